@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import tempfile
 from bisect import bisect_right
@@ -228,8 +229,9 @@ SHORT = (
     *(column for column in forecast.FORECAST if column.key in {"scenario", "source", "destination"}),
     tables.Column("seeds", "seeds", right=True),
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
-    tables.Column("why", "why, most often"),
+    tables.Column("why", "why, with most seeds"),
 )
+NUMBERS = re.compile(r" (in \d+ of \d+ cycles|\(\d+ % of the time\)|for [\d.]+ h)$")  # in which seeds differ
 
 
 def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
@@ -266,12 +268,13 @@ def _short(runs: Sequence[SeedRun]) -> Iterator[dict[str, Any]]:
         for row in run.short:
             short[row["scenario"], row["source"], row["destination"]].append(row)
     for (scenario, source, destination), rows in sorted(short.items(), key=lambda item: -len(item[1])):
-        causes = Counter(row["why"].split(";")[0].split(" in ")[0].split(" (")[0] for row in rows)
+        causes = Counter(NUMBERS.sub("", reason) for row in rows for reason in row["why"].split("; "))
+        often = min((len(rows) + 1) // 2, max(causes.values()))
         yield {
             "scenario": scenario,
             "source": source,
             "destination": destination,
             "seeds": len(rows),
             "moved_of_due": median(row["moved_of_due"] for row in rows),
-            "why": causes.most_common(1)[0][0],
+            "why": "; ".join(reason for reason, seeds in causes.items() if seeds >= often),
         }

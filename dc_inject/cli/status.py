@@ -182,6 +182,10 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
     last = view.last_cycle()
+    # Cycles of draining, or after the menus, are not planned: the last ones may have no decision.
+    planned = max((one.at for one in view.signals() if one.name == controlling.NAME), default=None)
+    if last is not None and planned is not None:
+        last = Cycle.at(planned, last.length)
     made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
     return [
         {

@@ -304,7 +304,11 @@ class _Composer:
         top = self._open[-1]
         top.size += size
         if top.size > MOST_NODES:
-            raise _TooMuchError(top.place, f"anchors expand to more than {MOST_NODES} values", "use fewer aliases")
+            what, hint = (
+                f"there are more than {MOST_NODES} values",
+                "shorten it; an alias counts as what it stands for",
+            )
+            raise _TooMuchError(top.place, what, hint)
         if not top.is_map:
             top.items.append(node)
         elif top.key is None and not top.skip:

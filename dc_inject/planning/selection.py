@@ -227,6 +227,8 @@ def why(line: LinkPlan) -> Held | None:
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
     if strongest is not None and 2 * strongest.bytes >= short:
         nothing = not line.items and not demand.intended  # goes out: what lets nothing of the rest out leads then
+        if nothing and line.unspent > 0 and line.next_size is None and strongest.held.hold is not Hold.POOL_DRY:
+            return _lacks(line)
         if line.stopped is None or not nothing or line.stopped.hold is strongest.held.hold:
             return strongest.held
     if line.stopped is not None:

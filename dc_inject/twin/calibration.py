@@ -44,6 +44,7 @@ LEAST_FULL = 3  # cycles
 STEADIER = 0.7  # times the spread of a link alone: then all links of a storage together are what is full
 MORE = 1.3  # times what was moved while full: a link that moves so much at other times has another limit
 SMOOTH = 4  # cycles
+MOST_WASTED = 2  # times what ever moved: where a replay moves too little for other reasons, no capacity is enough
 MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
 ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
 PARALLEL = 10
@@ -169,7 +170,8 @@ def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], replayed: Replay) -> 
             sum(moved[link][cycles].sum() for link in links) for moved in (fit.past.moved, replayed.moved)
         )
         # By half of it: what a link wastes grows fast when it carries a little less than is injected.
-        return replace(rate, value=rate.value * float(np.sqrt(np.clip(true / max(seen, 1.0), 0.25, 4.0))))
+        value = rate.value * float(np.sqrt(np.clip(true / max(seen, 1.0), 0.25, 4.0)))
+        return replace(rate, value=min(value, MOST_WASTED * rate.bound))
 
     links = {
         link: replace(fitted, rate=corrected(fitted.rate, [link], full[link]))

@@ -13,6 +13,7 @@ from statistics import median
 
 import pytest
 
+from dc_inject.cli import simulate_seeds
 from dc_inject.engine import controlling
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import MenuError, UsageError
@@ -113,6 +114,28 @@ def test_several_seeds_for_people_and_as_csv():
     head, *rows = done.stdout.splitlines()
     assert head.startswith("seed,moved_of_due,moved_of_target,hours_within,")
     assert [row.split(",")[0] for row in rows] == ["1", "2"]
+
+
+def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
+    """What held it, and what it waited for in the grid: a hold such as `backlog` is no cause."""
+    full = "FTS's limit of transfers from A (60 % of the time)"
+    reasons = (
+        f"backlog in 3 of 8 cycles; {full}; B above 98 % for 1.5 h",
+        f"backlog in 5 of 8 cycles; {full}",
+        "the link itself carries no more (9 % of the time)",
+    )
+    ends = {"scenario": "test", "source": "A", "destination": "B", "moved_of_due": 0.5}
+    runs = [
+        simulate_seeds.SeedRun("c", "g", seed, dict.fromkeys(simulate_seeds.FIGURES, 0.0), [{**ends, "why": why}])
+        for seed, why in enumerate(reasons)
+    ]
+    for some, why in (
+        (runs, "backlog; FTS's limit of transfers from A"),
+        (runs[1:], "backlog; FTS's limit of transfers from A; the link itself carries no more"),
+    ):
+        simulate_seeds.show("json", some, None)
+        (link,) = json.loads(capsys.readouterr().out)["forecast"]
+        assert link["why"] == why
 
 
 def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):

@@ -351,6 +351,17 @@ def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
     assert isinstance(refused.exception, UsageError)
 
 
+def test_decisions_are_shown_when_the_last_cycles_had_none(made: Made) -> None:
+    """As in cycles that only drain, or after the end of the menus."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        controlling.keep(ledger, FLOW, CYCLE, Before(), decide(Memory(), SEEN), START)
+        ledger.record_decisions([ControlDecision(CYCLE, FLOW.key, "act", Hold.BACKLOG, 5e8, 0.0, {}, {})])
+        ledger.open_cycle(CYCLE.next, {}, CYCLE.end)
+        ledger.open_cycle(CYCLE.next.next, {}, CYCLE.next.end)
+    (told,) = json.loads(run("status", made.path, "--decisions", "1", "--format", "json").stdout)
+    assert told["cycle"] == CYCLE.name
+
+
 def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> None:
     """Trouble in the middle of a cycle is in its row only when that is over: nobody would see it."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:

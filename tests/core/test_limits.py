@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dc_inject.model import Hold, Limits, Link, PoolKey, Site
 from dc_inject.planning import limits
 from dc_inject.planning.limits import Claim, Constraint, Destination
-from dc_inject.planning.plan import plan
+from dc_inject.planning.plan import Account, plan
 from tests.core.builders import ALL, GB, LENGTH, NO_LIMITS, demand, flow, items, situation
 
 H = timedelta(hours=1)
@@ -202,3 +202,13 @@ def test_what_keeps_out_all_that_other_limits_leave_leads() -> None:
     assert decision.held is not None
     assert decision.held.hold is Hold.DESTINATION_FULL
     assert decision.held.numbers["free"] == 170 * GB
+
+
+def test_a_pool_without_anything_leads_whatever_else_cuts_what_is_wanted() -> None:
+    """Half of what is wanted would find no room, but there is nothing to send: more room would be no help."""
+    short = demand(flow(), 900 * GB, account=Account(1800 * GB))
+    full = {"B": Destination(free=900 * GB)}
+    (decision,) = plan(situation([short], [], destinations=full)).decisions
+    assert (decision.budget, decision.items) == (900 * GB, ())
+    assert decision.held is not None
+    assert decision.held.hold is Hold.POOL_DRY

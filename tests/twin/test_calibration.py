@@ -79,3 +79,18 @@ def test_the_unluckiest_file_takes_more_attempts_the_more_there_are():
     assert few == pytest.approx(1 + 0.2 + 0.04 + 0.008)
     assert 2.5 < many < 4
     assert attempts(0.0, np.array([50.0]))[0] == 1
+
+
+def test_a_capacity_does_not_make_up_for_failures_that_stop_a_replay():
+    """Files that failed in a bad hour look like attempts that fail all day: FTS would move nearly nothing."""
+    large = every(300.0, bytes=1000 * GB)
+    quick = [replace(one, completed=one.accepted + 60, done=10) for one in large[:2]]
+    late = [replace(one, completed=one.accepted + 3600, done=10) for one in large[2:]]
+    failed = [replace(one, done=0, failed=10) for one in late[::3]]
+    rate = (
+        calibrated(past(*quick, *sorted(late + failed, key=lambda one: one.accepted), moved=3000.0 * GB), grid)
+        .fit.links[LINK]
+        .rate
+    )
+    assert rate.value is not None
+    assert rate.value <= 2 * rate.bound
