@@ -41,6 +41,7 @@ SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a st
 LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
 DIMENSIONS = ("scenario", "source", "destination")
+SERIES = {"due": "target", "injected": "injected", "moved": "moved"}  # over time, and how people call them
 SITES = ("source_site", "destination_site")  # where menus or URLs tell the sites of the ends
 GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "-"), (float("-inf"), "red", "--"))
 METHOD = """
@@ -353,13 +354,13 @@ def _series(tracks: Tracks) -> list[dict[str, Any]]:
     ordered = _sorted(tracks)
     rest = ordered[LARGEST:] if len(ordered) > LARGEST + 1 else []  # one other has its own name
     made = [
-        {"name": name, **{field: track.series(field) for field in ("due", "injected", "moved")}}
+        {"name": name, **{field: track.series(field) for field in SERIES}}
         for name, track in ordered[: len(ordered) - len(rest)]
     ]
     if rest:
         sums = {
             field: [sum(values) for values in zip(*(track.series(field) for _, track in rest), strict=True)]
-            for field in ("due", "injected", "moved")
+            for field in SERIES
         }
         made.append({"name": f"{OTHERS} ({len(rest)})", **sums})
     return made

@@ -16,7 +16,7 @@ from importlib.resources import files
 
 from dc_inject.model.redaction import visible
 from dc_inject.report import pictures
-from dc_inject.report.figures import DIMENSIONS
+from dc_inject.report.figures import DIMENSIONS, SERIES
 from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections, time_of
 
 SCRIPT, LIVE = (
@@ -99,13 +99,13 @@ def html(report: Report, renewed_every: float = 0) -> str:
     ]
     behind = _series(report)
     for section in parts:
-        lines += _section(section, drawn.get(section.name, ""), behind.get(section.name))
+        lines += _section(section, drawn.get(section.name, ""), behind.get(section.name, {}))
     ends = [f"<script>{script}</script>" for script in scripts]
     return "\n".join([*lines, "</main>", *ends, "</body>\n</html>"]) + "\n"
 
 
-def _section(section: Section, drawing: str, behind: Table | None) -> Iterator[str]:
-    """Yield a section; of what has a picture, long tables are behind it, to be unfolded."""
+def _section(section: Section, drawing: str, behind: Mapping[str, Table]) -> Iterator[str]:
+    """Yield a section; of what has a picture, long tables are behind it, to be unfolded by their words."""
     yield f'<section id="{section.name}">\n<h2>{_text(section.title)}</h2>'
     if section.name == "method":
         yield "<ul>" + "".join(f"<li>{_text(words)}</li>" for words in section.words) + "</ul>"
@@ -116,8 +116,8 @@ def _section(section: Section, drawing: str, behind: Table | None) -> Iterator[s
         yield f'<div class="wide">{drawing}</div>'
     if section.table is not None:
         yield (_folded("The same as a table", section.table) if section.name in FOLDED else _table(section.table))
-    if behind is not None:
-        yield _folded("The picture as a table", behind)
+    for words, table in behind.items():
+        yield _folded(words, table)
     yield "</section>"
 
 
@@ -144,26 +144,29 @@ def _cells(row: tuple[Cell, ...], texts: int) -> Iterator[str]:
         yield f'<td class="{kinds}"{value}>{_text(cell.text)}</td>'
 
 
-def _series(report: Report) -> Mapping[str, Table]:
+def _series(report: Report) -> Mapping[str, Mapping[str, Table]]:
     """Return what is stacked in pictures as tables: a row for each step, a column for each name."""
-    tables = {}
+    tables: dict[str, dict[str, Table]] = {}
     for dimension in DIMENSIONS:
         series = report["series"][dimension]
-        rows = tuple(
-            (
-                Cell(time_of(step["start"], report)),
-                *(rate(row["moved"][number], step["seconds"]) for row in series),
+        for field, word in SERIES.items():
+            rows = tuple(
+                (
+                    Cell(time_of(step["start"], report)),
+                    *(rate(row[field][number], step["seconds"]) for row in series),
+                )
+                for number, step in enumerate(report["steps"])
             )
-            for number, step in enumerate(report["steps"])
-        )
-        tables[f"{dimension}s"] = Table(("moved, from (UTC)", *(row["name"] for row in series)), 1, rows)
+            table = Table((f"{word}, from (UTC)", *(row["name"] for row in series)), 1, rows)
+            tables.setdefault(f"{dimension}s", {})[f"The picture as a table: {word}"] = table
     holds = report["holds"]
     if holds:
         rows = tuple(
             (Cell(time_of(step["start"], report)), *(Cell(str(row["by_step"][number])) for row in holds))
             for number, step in enumerate(report["steps"])
         )
-        tables["holds"] = Table(("rows, from (UTC)", *(row["hold"] for row in holds)), 1, rows)
+        table = Table(("rows, from (UTC)", *(row["hold"] for row in holds)), 1, rows)
+        tables["holds"] = {"The picture as a table": table}
     return tables
 
 

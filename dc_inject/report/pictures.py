@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
-from dc_inject.report.figures import DIMENSIONS, OTHERS, moment
+from dc_inject.report.figures import DIMENSIONS, OTHERS, SERIES, moment
 from dc_inject.report.sections import Report, heading
 
-WIDE, HIGH = 900, 220
+WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"
 MOVED, INJECTED, SHADE = "#56B4E9", "#D55E00", "#999999"  # of Okabe and Ito
 CLOSE = 0.04  # part of the time between two labels, at least
@@ -94,10 +94,10 @@ def _over_time(report: Report) -> Spec:
     """Moved as an area, target and injected as lines, with excluded windows, open cycles and numbered marks."""
     rows = [
         {"at": at, "what": name, "rate": rate}
-        for field, name in (("moved", "moved"), ("injected", "injected"), ("due", "target"))
+        for field, name in SERIES.items()
         for at, rate in _rates(report, [step[field] for step in report["steps"]])
     ]
-    names = ["target", "injected", "moved"]
+    names = [*SERIES.values()]
     colour = {
         "field": "what",
         "title": None,
@@ -123,35 +123,46 @@ def _over_time(report: Report) -> Spec:
 
 
 def _stacked(report: Report, dimension: str) -> Spec:
-    """What moved, stacked by name, the largest at the bottom; the target as a line."""
+    """Target, injected and moved below each other, each stacked by name, the largest at the bottom."""
     series: Sequence[Report] = report["series"][dimension]
     names = [_label(row["name"], number) for number, row in enumerate(series)]
-    rows = [
-        {"at": at, "name": name, "rank": rank, "rate": rate}
-        for rank, (name, row) in enumerate(zip(names, series, strict=True))
-        for at, rate in _rates(report, [max(value, 0) for value in row["moved"]])
-    ]
-    due = [{"at": at, "rate": rate} for at, rate in _rates(report, [step["due"] for step in report["steps"]])]
-    has_others = series[-1]["name"].startswith(OTHERS)
     scale: Spec = {"domain": names, "scheme": "tableau20"}
-    if has_others:
+    if series[-1]["name"].startswith(OTHERS):
         scale = {"domain": names, "range": [*TABLEAU[: len(names) - 1], GREY]}
-    area = {
-        "mark": _stack(report),
-        "encoding": {
-            "x": _time(),
-            "y": {"field": "rate", "stack": "zero", **_rate_axis()},
-            "color": {"field": "name", "title": dimension, "scale": scale, "legend": {"symbolLimit": 0}},
-            "order": {"field": "rank"},
-        },
+    colour = {"field": "name", "title": dimension, "scale": scale, "legend": {"symbolLimit": 0}}
+    due = [{"at": at, "rate": rate} for at, rate in _rates(report, [step["due"] for step in report["steps"]])]
+    rates = {
+        field: [_rates(report, [max(value, 0) for value in row[field]]) for row in series] for field in SERIES
     }
-    line = {
-        "data": {"values": due},
-        "mark": {"type": "line", "interpolate": "step-after", "color": INK, "strokeWidth": 1.5},
-        "encoding": {"x": _time(), "y": {"field": "rate", **_rate_axis()}},
-    }
-    title = f"Moved by {dimension}, and the target (line)"
-    return {**_frame(title, report), "data": {"values": rows}, "layer": [area, line, *_bands(report)]}
+    highest = max(sum(rate for _, rate in step) for rows in rates.values() for step in zip(*rows, strict=True))
+    y = {"field": "rate", **_rate_axis(), "scale": {"domain": [0, highest or 1]}}
+    parts = []
+    for field, word in SERIES.items():
+        x = {**_time(), "title": "UTC" if field == "moved" else None}
+        encoding = {"x": x, "y": {**y, "title": word}}
+        line = {
+            "data": {"values": due},
+            "mark": {"type": "line", "interpolate": "step-after", "color": INK, "strokeWidth": 1.5},
+            "encoding": encoding,
+        }
+        rows = [
+            {"at": at, "name": name, "rank": rank, "rate": rate}
+            for rank, (name, points) in enumerate(zip(names, rates[field], strict=True))
+            for at, rate in points
+        ]
+        area = {
+            "mark": _stack(report),
+            "encoding": {
+                **encoding,
+                "y": {**encoding["y"], "stack": "zero"},
+                "color": colour,
+                "order": {"field": "rank"},
+            },
+        }
+        layer = [area, *([] if field == "due" else [line]), *_bands(report)]
+        parts.append({"width": WIDE, "height": LOW, "data": {"values": rows}, "layer": layer})
+    title = _title(f"Target (line), injected and moved by {dimension}", report)
+    return {"title": title, "vconcat": parts, "spacing": 12}
 
 
 def _holds(report: Report) -> Spec:
@@ -248,14 +259,19 @@ def _stack(report: Report) -> Spec:
 
 
 def _frame(title: str, report: Report, *, marked: bool = False) -> Spec:
-    """Return the size of a picture, its title, and what its bands and marks are, where it has some."""
+    """Return the size of a picture, and its title."""
+    return {"title": _title(title, report, marked=marked), "width": WIDE, "height": HIGH}
+
+
+def _title(title: str, report: Report, *, marked: bool = False) -> str | Spec:
+    """Return the title of a picture, and below it what its bands and marks are, where it has some."""
     signs = {
         "grey: left out of averages": _excluded(report),
         "dashed box: not over yet": _open(report),
         "dotted lines: what happened, by number": _marked(report) if marked else (),
     }
     words = "; ".join(sign for sign, places in signs.items() if places)
-    return {"title": {"text": title, "subtitle": words} if words else title, "width": WIDE, "height": HIGH}
+    return {"text": title, "subtitle": words} if words else title
 
 
 def _time() -> Spec:

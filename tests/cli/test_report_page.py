@@ -164,6 +164,26 @@ def test_what_does_not_count_in_averages_has_no_ratio(page: str) -> None:
     assert [name for name, ratio in rows.items() if ratio != "-"] == ["counted"]
 
 
+def test_target_injected_and_moved_are_stacked_by_name_on_one_scale(ledger: Path) -> None:
+    """So that they can be compared; each point of the report is drawn, of each name and field."""
+    report = json.loads(run("report", ledger, "--format", "json").stdout)
+    drawn = dict(pictures.pictures(report))
+    for dimension in ("scenario", "source", "destination"):
+        series, panels = report["series"][dimension], drawn[f"{dimension}s"]["vconcat"]
+        ends = {tuple(layer["encoding"]["y"]["scale"]["domain"]) for p in panels for layer in p["layer"][:1]}
+        assert len(ends) == 1
+        highest = ends.pop()[1]
+        for field, panel in zip(("due", "injected", "moved"), panels, strict=True):
+            values = panel["data"]["values"]
+            for row in series:
+                rates = [value["rate"] for value in values if value["name"] == row["name"]][:-1]
+                steps = zip(row[field], report["steps"], strict=True)
+                assert rates == [round(8 * size / step["seconds"]) for size, step in steps]
+            sums = {at: sum(v["rate"] for v in values if v["at"] == at) for at in {v["at"] for v in values}}
+            assert max(sums.values()) <= highest
+        assert {"target", "injected", "moved"} <= set(texts(pictures.svg(drawn[f"{dimension}s"])))
+
+
 def test_the_pictures_alone_are_svg_or_png(ledger: Path, tmp_path: Path) -> None:
     """Of the same specifications."""
     assert ET.fromstring(run("report", ledger, "--format", "svg").stdout).tag.endswith("svg")
