@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -180,7 +180,7 @@ def _reasons(line: SummaryLine, world: World) -> Iterator[str]:
             yield f"{cause} ({100 * times / len(world.samples):.0f} % of the time)"
     hours = world.storages.hours_nearly_full[world.network.storages[storage]]
     if hours:
-        yield f"{storage} above 98 % for {hours:.1f} h"
+        yield f"{storage} above 98 % for {units.format_duration(timedelta(hours=hours))}"
 
 
 def _sentence(report: dict[str, Any]) -> str:

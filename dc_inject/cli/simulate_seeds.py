@@ -231,7 +231,7 @@ SHORT = (
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
     tables.Column("why", "why, with most seeds"),
 )
-NUMBERS = re.compile(r" (in \d+ of \d+ cycles|\(\d+ % of the time\)|for [\d.]+ h)$")  # in which seeds differ
+NUMBERS = re.compile(r" (in \d+ of \d+ cycles|\(\d+ % of the time\)|for \d[\w. ]*)$")  # in which seeds differ
 
 
 def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:

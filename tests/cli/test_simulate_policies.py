@@ -10,10 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.cli import simulate_seeds
+from dc_inject.cli import forecast, simulate_seeds
 from dc_inject.engine import controlling
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import MenuError, UsageError
@@ -120,8 +121,8 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
     """What held it, and what it waited for in the grid: a hold such as `backlog` is no cause."""
     full = "FTS's limit of transfers from A (60 % of the time)"
     reasons = (
-        f"backlog in 3 of 8 cycles; {full}; B above 98 % for 1.5 h",
-        f"backlog in 5 of 8 cycles; {full}",
+        f"backlog in 3 of 8 cycles; {full}; B above 98 % for 1 h 30 min",
+        f"backlog in 5 of 8 cycles; {full}; B above 98 % for 1 min",
         "the link itself carries no more (9 % of the time)",
     )
     ends = {"scenario": "test", "source": "A", "destination": "B", "moved_of_due": 0.5}
@@ -130,12 +131,27 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
         for seed, why in enumerate(reasons)
     ]
     for some, why in (
-        (runs, "backlog; FTS's limit of transfers from A"),
-        (runs[1:], "backlog; FTS's limit of transfers from A; the link itself carries no more"),
+        (runs, "backlog; FTS's limit of transfers from A; B above 98 %"),
+        (runs[1:], "backlog; FTS's limit of transfers from A; B above 98 %; the link itself carries no more"),
     ):
         simulate_seeds.show("json", some, None)
         (link,) = json.loads(capsys.readouterr().out)["forecast"]
         assert link["why"] == why
+
+
+def test_a_minute_above_98_percent_is_told_as_one():
+    """`0.0 h` would contradict itself."""
+    line = SimpleNamespace(
+        holds={}, cycles=8, key=SimpleNamespace(link=SimpleNamespace(source="A", destination="B"))
+    )
+    world = SimpleNamespace(
+        grid=SimpleNamespace(storage_at=lambda end: end),
+        held_back={},
+        samples=[],
+        network=SimpleNamespace(storages={"B": 0}),
+        storages=SimpleNamespace(hours_nearly_full=[1 / 60]),
+    )
+    assert list(forecast._reasons(line, world)) == ["B above 98 % for 1 min"]
 
 
 def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):
