@@ -53,6 +53,7 @@ SPACES = "spaces"  # of the signal that keeps them
 PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
 STEP = 2  # transfers that FTS's optimizer adds at a time
 NEARLY = 0.8  # of a space: when so much is used or on its way, what goes out waits for room
+ROOM = 0.97  # of a space: what is waited for; it may be found a percent too large, by what was deleted unseen
 
 Facts = Mapping[tuple[str, str], RseFacts]
 
@@ -79,7 +80,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
             lag = max(deletions[name][0], known.deletion_lag) if name in deletions else None
             going = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
             destinations[name] = replace(known, going=going)
-            rooms[name] = Room(round(guards.USED * known.space), {"space": known.space, **known.told})
+            rooms[name] = Room(round(ROOM * known.space), {"space": known.space, **known.told})
     readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
     floors = {
