@@ -62,7 +62,8 @@ summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
   .wide { overflow: visible; } details { margin-top: .8rem; }
   table { font-size: 7.5pt; } table.many { font-size: 5.5pt; }
   th, th.n { white-space: normal; overflow-wrap: anywhere; } th button { display: contents; }
-  th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
+  th, td { padding: .1rem .3rem; } .many th, .many td { padding: .1rem .15rem; }
+  svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
 
 
