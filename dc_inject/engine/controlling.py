@@ -336,12 +336,15 @@ def keep(
 
 
 def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
-    """Return the bytes of each flow that its service has given up for now."""
+    """Return the bytes of each flow that its service has given up for now.
+
+    Rounded up, as what moved is rounded down: a byte between them would be in flight, and late, until the rule ends.
+    """
     stuck: dict[FlowKey, int] = defaultdict(int)
     for entry in ledger.entries(State.LIVE):
         if entry.files_stuck:
             item = entry.injection.item
-            stuck[entry.injection.flow] += item.bytes * entry.files_stuck // max(item.files, 1)
+            stuck[entry.injection.flow] += -(-item.bytes * entry.files_stuck // max(item.files, 1))
     return stuck
 
 

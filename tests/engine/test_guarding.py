@@ -356,6 +356,21 @@ def stuck(one, fails: dict[str, bool]) -> None:
     one.backend.observe = observe
 
 
+def test_of_a_rule_that_is_partly_stuck_no_byte_stays_in_flight(tmp_path):
+    """It would be late until the rule ends, and let nothing out meanwhile."""
+    link = flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 9, 5 * GB, files=3)})
+    look = one.backend.observe
+
+    def observe(entries, **more):
+        part = {"status": Status.STUCK, "files_stuck": 2, "files_done": 1, "moved": 5 * GB // 3, "exact": False}
+        return [replace(seen, **part) for seen in look(entries, **more)]
+
+    one.backend.observe = observe
+    one.run(cycles=2)
+    assert controlling.stuck_bytes(one.ledger)[link.key] == one.ledger.accounts()[link.key].coming > 0
+
+
 def test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_while_it_still_is(tmp_path):
     """Rucio tries again after hours, or never before the rule expires: what is stuck tells of the past."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
