@@ -175,7 +175,7 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     made_by_service = {name: sum(row.rules for row in rows if row.key.link.through == name) for name in SERVICES}
     counts = [units.counted(count, SERVICES[name].injections) for name, count in made_by_service.items() if count]
     named = {row.key.link.through for row in rows} or {DEFAULT.name}
-    counts_text = " and ".join(counts) or f"no {injections(named)}"
+    counts_text = " and ".join(counts) or f"no {injections(named).replace(' and ', ' or ')}"
     # What turned out to be there already, or smaller than listed, was counted in an earlier cycle.
     back = f", took back {units.format_size(-injected)} counted before" if injected < 0 else ""
     held = Counter(row.held.hold for row in rows if row.held is not None)

@@ -26,7 +26,7 @@ def _row(through: str, injected: int, rules: int) -> Row:
         ([], "injected 0 B (no rules), moved"),
         ([("rucio", 0, 0)], "injected 0 B (no rules), moved"),
         ([("fts", 0, 0)], "injected 0 B (no jobs), moved"),
-        ([("rucio", 0, 0), ("fts", 0, 0)], "injected 0 B (no rules and jobs), moved"),
+        ([("rucio", 0, 0), ("fts", 0, 0)], "injected 0 B (no rules or jobs), moved"),
         ([("rucio", 3 * 10**9, 1), ("fts", 10**9, 2)], "injected 4 GB (1 rule and 2 jobs), moved"),
         ([("rucio", -70_000_000, 0)], "injected 0 B (no rules), took back 70 MB counted before, moved"),
     ],
