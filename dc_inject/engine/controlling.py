@@ -338,7 +338,7 @@ def keep(
 def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
     """Return the bytes of each flow that its service has given up for now.
 
-    Rounded up, as what moved is rounded down: a byte between them would be in flight, and late, until the rule ends.
+    Rounded up, as what moved is rounded down: a byte between them would be late until the rule ends.
     """
     stuck: dict[FlowKey, int] = defaultdict(int)
     for entry in ledger.entries(State.LIVE):
