@@ -103,13 +103,9 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
             lags = guards.leading({hold: 0 for hold in now if hold is Hold.DELETION_LAG}, readings[key])
             if lags is not None:
                 late[place] = lags
-            failed = readings[key][Hold.FAILING].value if Hold.FAILING in now else None
-            acting[key] = replace(
-                demand,
-                held=held,
-                failing=Hold.FAILING in now,
-                failed=demand.failed if failed is None else failed,
-            )
+            fails = Hold.FAILING in now
+            failed = readings[key][Hold.FAILING].value if fails else demand.failed
+            acting[key] = replace(demand, held=held, failing=fails, failed=failed)
     context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
     for name in {demand.flow.link.destination for demand in acting.values()}:
         lag, gone = deletions.get(name, (destinations[name].deletion_lag + length, 0))
@@ -413,7 +409,7 @@ def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) ->
             if ended == 0 and stuck.get(key, 0) and not demand.failed:
                 readings[key] = GuardReading(None, {}, "inconclusive")
             else:
-                readings[key] = GuardReading(max(demand.failed, _part(became, ended)), {})
+                readings[key] = GuardReading(max(demand.failed or 0.0, _part(became, ended)), {})
     return readings
 
 

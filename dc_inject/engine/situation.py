@@ -104,7 +104,7 @@ class SituationReader:
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
                 saved=_saved(before[key]) if key in before else 0,
                 completion=until_ended[key],
-                failed=failed.get(key, 0.0),
+                failed=failed.get(key),
                 coming=accounts[key].coming,
                 arriving=arriving.get(key),
                 decision=controlled.acting(flow),

@@ -83,7 +83,7 @@ class Claim:
     pool_bytes: int | None  # all of the pool, also what is at the destination now; None: not known
     horizon: timedelta
     probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
-    failed: float = 0.0  # the part of what came to its end of late that failed
+    failed: float | None = None  # the part of what came to its end of late that failed; None: not known
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
     room: int | None = None  # the same, to the end of a dataset of which half would arrive
     backlog: Numbers = field(default_factory=dict)  # on what that rests
@@ -253,7 +253,7 @@ def _failing(claims: Sequence[Claim]) -> list[Constraint]:
             (i,),
             claim.probe,
             False,
-            {"failed": round(claim.failed, 3), "probe": claim.probe},
+            {**({} if claim.failed is None else {"failed": round(claim.failed, 3)}), "probe": claim.probe},
             room=claim.probe if claim.guarded else None,
         )
         for i, claim in enumerate(claims)

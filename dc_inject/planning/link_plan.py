@@ -243,7 +243,7 @@ def _guarded(flow: Flow) -> bool:
 
 def _probe(demand: Demand, smallest: int | None) -> int | None:
     """Return what a link may have while most of its transfers fail (hold `failing`); None while they do not."""
-    if not (demand.failed > FAILING if demand.failing is None else demand.failing):
+    if not ((demand.failed or 0.0) > FAILING if demand.failing is None else demand.failing):
         return None
     return max(int(PROBE * demand.due), smallest or 0)
 

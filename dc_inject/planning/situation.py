@@ -53,8 +53,9 @@ class Demand:
     left at its end (want - forgiven - injected) when it had no hold or `too-coarse`, else 0: what waits for a
     dataset and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
-    is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way;
-    `arriving` is the rate at which they came in the last cycles, None unless some were on their way all the time.
+    is the part of what came to its end in the last cycles that did not arrive, None where that is not known.
+    `coming` are bytes on their way; `arriving` is the rate at which they came in the last cycles, None unless some
+    were on their way all the time.
     `decision` is what the controller says, None where it does not act; `moved_over` are bytes of the debt that
     were forgiven when the cycle was opened, since other links have them. `failing` is what its guard says; None:
     it has none, and `failed` alone says it.
@@ -69,7 +70,7 @@ class Demand:
     before: Hold | None = Hold.NOT_RUNNING
     saved: int = 0
     completion: timedelta | None = None
-    failed: float = 0.0
+    failed: float | None = None
     coming: int = 0
     arriving: float | None = None
     decision: control.Decision | None = None

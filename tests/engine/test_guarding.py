@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from dc_inject.engine import controlling, opening
+from dc_inject.engine import controlling, guarding, opening
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import LinkQueue, Status
 from dc_inject.planning import plan
+from dc_inject.planning.guards import GuardReading
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
@@ -369,6 +370,20 @@ def test_of_a_rule_that_is_partly_stuck_no_byte_stays_in_flight(tmp_path):
     one.backend.observe = observe
     one.run(cycles=2)
     assert controlling.stuck_bytes(one.ledger)[link.key] == one.ledger.accounts()[link.key].coming > 0
+
+
+def test_what_was_not_read_of_a_link_that_fails_is_not_told(tmp_path, monkeypatch):
+    """While nothing ends and all is stuck, its guard holds on, and nobody has read then that nothing fails."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    stuck(one, {"now": True})
+    one.run(cycles=3)
+    monkeypatch.setattr(guarding, "_failing", lambda *_: {link.key: GuardReading(None, {}, "inconclusive")})
+    one.run(cycles=1)
+    held = one.ledger.rows()[-1].held
+    assert held is not None
+    assert held.hold is Hold.FAILING
+    assert set(held.numbers) == {"probe", "wanted", "budget"}
 
 
 def test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_while_it_still_is(tmp_path):
