@@ -200,6 +200,15 @@ def test_what_expired_was_late_though_nothing_is_late_any_more():
     assert decide(Memory(completion=T), fresh).delivered == GB
 
 
+@pytest.mark.parametrize("short_of_work", [{0}, {1}, {0, 1}, set()])
+def test_a_link_that_was_short_of_work_in_either_of_two_cycles_is_not_measured_by_them(short_of_work):
+    """Little arrived since little was under way: one stuck file that expires says nothing of the rest."""
+    had = [WORTH // 10 if cycle in short_of_work else WORTH for cycle in range(2)]
+    past = tuple(Past(WORTH, WORTH // 10, in_flight, expired=GB) for in_flight in (WORTH, WORTH, *had))
+    delivered = decide(Memory(), replace(SEEN, past=past)).delivered
+    assert delivered == pytest.approx(GB if short_of_work else GB / 10)
+
+
 def test_one_good_cycle_does_not_make_a_slow_link_a_fast_one():
     slow, good = Past(WORTH, WORTH // 20, WORTH), Past(WORTH, WORTH, WORTH)
     seen = replace(SEEN, past=(slow, slow, slow, good))
