@@ -44,6 +44,8 @@ class Closing:
         if cycle == current:
             failed = {flow for flow, held in self._context.troubles.items() if held.hold is Hold.API_ERRORS}
             self._submitting.withdraw(failed, "its service did not answer until its cycle was over")
+            waited = set(self._submitting.without_room)  # not for want of time, which planning would believe
+            self._submitting.withdraw(waited, "there was no room at its destination until its cycle was over")
             self._submitting.withdraw(None, transitions.OVER)
         self._write(cycle, holds, troubled)
         if log.isEnabledFor(logging.INFO):  # in a simulation nobody reads it

@@ -159,6 +159,24 @@ def test_what_waits_for_room_leads_although_a_small_pool_took_more(tmp_path):
     assert 2 * waited.numbers["withdrawn"] < of_last(one).due
 
 
+def test_what_waited_for_room_does_not_say_that_there_is_no_time_for_others(tmp_path):
+    """A link that begins then needs more rules than were made in any cycle before: nobody is short of time."""
+    times = {"lifetime_min": 4 * CYCLE, "lifetime_max": 4 * CYCLE}
+    late = flow("A", "C", 6.0, start=START + 12 * CYCLE, **times)
+    full = [flow(source, "B", 1.0, control=ACT, **times) for source in "AD"]
+    one = world(
+        tmp_path, campaign([*full, late]), {source: items(source, 600, 15 * GB) for source in "AD"},
+        deletion_lag=CYCLE, space={"B": 1350 * GB}, may_end=False,
+    )  # fmt: skip
+    one.run(cycles=12)
+    one.backend.deletion_lag = timedelta(days=2)
+    one.run(cycles=3)
+    rows = [row for row in one.ledger.rows() if row.cycle.start >= START + 12 * CYCLE]
+    waited = [row for row in rows if row.held and "not_sent" in row.held.numbers]
+    assert {row.held.hold for row in waited} == {Hold.DESTINATION_FULL}
+    assert [row.held for row in rows if row.key == late.key and row.held] == []
+
+
 class LateAnswers(InlineExecutor):
     """An executor that hands back some answers a quarter of a cycle late: those after which somebody says so."""
 
