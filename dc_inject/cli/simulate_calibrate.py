@@ -184,7 +184,7 @@ def show(fmt: str, made: Calibrated) -> None:
     for key, what in (
         ("capacity", "capacities, of the link or of what is full in its place (others were never full: bounds)"),
         ("speed", "speeds and overheads of files"),
-        ("failures", "failures of attempts (elsewhere no file failed for good: bounds)"),
+        ("failures", "failures of attempts (elsewhere too few files failed for good: bounds)"),
     ):
         click.echo(f"  {fitted[key]} of {links} {what}")
     if middle is None or worst is None:

@@ -11,8 +11,11 @@ What a figure rests on, and when a ledger cannot tell it:
 - *Speed and overhead of a file.* When little is under way, a rule takes as long as its slowest file: attempts x
   (overhead + size / speed), and what daemons and looks add. Sizes that differ separate the two; where they hardly
   do, only the time of a file is known, and the overhead is assumed.
-- *Failures.* Files that failed for good have failed in all their attempts. Where none did, that bounds the
-  failures of an attempt only weakly.
+- *Failures.* A file that failed for good has failed in all its attempts. So if attempts fail by chance, the part
+  that does is the fourth root of the part of files: 3 of 5,562 would be 15 % of all attempts. An incident, or a
+  file that can never be read, leaves as many. So the files of a link are parted in five, by when they were over,
+  and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there;
+  else a bound, which is a weak one.
 - *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
   a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles.
 
@@ -45,6 +48,8 @@ STEADIER = 0.7  # times the spread of a link alone: then all links of a storage 
 MORE = 1.3  # times what was moved while full: a link that moves so much at other times has another limit
 SMOOTH = 4  # cycles
 MOST_WASTED = 2  # times what ever moved: where a replay moves too little for other reasons, no capacity is enough
+PARTS = 5  # of a link's files, by when they were over: what failed in the middle one counts
+LEAST_FAILED = 4  # files, in a part: fewer are chance
 MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
 ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
 PARALLEL = 10
@@ -58,6 +63,13 @@ class Resource(NamedTuple):
     name: str
 
 
+class FailureFit(NamedTuple):
+    """The part of attempts that fails most of the time, and how many files failed for good at any time."""
+
+    rate: Measured
+    files: int
+
+
 @dataclass(frozen=True, slots=True)
 class LinkFit:
     """A link: what it carries, which shared thing is full in its place, the time of its files, and failures."""
@@ -65,7 +77,7 @@ class LinkFit:
     rate: Measured
     full: Resource | None
     files: FileFit
-    failures: Measured
+    failures: FailureFit
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +206,7 @@ def _fit(past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None) -> Fit:
     }
     full = {link: of_link.full(past) for link, of_link in times.items()}
     carried = {  # failed attempts move bytes too
-        link: past.moved[link] / past.cycle / (1 - (failures[link].value or 0.0)) for link in times
+        link: past.moved[link] / past.cycle / (1 - (failures[link].rate.value or 0.0)) for link in times
     }
     groups = {link: _what_is_full(past, link, carried, full[link]) for link in times}
     full_resources = {group for group in groups.values() if group is not None}
@@ -212,7 +224,7 @@ def _fit(past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None) -> Fit:
         alone = full[link] if groups[link] is None else np.zeros(past.cycles, dtype=bool)
         before = None if begin is None else begin.links.get(link)
         rate = _as_before(_capacity(carried[link], alone), None if before is None else before.rate)
-        files = of_link.of_file(failures[link].value or 0.0, daemons + past.look / 2)
+        files = of_link.of_file(failures[link].rate.value or 0.0, daemons + past.look / 2)
         if before is not None:
             files = FileFit(_as_before(files.speed, before.files.speed), before.files.overhead)
         links[link] = LinkFit(rate, groups[link], files, failures[link])
@@ -299,18 +311,26 @@ def _capacity(carried: Floats, full: Flags) -> Measured:
 # --------------------------------------------------------------------------- failures and deletions
 
 
-def _failures(rules: Iterable[Sent]) -> Measured:
-    """Return the part of attempts that fails, by files that failed in all of them."""
-    done = failed = 0
-    for rule in rules:
-        if rule.completed is not None or rule.ended is not None:
-            done, failed = done + rule.done, failed + rule.failed
-    per_attempt = 1 / (RETRIES + 1)
-    if not done + failed:
-        return Measured(None, 1.0, 0)
-    if not failed:
-        return Measured(None, min((3 / done) ** per_attempt, 1.0), done)  # the rule of three: with 95 %
-    return Measured(min((failed / (done + failed)) ** per_attempt, MOST_FAILING), 0.0, done + failed)
+def _failures(rules: Iterable[Sent]) -> FailureFit:
+    """Return which part of attempts fails, by files that failed in all of them."""
+    over = sorted(
+        (at, rule.done, rule.failed)
+        for rule in rules
+        if (at := rule.ended if rule.completed is None else rule.completed) is not None
+    )
+    done, failed = np.array([counts for _, *counts in over], dtype=np.float64).reshape(-1, 2).T
+    files = done + failed
+    count = int(files.sum())
+    if not count:
+        return FailureFit(Measured(None, 1.0, 0), 0)
+    part = ((files.cumsum() - files / 2) * PARTS / count).astype(np.int64)
+    failed_in, files_in = summed(part, failed, PARTS), summed(part, files, PARTS)
+    middle, attempt = float(np.median(failed_in)), 1 / (RETRIES + 1)
+    if middle < LEAST_FAILED:
+        most = (middle + 2 * middle**0.5 + 3) * PARTS / count  # with 95 %; of none that is the rule of three
+        return FailureFit(Measured(None, min(most, 1.0) ** attempt, count), int(failed.sum()))
+    low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** attempt)[1:-1].clip(max=MOST_FAILING)
+    return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
 
 
 def _deletion(past: Past, rules: Sequence[Sent]) -> DeletionFit | None:

@@ -16,6 +16,7 @@ from dc_inject.twin.calibration import (
     PARALLEL,
     Calibrated,
     DeletionFit,
+    FailureFit,
     Fit,
     LinkError,
     LinkFit,
@@ -202,15 +203,19 @@ def _file(link: LinkFit) -> Iterator[str]:
         yield f"    overhead: {_number(overhead, 3)} s  # fitted with it"
 
 
-def _failures(failures: Measured) -> Iterator[str]:
-    if failures.value is not None:
-        of = f"files that failed for good, of {failures.count:,}"
-        yield f"    failures: {_number(100 * failures.value)} %  # fitted: {of}"
-    elif failures.count:
+def _failures(failures: FailureFit) -> Iterator[str]:
+    rate, failed = failures.rate, f"{failures.files:,}" if failures.files else "none"
+    files = f"{failed} of {rate.count:,} files failed for good"
+    if rate.value is not None:
+        within = f"{_percent(rate.low)} to {_percent(rate.high)}"
+        yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files} ({within} at most times)"
+    elif failures.files:
         yield (
-            f"    # failures: not known; none of {failures.count:,} files failed for good, so at most "
-            f"{_percent(failures.bound)} of attempts"
+            f"    # failures: not known; {files}, too few or too close together for a rate, so at most times at "
+            f"most {_percent(rate.bound)} of attempts"
         )
+    elif rate.count:
+        yield f"    # failures: not known; {files}, so at most {_percent(rate.bound)} of attempts"
     else:
         yield "    # failures: not known, since no rule has ended"
 
@@ -236,5 +241,5 @@ def kinds(fit: Fit) -> Counter[str]:
     for link in fit.links.values():
         counts["capacity"] += link.rate.value is not None or link.full is not None
         counts["speed"] += link.files.speed.value is not None and link.files.overhead is not None
-        counts["failures"] += link.failures.value is not None
+        counts["failures"] += link.failures.rate.value is not None
     return counts

@@ -94,3 +94,29 @@ def test_a_capacity_does_not_make_up_for_failures_that_stop_a_replay():
     )
     assert rate.value is not None
     assert rate.value <= 2 * rate.bound
+
+
+def failing(*failed: int, files: int = 60) -> str:
+    """The line on failures of a link of which so many files failed in one rule after the other."""
+    rules = [
+        replace(ONE, files=files, accepted=at, completed=at + 300, ended=at + 300, done=files - lost, failed=lost)
+        for at, lost in zip(np.linspace(0.0, 10_000.0, len(failed)), failed, strict=True)
+    ]
+    fit = calibrated(past(*rules, moved=10.0 * GB), grid).fit
+    (line,) = [line.strip() for line in grid_text.text(fit).splitlines() if "failures:" in line]
+    return line
+
+
+def test_few_failures_are_no_rate():
+    """As fourth root of the part that failed in all attempts, 3 of 5,520 would be 15 % of the attempts."""
+    spread, together = ([3 * (n == 50) if at_once else n in {10, 50, 80} for n in range(92)] for at_once in (0, 1))
+    expected = "# failures: not known; 3 of 5,520 files failed for good, too few or too close together for a rate"
+    for failed in (spread, together):
+        assert failing(*map(int, failed)).startswith(expected)
+
+
+def test_failures_of_an_incident_are_no_rate_and_those_of_most_of_the_time_are():
+    assert failing(*[0] * 40, *[60] * 10, *[0] * 50).startswith("# failures: not known; 600 of 6,000 files")
+    always = [6, *[6] * 99]
+    assert failing(*always).startswith("failures: 56.23 %  # fitted: 600 of 6,000 files failed for good")
+    assert failing(*always[:40], *[60] * 10, *always[:50]).startswith("failures: 56.23 %")
