@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import active_overrides, common, end_files, tables
+from dc_inject.cli import active_overrides, common, end_files, ledger_files, tables
 from dc_inject.ledger import LedgerView, forgetting
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
@@ -57,7 +57,7 @@ def campaigns(forgotten: tuple[str, ...], yes: bool, force: bool, fmt: str) -> N
     if forgotten:
         _forget(forgotten, yes=yes, force=force)
         return
-    rows = [_row(name) for name in common.campaigns()]
+    rows = [_row(name) for name in ledger_files.campaigns()]
     if rows or fmt != "table":
         shown = [column for column in COLUMNS if column.key != "error" or any(row["error"] for row in rows)]
         tables.emit(fmt, shown if fmt == "table" else COLUMNS, rows)
@@ -66,7 +66,7 @@ def campaigns(forgotten: tuple[str, ...], yes: bool, force: bool, fmt: str) -> N
 
 def _row(name: str) -> dict[str, Any]:
     """Return how a campaign stands; what cannot be read of it is told in its row."""
-    path = common.ledger_file(None, name)
+    path = ledger_files.file_of(None, name)
     row = {column.key: None for column in COLUMNS} | {"campaign": name, "ledger": str(path)}
     try:
         with LedgerView.open(path) as view, view.snapshot():
@@ -93,7 +93,7 @@ def _window(view: Reader) -> tuple[str | None, str | None]:
 
 def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
     """Delete the ledgers of campaigns; all are looked at before the first one goes."""
-    paths = {name: common.existing_ledger(name) for name in dict.fromkeys(names)}
+    paths = {name: ledger_files.existing(name) for name in dict.fromkeys(names)}
     for name, path in paths.items():
         files_left = _left(path)
         if files_left and not force:

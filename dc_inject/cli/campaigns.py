@@ -11,10 +11,9 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common, subjects
+from dc_inject.cli import common, ledger_files, subjects
 from dc_inject.cli.subjects import Subject
-from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.ledger import files as ledger_files
+from dc_inject.ledger import Ledger, LedgerView, paths
 from dc_inject.model import Cycle, Entry, Injection, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
@@ -38,8 +37,8 @@ def of_shards(campaign: str, path: Path | None, subject: Subject) -> list[Path]:
 
     Raises LedgerError while any shard has an injector, and UsageError for a subject that none of them ever had.
     """
-    place = common.ledger_file(path or common.ledger_named(campaign), campaign)
-    files = ledger_files(place)
+    place = ledger_files.file_of(path or ledger_files.named(campaign), campaign)
+    files = paths.files(place)
     if files in ([], [place]):
         return []
     with LedgerView.open(place) as view:
@@ -58,10 +57,10 @@ def opened(
     stack: contextlib.ExitStack, campaign: str, path: Path | None, *, no_ledger: bool, sweeping: bool
 ) -> tuple[Ledger | None, str]:
     """Return the ledger, held, with the campaign's name; None where rules or files have to be found without."""
-    named = path or common.ledger_named(campaign)
+    named = path or ledger_files.named(campaign)
     if no_ledger and named:
         raise UsageError("--no-ledger cannot be combined with a ledger file", "give the campaign's name")
-    file = common.ledger_file(named, campaign)
+    file = ledger_files.file_of(named, campaign)
     if no_ledger or not (named or file.exists()):
         if not naming.NAME.fullmatch(campaign):
             raise UsageError(f"{campaign!r} is not a valid campaign name")
@@ -72,9 +71,9 @@ def opened(
                 ways = "jobs and files through FTS: `dc-inject ledger rebuild`, or --sweep PREFIX"
                 click.echo(f"({ways}; campaigns with a ledger: {_with_ledgers()})", err=True)
         return None, campaign
-    file = common.existing_ledger(campaign, path)
+    file = ledger_files.existing(campaign, path)
     ledger = stack.enter_context(Ledger.open(file))
-    name = common.own_ledger(ledger, campaign, file)
+    name = ledger_files.campaign_in(ledger, campaign, file)
     try:
         stack.enter_context(ledger.hold(common.who()))
     except LedgerError as error:
@@ -84,7 +83,7 @@ def opened(
 
 
 def _with_ledgers() -> str:
-    return ", ".join(common.campaigns()) or "none"
+    return ", ".join(ledger_files.campaigns()) or "none"
 
 
 def services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:

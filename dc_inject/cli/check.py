@@ -11,7 +11,7 @@ import click
 
 from dc_inject import ledger, menu
 from dc_inject.analysis import lint
-from dc_inject.cli import active_overrides, common, log_output, online, params, tables, trusting
+from dc_inject.cli import active_overrides, common, ledger_files, log_output, online, params, tables, trusting
 from dc_inject.cli.online_report import Answers
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
@@ -119,7 +119,7 @@ def _sent(drafts: list[MenuDraft]) -> list[str]:
     if not any(FTS.name in draft.services for draft in drafts):
         return []
     for campaign in sorted({draft.campaign for draft in drafts}):
-        trusting.recall_from(common.ledger_file(None, campaign), campaign)
+        trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
     ends = trusting.ends(flow.link for draft in drafts for flow in draft.preview.flows)
     endpoint = common.menus_endpoint(drafts) or os.environ.get(common.ENDPOINT, "")
     return [
@@ -131,7 +131,7 @@ def _sent(drafts: list[MenuDraft]) -> list[str]:
 
 def _standing(campaign: str) -> list[str]:
     """Say what is stopped and set over these menus, where the campaign has a ledger in its default place."""
-    path = common.ledger_file(None, campaign)
+    path = ledger_files.file_of(None, campaign)
     if not ledger.files(path):
         return []
     try:

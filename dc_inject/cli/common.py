@@ -1,25 +1,21 @@
-"""What commands share: options, the ledger's place, the services a menu needs."""
+"""What commands share: options, and the services that a menu needs."""
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import logging
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dc_inject import ledger
-from dc_inject.cli import completion, params, tables, trusting
-from dc_inject.ledger import LedgerView
+from dc_inject.cli import completion, ledger_files, params, tables, trusting
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import scrub
@@ -43,7 +39,9 @@ class CampaignArgument(click.Argument):
         try:
             return super().process_value(ctx, value)
         except click.MissingParameter:
-            raise UsageError(f"the campaign is missing: `{ctx.command_path} CAMPAIGN`", known()) from None
+            raise UsageError(
+                f"the campaign is missing: `{ctx.command_path} CAMPAIGN`", ledger_files.known()
+            ) from None
 
 
 log = logging.getLogger(__name__)
@@ -134,50 +132,9 @@ TIMEOUT = click.option(
 )
 
 
-def ledger_file(path: Path | None, campaign: str) -> Path:
-    """Return the ledger's file: the one that was named, or the campaign's default place."""
-    return path or ledger.default_path(campaign, os.environ)
-
-
 def shard_name(shard: Shard | None) -> str:
     """Return a shard as ledgers name it; nothing where a campaign has only one injector."""
     return "" if shard is None else str(shard)
-
-
-def ledger_named(campaign: str) -> Path | None:
-    """Return the file when a ledger was named in the place of a campaign."""
-    return Path(campaign) if os.sep in campaign or campaign.endswith(".sqlite") else None
-
-
-def existing_ledger(campaign: str, path: Path | None = None) -> Path:
-    """Return the ledger that a campaign has: the file that was named, with --ledger or in the campaign's place.
-
-    Raises LedgerError, with the campaigns that have a ledger, when there is none.
-    """
-    named = path or ledger_named(campaign)
-    file = named or ledger.default_path(campaign, os.environ)
-    if ledger.files(file):
-        return file
-    missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
-    raise LedgerError(f"{missing} at {file}", known())
-
-
-def known() -> str:
-    """Return which campaigns have a ledger here, as a hint."""
-    return f"campaigns with a ledger in {ledger.default_folder(os.environ)}: {', '.join(campaigns()) or 'none'}"
-
-
-def campaigns() -> list[str]:
-    """Return the campaigns that have a ledger in its default place."""
-    return sorted({ledger.campaign_of(file) for file in ledger.default_folder(os.environ).glob("*.sqlite")})
-
-
-def own_ledger(view: Reader, campaign: str, path: Path) -> str:
-    """Return the campaign of a ledger; raises LedgerError when another one was named together with it."""
-    name = view.campaign or path.stem
-    if Path(campaign) != path and campaign != name:
-        raise LedgerError(f"{path} is the ledger of campaign {name}, not of {campaign}", "name only one of them")
-    return name
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:
@@ -187,17 +144,6 @@ def one_campaign(drafts: Sequence[MenuDraft]) -> str:
         message = f"these menus belong to several campaigns: {', '.join(names)}"
         raise MenuError([Problem(drafts[0].name, 0, message, "use menus of one campaign")])
     return names[0]
-
-
-@contextlib.contextmanager
-def copy_of(path: Path) -> Iterator[Path]:
-    """Give a copy of a ledger (or the place of a new one) that goes away afterwards."""
-    with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
-        copy = Path(folder) / path.name
-        if path.exists():
-            with LedgerView.open(path) as view:
-                view.copy_to(copy)
-        yield copy
 
 
 def who() -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from dc_inject.cli import ledger_files
+from dc_inject.ledger import LedgerView
 from dc_inject.model import FlowKey
 from dc_inject.model.errors import DcInjectError
 
@@ -77,20 +79,15 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 def _campaigns() -> list[str]:
-    from dc_inject.cli import common  # noqa: PLC0415  which has the options that are completed here
-
     with contextlib.suppress(OSError):
-        return common.campaigns()
+        return ledger_files.campaigns()
     return []
 
 
 def _in_ledgers(names: Sequence[str]) -> Iterator[FlowKey]:
     """Yield the scenarios and links of campaigns."""
-    from dc_inject.cli import common  # noqa: PLC0415  as above
-    from dc_inject.ledger import LedgerView  # noqa: PLC0415  as above
-
     for name in names[:MOST]:
-        with contextlib.suppress(DcInjectError, OSError), LedgerView.open(common.existing_ledger(name)) as view:
+        with contextlib.suppress(DcInjectError, OSError), LedgerView.open(ledger_files.existing(name)) as view:
             yield from view.accounts()
 
 

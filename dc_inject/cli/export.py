@@ -20,7 +20,7 @@ import click
 
 from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import planned_flows
-from dc_inject.cli import active_overrides, common, menu_files, params
+from dc_inject.cli import active_overrides, common, ledger_files, menu_files, params
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
@@ -94,9 +94,9 @@ def export(
         return
     if len(subjects) != 1:
         raise UsageError("export takes one campaign", "name several menus with --planned only")
-    path = common.existing_ledger(subjects[0], ledger_path)
+    path = ledger_files.existing(subjects[0], ledger_path)
     with LedgerView.open(path) as view:
-        common.own_ledger(view, subjects[0], path)
+        ledger_files.campaign_in(view, subjects[0], path)
         period = figures.period(view, ReportScope(since, until))
         made = (
             records.injections(view, period, About(_experiments(view, experiment), site_of(view)))
@@ -112,13 +112,13 @@ def _to_come(
 ) -> Iterator[tuple[Campaign, About]]:
     """Yield the campaigns of menus, or that of a ledger, as they are with what people have set."""
     if len(subjects) == 1 and _is_campaign(subjects[0]):
-        yield _as_set(subjects[0], common.existing_ledger(subjects[0], ledger_path), None, experiment)
+        yield _as_set(subjects[0], ledger_files.existing(subjects[0], ledger_path), None, experiment)
         return
     by_campaign: dict[str, list[MenuDraft]] = {}
     for draft in files.read_menus([Path(subject) for subject in subjects]):
         by_campaign.setdefault(draft.campaign, []).append(draft)
     for name, drafts in by_campaign.items():
-        file = common.ledger_file(ledger_path, name)
+        file = ledger_files.file_of(ledger_path, name)
         if ledger.files(file):
             yield _as_set(name, file, drafts, experiment)
         else:
@@ -131,7 +131,7 @@ def _as_set(
 ) -> tuple[Campaign, About]:
     """Return the campaign of menus, or of those in force, with the rates that people have set; say what is set."""
     with LedgerView.open(file) as view:
-        common.own_ledger(view, name, file)
+        ledger_files.campaign_in(view, name, file)
         menus = (
             active_overrides.menus(view)
             if drafts is None

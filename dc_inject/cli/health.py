@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import common, completion, subjects
+from dc_inject.cli import common, completion, ledger_files, subjects
 from dc_inject.ledger import LedgerView
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
@@ -39,11 +39,11 @@ def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None
     Example, in a container: HEALTHCHECK CMD ["dc-inject", "health"]
     Example: dc-inject health dc27-rehearsal
     """
-    path = common.existing_ledger(campaign, ledger_path) if campaign or ledger_path else subjects.only()
+    path = ledger_files.existing(campaign, ledger_path) if campaign or ledger_path else subjects.only()
     files = ledger.files(path) if shard is None else [ledger.place(path, str(shard))]
     for file in files:
         with LedgerView.open(file) as view:
-            name = common.own_ledger(view, campaign, path) if campaign else view.campaign or path.stem
+            name = ledger_files.campaign_in(view, campaign, path) if campaign else view.campaign or path.stem
         said = _healthy(file, name)
         _require_writable(file)
         click.echo(said)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, tables
+from dc_inject.cli import common, ledger_files, tables
 from dc_inject.cli.rebuild import rebuild
 from dc_inject.ledger import Finding, LedgerView, lock, paths
 from dc_inject.ledger.check import check as contradictions
@@ -45,7 +45,7 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
     Example: dc-inject ledger check dc27-rehearsal
     Example: dc-inject ledger check backups/dc27-rehearsal.sqlite --format json
     """
-    path = common.existing_ledger(campaign, ledger_path)
+    path = ledger_files.existing(campaign, ledger_path)
     findings = [finding for file in paths.files(path) for finding in contradictions(file)]
     if findings or fmt != "table":
         tables.emit(fmt, COLUMNS, [_row(finding) for finding in findings])
@@ -74,7 +74,7 @@ def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Pat
     Example: dc-inject ledger backup dc27-rehearsal /backup/dc27.sqlite --force
     Example, for cron: dc-inject ledger backup dc27 /backup/dc27.sqlite --force --quiet
     """
-    path = common.existing_ledger(campaign, ledger_path)
+    path = ledger_files.existing(campaign, ledger_path)
     if paths.files(path) != [path]:
         names = ", ".join(str(one) for one in paths.files(path))
         raise UsageError(f"{campaign} has a ledger for each of its shards", f"back up each by its name: {names}")

@@ -17,6 +17,7 @@ from dc_inject.cli import (
     completion,
     end_files,
     hangup,
+    ledger_files,
     link_check,
     link_menu,
     link_options,
@@ -149,7 +150,7 @@ def link(
         _tell(options.judged, options.fmt)
         return
     if options.resume:
-        path = common.existing_ledger(options.resume)
+        path = ledger_files.existing(options.resume)
         with Ledger.open(path) as ledger:
             challenge, progress = link_options.resume_challenge(ledger, path, options.lasting, clock.now())
     else:
@@ -165,7 +166,7 @@ def link(
     try:
         code = _carry_out(challenge, progress, menu, storages, options, live=live)
     except BaseException:
-        if not common.ledger_file(None, challenge.campaign).exists():
+        if not ledger_files.file_of(None, challenge.campaign).exists():
             menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
         raise
     _tell(challenge.campaign, options.fmt, code)
@@ -181,7 +182,7 @@ def _carry_out(
     live: bool,
 ) -> int | None:
     """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
-    ledger_path = common.ledger_file(None, challenge.campaign)
+    ledger_path = ledger_files.file_of(None, challenge.campaign)
     climbs: list[Climbing] = []
     named = [*challenge.link[:2], challenge.endpoint] if challenge.link.service.ends_are_urls else []
 
@@ -232,7 +233,7 @@ def _classify(reason: str) -> str:
 
 def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     """Print the verdict of a mini-challenge from its ledger, and leave with what it means."""
-    path = common.existing_ledger(campaign)
+    path = ledger_files.existing(campaign)
     with LedgerView.open(path) as view, view.snapshot():
         challenge, progress = link_options.load_challenge(view, path)
         holder = view.holder()
@@ -261,7 +262,7 @@ def _menu_file(campaign: str) -> Path:
 
 def _refuse_known(campaign: str) -> None:
     """Raise UsageError for a campaign that there is already."""
-    if campaign in common.campaigns():
+    if campaign in ledger_files.campaigns():
         raise UsageError(
             f"campaign {campaign} exists already",
             f"`dc-inject link --resume {campaign}` continues it, `--verdict {campaign}` prints its verdict; "

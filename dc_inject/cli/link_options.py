@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dc_inject.cli import common, end_files, link_menu
+from dc_inject.cli import common, end_files, ledger_files, link_menu
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.engine import readings
 from dc_inject.ledger.reading import Reader
@@ -198,7 +198,7 @@ def resume_challenge(
     start = now.replace(microsecond=0)
     until = link_menu.end_of(start, left, begun.cycle)
     progress.resume(until, until - start)
-    common.own_ledger(view, name, path)
+    ledger_files.campaign_in(view, name, path)
     return replace(begun, start=start, until=until), progress
 
 

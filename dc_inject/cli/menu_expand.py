@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, log_output, menu_files, menu_heading, trusting
+from dc_inject.cli import common, ledger_files, log_output, menu_files, menu_heading, trusting
 from dc_inject.menu import MenuDraft, differences, expanding
 from dc_inject.metrics import Silent
 from dc_inject.model.errors import DcInjectError, MenuError, Problem
@@ -92,7 +92,7 @@ def written_out(draft: MenuDraft, names: dict[str, tuple[str, ...]], goal: Path)
 def _resolve_online(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:
     """Ask the services what expressions mean."""
     log_output.talk(quiet=True)
-    trusting.recall_from(common.ledger_file(None, draft.campaign), draft.campaign)
+    trusting.recall_from(ledger_files.file_of(None, draft.campaign), draft.campaign)
     backends = common.backends(
         set(missing.values()),
         campaign=draft.campaign,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import common, log_output, online, tables, trusting
+from dc_inject.cli import common, ledger_files, log_output, online, tables, trusting
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import units
@@ -83,7 +83,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     services = {service for draft in drafts for service in draft.services} or common.configured_services()
     campaign = common.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
-    trusting.recall_from(common.ledger_file(None, campaign), campaign)
+    trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
     backends = common.backends(
         services,
         campaign=campaign,

@@ -13,7 +13,17 @@ import click
 
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import active_overrides, common, inventory_file, log_output, params, plots, tables, trusting
+from dc_inject.cli import (
+    active_overrides,
+    common,
+    inventory_file,
+    ledger_files,
+    log_output,
+    params,
+    plots,
+    tables,
+    trusting,
+)
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
@@ -126,7 +136,7 @@ def plan(
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
-    clock, file = SimClock(at), ledger_place(common.ledger_file(ledger_path, campaign), common.shard_name(shard))
+    clock, file = SimClock(at), ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
     admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
     if inventory is not None:
         backends = _offline(drafts, inventory, clock)
@@ -135,7 +145,7 @@ def plan(
         backends = _online(drafts, campaign, clock, timeout)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asking(ServiceError))
-        path = stack.enter_context(common.copy_of(file))
+        path = stack.enter_context(ledger_files.copy_of(file))
         ledger = stack.enter_context(Ledger.open(path))
         for line in active_overrides.standing(ledger):
             click.echo(line, err=True)

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common, end_files, log_output, params, trusting
+from dc_inject.cli import common, end_files, ledger_files, log_output, params, trusting
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
@@ -96,7 +96,7 @@ def rebuild(
         raise UsageError(
             f"these menus are of campaign {named}, not of {campaign}", "use the menus of that campaign"
         )
-    path = paths.place(common.ledger_file(ledger_path, campaign), common.shard_name(shard))
+    path = paths.place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
     with contextlib.ExitStack() as stack:
         _refuse(path)
         paths.make_folder(path.absolute().parent)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import common, menu_files, params
+from dc_inject.cli import common, ledger_files, menu_files, params
 from dc_inject.cli.thresholds import FAIL_UNDER
 from dc_inject.engine import readings
 from dc_inject.ledger import LedgerView
@@ -124,10 +124,10 @@ def report(
         files.refuse_existing(output, force=force)
     if fmt == "csv" and (compare or overlay):
         raise UsageError("CSV has only this campaign's own rows", "leave out --compare and --overlay")
-    path = common.existing_ledger(campaign, ledger_path)
+    path = ledger_files.existing(campaign, ledger_path)
     scope = ReportScope(since, until, excluded, fail_under)
     with LedgerView.open(path) as view, view.snapshot():
-        name = common.own_ledger(view, campaign, path)
+        name = ledger_files.campaign_in(view, campaign, path)
         if fmt == "csv":  # whole, since who reads the output may take his time
             made = _rows(view, scope)
         else:
@@ -175,7 +175,7 @@ def _made(
 
 def _other(campaign: str) -> dict[str, Any]:
     """Return the figures of another campaign, as a whole."""
-    path = common.existing_ledger(campaign)
+    path = ledger_files.existing(campaign)
     with LedgerView.open(path) as view, view.snapshot():
         other = _read_figures(view, ReportScope())
     if other is None:

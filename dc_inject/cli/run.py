@@ -22,6 +22,7 @@ from dc_inject.cli import (
     closing_table,
     common,
     hangup,
+    ledger_files,
     live_view,
     log_output,
     params,
@@ -217,9 +218,9 @@ def inject(
     campaign = common.one_campaign(drafts)
     clock = SystemClock()
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        path = ledger_place(common.ledger_file(ledger_path, campaign), common.shard_name(shard))
+        path = ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
         if dry_run:
-            path = stack.enter_context(common.copy_of(path))
+            path = stack.enter_context(ledger_files.copy_of(path))
         # A new campaign gets its ledger only when everything is right: what is refused leaves nothing behind.
         new = not path.exists()
         ledger = stack.enter_context(_scratch() if new else _held(path, once=once))

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import common, hangup, log_output, params
+from dc_inject.cli import hangup, ledger_files, log_output, params
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import page as server
 from dc_inject.model.errors import ServiceError, UsageError
@@ -78,12 +78,12 @@ def serve(campaigns: tuple[str, ...], port: int, every: timedelta) -> None:
     Example: dc-inject serve dc27-rehearsal
     """
     if not campaigns:
-        raise UsageError("the campaign is missing: `dc-inject serve CAMPAIGN`", common.known())
+        raise UsageError("the campaign is missing: `dc-inject serve CAMPAIGN`", ledger_files.known())
     ledgers = {}
     for campaign in campaigns:
-        path = common.existing_ledger(campaign)
+        path = ledger_files.existing(campaign)
         with LedgerView.open(path) as view:
-            ledgers[common.own_ledger(view, campaign, path)] = path
+            ledgers[ledger_files.campaign_in(view, campaign, path)] = path
     log_output.talk()
     stop = threading.Event()
     for number in hangup.signals():

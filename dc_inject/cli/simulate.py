@@ -7,60 +7,27 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dc_inject.cli import common, forecast, log_output, menu_files, params
-from dc_inject.cli.plan import simulated_engine
-from dc_inject.cli.simulate_fixed import FixedRates
-from dc_inject.engine import admission
-from dc_inject.engine.menus import Menus
+from dc_inject.cli import (
+    common,
+    forecast,
+    log_output,
+    menu_files,
+    params,
+    simulate_calibrate,
+    simulate_seeds,
+    simulation,
+)
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle, urls
-from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
-from dc_inject.model.goals import Mode
-from dc_inject.model.ports import Backend
-from dc_inject.system import files
+from dc_inject.model.errors import LedgerError, UsageError
 
-if TYPE_CHECKING:
-    from dc_inject.twin.world import World
-
-LARGEST = 20_000_000  # bytes of a grid file
-INSTALL = "install it with `pip install '.[twin]'` in the clone"
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
-FIXED = "fixed"
-POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
-Passed = Callable[[float], None]  # is told which part is done
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be simulated; without a policy, control is as the menus say."""
-
-    menus: Sequence[Path]
-    grid: Path
-    days: float | None = None
-    links: Sequence[str] = ()
-    scale: float = 1.0
-    policy: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """What a simulation was: its campaign, the time that it covers, its world as it ended."""
-
-    campaign: str
-    start: datetime
-    end: datetime
-    world: World
 
 
 @click.command()
@@ -102,7 +69,7 @@ class Simulated:
 )
 @click.option(
     "--policy",
-    type=click.Choice(POLICIES),
+    type=click.Choice(simulation.POLICIES),
     help="Inject at a fixed rate that learns nothing, or set `control` of all links [default: as the menus say].",
 )
 @click.option(
@@ -145,8 +112,6 @@ def simulate(
     if campaign is not None:
         if menus or grid_file or output is None:
             raise UsageError("--calibrate takes a past campaign and --output, and no menus", CALIBRATE)
-        from dc_inject.cli import simulate_calibrate
-
         with _progress("fitted") as passed:
             made = simulate_calibrate.calibrate(campaign, output, passed, force=force)
         simulate_calibrate.show(fmt, made)
@@ -158,10 +123,8 @@ def simulate(
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
     if ledger_path is not None and seeds > 1:
         raise UsageError("there is one ledger for each seed", "run one seed, or leave out --ledger")
-    request = Request(menus, grid_file, days, links, scale, policy)
+    request = simulation.Request(menus, grid_file, days, links, scale, policy)
     if seeds > 1:
-        from dc_inject.cli import simulate_seeds
-
         with _progress(f"{seeds} seeds") as passed:
             runs = simulate_seeds.simulate_seeds(request, range(seed, seed + seeds), passed)
         simulate_seeds.show(fmt, runs, policy)
@@ -170,7 +133,7 @@ def simulate(
         path = Path(folder) / "simulation.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
             with _progress("simulated") as passed:
-                report = run(request, ledger, seed, passed)
+                report = simulation.run(request, ledger, seed, passed)
             forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed, policy)
         if ledger_path is not None:  # at the end: what was refused or interrupted leaves nothing behind
             _keep(path, ledger_path)
@@ -183,86 +146,8 @@ def _keep(path: Path, goal: Path) -> None:
         raise LedgerError(f"{goal} cannot be written: {error.strerror or error}", "name another file") from None
 
 
-def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda _: None) -> Simulated:
-    """Simulate menus with a new ledger; `passed` is told how far it is.
-
-    Raises UsageError without numpy, MenuError for what is wrong in a menu or the grid.
-    """
-    if find_spec("numpy") is None:
-        raise UsageError("simulating needs numpy, which is not installed", INSTALL)
-    # ruff: noqa: PLC0415  these need numpy
-    from dc_inject.backends.twin import TwinBackend, TwinClock
-    from dc_inject.backends.twin_fts import TwinFts
-    from dc_inject.twin import grid_file as grids
-    from dc_inject.twin.world import World, step_for
-
-    drafts = files.read_menus(request.menus)
-    campaign = common.one_campaign(drafts)
-    through = {service for draft in drafts for service in draft.services}
-    if request.policy == FIXED and through != {TwinBackend.name}:
-        raise UsageError(
-            "a fixed rate takes datasets, and links through FTS take files", "simulate them with --policy act"
-        )
-    step = step_for(drafts[0].preview.cycle.total_seconds())
-    world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
-    start = min(draft.preview.start for draft in drafts)
-    end = max(draft.preview.end for draft in drafts)
-    if request.days is not None:  # of whole cycles, since what is due in a part of one would count as not called
-        last = Cycle.at(start + timedelta(days=request.days), drafts[0].preview.cycle)
-        end = min(end, last.next.start)
-    clock = TwinClock(start, world, lambda now: passed(min((now - start) / (end - start), 1.0)))
-    rucio = TwinBackend(world, clock, seed)
-    made: Mapping[str, Backend] = {TwinBackend.name: rucio, TwinFts.name: TwinFts(world, clock, seed)}
-    backends = {service: made[service] for service in sorted(through)}
-    identities = admission.identities(backends, allow_admin=False)
-    source = Menus(
-        request.menus, ledger=ledger, backends=backends, clock=clock, links=request.links, scale=request.scale
-    )
-    ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
-    in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
-    _check_ends(in_force, world)
-    if request.policy == FIXED:
-        FixedRates(in_force, ledger, world, rucio, clock).run(end)
-        return Simulated(campaign, start, end, world)
-    if request.policy is not None:
-        in_force = _controlled(in_force, Mode(request.policy))
-    poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile
-    simulated_engine(lambda: in_force, ledger, backends, identities, clock, poll=poll).run(until=end)
-    return Simulated(campaign, start, end, world)
-
-
-def _check_ends(campaign: Campaign, world: World) -> None:
-    """Raise MenuError for URLs at a host that no storage of the grid has; names were looked up before."""
-    problems = {
-        end: Problem(
-            flow.menu, flow.line, f"no storage of the grid has the host of {end}", f"give one `host: {host}`"
-        )
-        for flow in campaign.flows
-        for end in (flow.link.source, flow.link.destination)
-        if world.grid.storage_at(end) is None and (host := urls.host_of(end)) != end
-    }
-    if problems:
-        raise MenuError(list(problems.values()))
-
-
-def _controlled(campaign: Campaign, mode: Mode) -> Campaign:
-    """Return a campaign in which all links are controlled in one mode, whatever its menus say."""
-    menus = (
-        replace(menu, flows=tuple(replace(f, control=replace(f.control, mode=mode)) for f in menu.flows))
-        for menu in campaign.menus
-    )
-    return replace(campaign, menus=tuple(menus))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return files.load(str(path), LARGEST + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "check path and rights") from None
-
-
 @contextlib.contextmanager
-def _progress(what: str) -> Iterator[Passed]:
+def _progress(what: str) -> Iterator[simulation.Passed]:
     """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
     if not sys.stderr.isatty():
         tenths_shown = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject.cli import common, tables
+from dc_inject.cli import ledger_files, tables
 from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
@@ -49,7 +49,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ca
     from dc_inject.twin import calibration, grid_file, grid_text
 
     files.refuse_existing(output, force=force)
-    with LedgerView.open(common.existing_ledger(campaign)) as view, view.snapshot():
+    with LedgerView.open(ledger_files.existing(campaign)) as view, view.snapshot():
         past = read(view)
     made = calibration.calibrated(past, lambda fit: grid_file.read(grid_text.text(fit).encode(), "grid"), passed)
     files.write_whole(output, grid_text.text(made.fit, made), force=force)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import forecast, simulate, tables
+from dc_inject.cli import forecast, simulation, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 
@@ -76,13 +76,13 @@ class SeedRun:
 
 
 def simulate_seed(
-    request: simulate.Request, seed: int, folder: Path, passed: simulate.Passed = lambda _: None
+    request: simulation.Request, seed: int, folder: Path, passed: simulation.Passed = lambda _: None
 ) -> SeedRun:
     """Simulate one seed, with its ledger in a folder until it is over."""
     logging.getLogger("dc_inject").setLevel(logging.CRITICAL)
     path = folder / f"{seed}.sqlite"
     with Ledger.open(path, synchronous="OFF") as ledger:
-        made = simulate.run(request, ledger, seed, passed)
+        made = simulation.run(request, ledger, seed, passed)
         lines = ledger.summary()
         due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
         short = list(forecast.short(lines, world))
@@ -159,7 +159,7 @@ def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
 # --------------------------------------------------------------------------- in processes
 
 
-def simulate_seeds(request: simulate.Request, seeds: Sequence[int], passed: simulate.Passed) -> list[SeedRun]:
+def simulate_seeds(request: simulation.Request, seeds: Sequence[int], passed: simulation.Passed) -> list[SeedRun]:
     """Simulate seeds, as many at a time as there are processors; `passed` is told which part of all is done."""
     context = multiprocessing.get_context("spawn")
     parts = context.Array("d", len(seeds))
@@ -203,7 +203,7 @@ def _begin(parts: Any) -> None:  # noqa: ANN401  an array of multiprocessing
     _parts = parts
 
 
-def _in_process(request: simulate.Request, seed: int, folder: Path, number: int) -> SeedRun:
+def _in_process(request: simulation.Request, seed: int, folder: Path, number: int) -> SeedRun:
     def passed(part: float) -> None:
         _parts[number] = part
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import closing_table, common, tables
+from dc_inject.cli import closing_table, common, ledger_files, tables
 from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, link_cells, size
 from dc_inject.engine import controlling, readings
 from dc_inject.ledger import LedgerView, Row
@@ -136,12 +136,12 @@ def status(
     Example: dc-inject status dc27-rehearsal --summary --format csv
     Example: dc-inject status dc27-rehearsal --decisions 8
     """
-    path = common.existing_ledger(campaign, ledger_path)
+    path = ledger_files.existing(campaign, ledger_path)
     if decisions is not None and (summary or watch is not None):
         raise UsageError("--decisions stands alone", "call `status` once for each")
     if decisions is not None:
         with LedgerView.open(path) as view, view.snapshot():
-            common.own_ledger(view, campaign, path)
+            ledger_files.campaign_in(view, campaign, path)
             tables.emit(fmt, DECISIONS, decided(view, decisions))
         return
     if watch is None:
@@ -160,7 +160,7 @@ def status(
 
 def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     with LedgerView.open(path) as view, view.snapshot():
-        name = common.own_ledger(view, campaign, path)
+        name = ledger_files.campaign_in(view, campaign, path)
         if summary:
             closing = closing_table.totals(name, view)
             rows = [*closing["links"], closing["total"]] if fmt == "table" else closing["links"]

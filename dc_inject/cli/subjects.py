@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import common, completion
+from dc_inject.cli import completion, ledger_files
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
@@ -60,11 +60,11 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
     words = _split(names)
     campaign, rest = "".join(words[:1]), words[1:]
     if path is not None:
-        place = common.existing_ledger("", path)
+        place = ledger_files.existing("", path)
         if not _is_of(place, campaign, alone=not rest):
             rest = words
     elif _is_campaign(campaign):
-        place = common.existing_ledger(campaign)
+        place = ledger_files.existing(campaign)
     else:
         place, rest = only(), words
     return place, _subject(rest) if rest or not words else CAMPAIGN
@@ -72,9 +72,9 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
 
 def campaign_ledger(campaign: str, path: Path | None) -> Path:
     """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
-    place = common.existing_ledger(campaign, path)
+    place = ledger_files.existing(campaign, path)
     with LedgerView.open(place) as view:
-        common.own_ledger(view, campaign, place)
+        ledger_files.campaign_in(view, campaign, place)
     return place
 
 
@@ -135,7 +135,7 @@ def only() -> Path:
 
     Raises LedgerError where there is none, and UsageError where there are several.
     """
-    places = [ledger.default_path(name, os.environ) for name in common.campaigns()]
+    places = [ledger.default_path(name, os.environ) for name in ledger_files.campaigns()]
     if not places:
         folder = ledger.default_folder(os.environ)
         raise LedgerError(f"no campaign has a ledger in {folder}", "`dc-inject run MENUS` makes one")
@@ -149,7 +149,7 @@ def only() -> Path:
 
 
 def _is_campaign(word: str) -> bool:
-    return common.ledger_named(word) is not None or word in common.campaigns()
+    return ledger_files.named(word) is not None or word in ledger_files.campaigns()
 
 
 def _is_of(place: Path, word: str, *, alone: bool) -> bool:
@@ -158,7 +158,7 @@ def _is_of(place: Path, word: str, *, alone: bool) -> bool:
         if word == own.campaign:
             return True
         if not alone and _is_campaign(word):
-            common.own_ledger(own, word, place)
+            ledger_files.campaign_in(own, word, place)
             return True
     return False
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, params, watch_figures
+from dc_inject.cli import common, ledger_files, params, watch_figures
 from dc_inject.model.errors import UsageError
 from dc_inject.system.clock import SystemClock
 
@@ -50,7 +50,7 @@ def watch(campaign: str, last: timedelta, ledger_path: Path | None) -> None:
         raise UsageError("watching needs Textual, which is not installed", hint)
     from dc_inject.cli.watch_app import WatchApp  # noqa: PLC0415  it is an extra, and takes half a second
 
-    path = common.existing_ledger(campaign, ledger_path)
+    path = ledger_files.existing(campaign, ledger_path)
     clock = SystemClock()
     first = watch_figures.read(path, campaign, clock.now(), last)
     WatchApp(first, lambda: watch_figures.read(path, campaign, clock.now(), last), clock.now).run()

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.cli import active_overrides, closing_table, common, status
+from dc_inject.cli import active_overrides, closing_table, ledger_files, status
 from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums
@@ -91,7 +91,7 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
     Raises LedgerError.
     """
     with LedgerView.open(path) as view, view.snapshot():
-        name = common.own_ledger(view, campaign, path)
+        name = ledger_files.campaign_in(view, campaign, path)
         standing = status.standing(name, view, now)
         total = closing_table.totals(name, view)["total"]
         menus, first, cycle = view.menus_in_force(), view.first_cycle(), view.last_cycle()

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 from datetime import timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,11 @@ def resident() -> float:
 
 def run(cycles: int, policy: str | None) -> dict[str, Any]:
     """Simulate in this process; return CPU seconds and memory at the end of each cycle, and what came out."""
-    from dc_inject.cli import forecast, simulate  # noqa: PLC0415  of the checkout that this process is for
+    from dc_inject.cli import forecast  # noqa: PLC0415  of the checkout that this process is for
     from dc_inject.ledger import Ledger  # noqa: PLC0415
 
+    older = find_spec("dc_inject.cli.simulation") is None
+    simulation = import_module("dc_inject.cli." + ("simulate" if older else "simulation"))
     spent: list[float] = []
     memory: list[float] = []
     with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as name:
@@ -55,10 +59,10 @@ def run(cycles: int, policy: str | None) -> dict[str, Any]:
                 spent.append(time.process_time())
                 memory.append(resident())
 
-        request = simulate.Request([menu], GRID, days, policy=policy)
+        request = simulation.Request([menu], GRID, days, policy=policy)
         with Ledger.open(folder / "bench.sqlite", synchronous="OFF") as ledger:
             began = time.process_time()
-            made = simulate.run(request, ledger, 1, passed)
+            made = simulation.run(request, ledger, 1, passed)
             lines = ledger.summary()
             told = {
                 "links": [[str(line.key), line.due, line.injected, line.moved, line.rules] for line in lines],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.analysis import lint
-from dc_inject.cli import simulate as command
+from dc_inject.cli import simulation
 from dc_inject.menu import campaign
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
@@ -89,7 +89,7 @@ def test_the_closing_table_as_csv():
 
 
 def test_without_numpy_it_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr(simulation, "find_spec", lambda _: None)
     error = of("one-link").exception
     assert isinstance(error, UsageError)
     assert "numpy" in error.message

@@ -12,8 +12,8 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from dc_inject.cli.simulate import FIXED, Request
 from dc_inject.cli.simulate_seeds import FIGURES, SeedRun, simulate_seed, spread
+from dc_inject.cli.simulation import FIXED, Request
 from dc_inject.model import units
 
 MENUS = Path(__file__).resolve().parents[2] / "menus"

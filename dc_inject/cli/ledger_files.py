@@ -1,0 +1,71 @@
+"""Where ledgers are: that of a campaign, the one that was named in its place, and all that there are here.
+
+A command takes a campaign, whose ledger is in the default folder (`ledger/paths.py`), or a ledger's file: what has
+a slash in it or ends with `.sqlite`. Some have --ledger for the file as well. Who names a campaign without a ledger
+is told which campaigns have one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dc_inject import ledger
+from dc_inject.ledger import LedgerView
+from dc_inject.ledger.reading import Reader
+from dc_inject.model.errors import LedgerError
+
+
+def file_of(path: Path | None, campaign: str) -> Path:
+    """Return the ledger's file: the one that was named, or the campaign's default place."""
+    return path or ledger.default_path(campaign, os.environ)
+
+
+def named(campaign: str) -> Path | None:
+    """Return the file when a ledger was named in the place of a campaign."""
+    return Path(campaign) if os.sep in campaign or campaign.endswith(".sqlite") else None
+
+
+def existing(campaign: str, path: Path | None = None) -> Path:
+    """Return the ledger that a campaign has: the file that was named, with --ledger or in the campaign's place.
+
+    Raises LedgerError, with the campaigns that have a ledger, when there is none.
+    """
+    given = path or named(campaign)
+    file = given or ledger.default_path(campaign, os.environ)
+    if ledger.files(file):
+        return file
+    missing = "there is no ledger" if given else f"campaign {campaign!r} has no ledger"
+    raise LedgerError(f"{missing} at {file}", known())
+
+
+def known() -> str:
+    """Return which campaigns have a ledger here, as a hint."""
+    return f"campaigns with a ledger in {ledger.default_folder(os.environ)}: {', '.join(campaigns()) or 'none'}"
+
+
+def campaigns() -> list[str]:
+    """Return the campaigns that have a ledger in its default place."""
+    return sorted({ledger.campaign_of(file) for file in ledger.default_folder(os.environ).glob("*.sqlite")})
+
+
+def campaign_in(view: Reader, campaign: str, path: Path) -> str:
+    """Return the campaign of a ledger; raises LedgerError when another one was named together with it."""
+    name = view.campaign or path.stem
+    if Path(campaign) != path and campaign != name:
+        raise LedgerError(f"{path} is the ledger of campaign {name}, not of {campaign}", "name only one of them")
+    return name
+
+
+@contextlib.contextmanager
+def copy_of(path: Path) -> Iterator[Path]:
+    """Give a copy of a ledger (or the place of a new one) that goes away afterwards."""
+    with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
+        copy = Path(folder) / path.name
+        if path.exists():
+            with LedgerView.open(path) as view:
+                view.copy_to(copy)
+        yield copy

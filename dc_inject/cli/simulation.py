@@ -1,0 +1,136 @@
+"""One simulation: menus in a twin of the grid, with the engine as it runs for real, and a new ledger.
+
+The menus are read and admitted as `run` does it, but the services are those of the grid file, and the clock is
+the twin's: it begins with the first menu, and goes as fast as it can. What comes out is the ledger, and the world
+as it ended. `simulate` runs one, and `simulate --seeds` several at a time, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dc_inject.cli import common
+from dc_inject.cli.plan import simulated_engine
+from dc_inject.cli.simulate_fixed import FixedRates
+from dc_inject.engine import admission
+from dc_inject.engine.menus import Menus
+from dc_inject.ledger import Ledger
+from dc_inject.model import Campaign, Cycle, urls
+from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.goals import Mode
+from dc_inject.model.ports import Backend
+from dc_inject.system import files
+
+if TYPE_CHECKING:
+    from dc_inject.twin.world import World
+
+LARGEST = 20_000_000  # bytes of a grid file
+INSTALL = "install it with `pip install '.[twin]'` in the clone"
+FIXED = "fixed"
+POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
+Passed = Callable[[float], None]  # is told which part is done
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be simulated; without a policy, control is as the menus say."""
+
+    menus: Sequence[Path]
+    grid: Path
+    days: float | None = None
+    links: Sequence[str] = ()
+    scale: float = 1.0
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What a simulation was: its campaign, the time that it covers, its world as it ended."""
+
+    campaign: str
+    start: datetime
+    end: datetime
+    world: World
+
+
+def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda _: None) -> Simulated:
+    """Simulate menus with a new ledger; `passed` is told how far it is.
+
+    Raises UsageError without numpy, MenuError for what is wrong in a menu or the grid.
+    """
+    if find_spec("numpy") is None:
+        raise UsageError("simulating needs numpy, which is not installed", INSTALL)
+    # ruff: noqa: PLC0415  these need numpy
+    from dc_inject.backends.twin import TwinBackend, TwinClock
+    from dc_inject.backends.twin_fts import TwinFts
+    from dc_inject.twin import grid_file as grids
+    from dc_inject.twin.world import World, step_for
+
+    drafts = files.read_menus(request.menus)
+    campaign = common.one_campaign(drafts)
+    through = {service for draft in drafts for service in draft.services}
+    if request.policy == FIXED and through != {TwinBackend.name}:
+        raise UsageError(
+            "a fixed rate takes datasets, and links through FTS take files", "simulate them with --policy act"
+        )
+    step = step_for(drafts[0].preview.cycle.total_seconds())
+    world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
+    start = min(draft.preview.start for draft in drafts)
+    end = max(draft.preview.end for draft in drafts)
+    if request.days is not None:  # of whole cycles, since what is due in a part of one would count as not called
+        last = Cycle.at(start + timedelta(days=request.days), drafts[0].preview.cycle)
+        end = min(end, last.next.start)
+    clock = TwinClock(start, world, lambda now: passed(min((now - start) / (end - start), 1.0)))
+    rucio = TwinBackend(world, clock, seed)
+    made: Mapping[str, Backend] = {TwinBackend.name: rucio, TwinFts.name: TwinFts(world, clock, seed)}
+    backends = {service: made[service] for service in sorted(through)}
+    identities = admission.identities(backends, allow_admin=False)
+    source = Menus(
+        request.menus, ledger=ledger, backends=backends, clock=clock, links=request.links, scale=request.scale
+    )
+    ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
+    in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
+    _check_ends(in_force, world)
+    if request.policy == FIXED:
+        FixedRates(in_force, ledger, world, rucio, clock).run(end)
+        return Simulated(campaign, start, end, world)
+    if request.policy is not None:
+        in_force = _controlled(in_force, Mode(request.policy))
+    poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile
+    simulated_engine(lambda: in_force, ledger, backends, identities, clock, poll=poll).run(until=end)
+    return Simulated(campaign, start, end, world)
+
+
+def _check_ends(campaign: Campaign, world: World) -> None:
+    """Raise MenuError for URLs at a host that no storage of the grid has; names were looked up before."""
+    problems = {
+        end: Problem(
+            flow.menu, flow.line, f"no storage of the grid has the host of {end}", f"give one `host: {host}`"
+        )
+        for flow in campaign.flows
+        for end in (flow.link.source, flow.link.destination)
+        if world.grid.storage_at(end) is None and (host := urls.host_of(end)) != end
+    }
+    if problems:
+        raise MenuError(list(problems.values()))
+
+
+def _controlled(campaign: Campaign, mode: Mode) -> Campaign:
+    """Return a campaign in which all links are controlled in one mode, whatever its menus say."""
+    menus = (
+        replace(menu, flows=tuple(replace(f, control=replace(f.control, mode=mode)) for f in menu.flows))
+        for menu in campaign.menus
+    )
+    return replace(campaign, menus=tuple(menus))
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return files.load(str(path), LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "check path and rights") from None
