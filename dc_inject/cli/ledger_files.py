@@ -1,8 +1,8 @@
 """Where ledgers are: that of a campaign, the one that was named in its place, and all that there are here.
 
 A command takes a campaign, whose ledger is in the default folder (`ledger/paths.py`), or a ledger's file: what has
-a slash in it or ends with `.sqlite`. Some have --ledger for the file as well. Who names a campaign without a ledger
-is told which campaigns have one.
+a slash in it or ends with `.sqlite`. Some have --ledger for the file as well. Who names a campaign that has none
+is told which have one.
 """
 
 from __future__ import annotations

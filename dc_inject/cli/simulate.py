@@ -25,7 +25,7 @@ from dc_inject.cli import (
     simulation,
 )
 from dc_inject.ledger import Ledger
-from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.errors import LedgerError, Problem, UsageError
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
 
@@ -126,17 +126,21 @@ def simulate(
     request = simulation.Request(menus, grid_file, days, links, scale, policy)
     if seeds > 1:
         with _progress(f"{seeds} seeds") as passed:
-            runs = simulate_seeds.simulate_seeds(request, range(seed, seed + seeds), passed)
+            runs = simulate_seeds.simulate_seeds(request, range(seed, seed + seeds), passed, _warn)
         simulate_seeds.show(fmt, runs, policy)
         return
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
         path = Path(folder) / "simulation.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
             with _progress("simulated") as passed:
-                report = simulation.run(request, ledger, seed, passed)
+                report = simulation.run(request, ledger, seed, passed, _warn)
             forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed, policy)
         if ledger_path is not None:  # at the end: what was refused or interrupted leaves nothing behind
             _keep(path, ledger_path)
+
+
+def _warn(problem: Problem) -> None:
+    click.echo(f"warning: {problem}", err=True)
 
 
 def _keep(path: Path, goal: Path) -> None:

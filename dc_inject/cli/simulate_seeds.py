@@ -30,6 +30,7 @@ import click
 from dc_inject.cli import forecast, simulation, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
+from dc_inject.model.errors import Problem
 
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
@@ -76,13 +77,17 @@ class SeedRun:
 
 
 def simulate_seed(
-    request: simulation.Request, seed: int, folder: Path, passed: simulation.Passed = lambda _: None
+    request: simulation.Request,
+    seed: int,
+    folder: Path,
+    passed: simulation.Passed = lambda _: None,
+    warn: simulation.Warn = lambda _: None,
 ) -> SeedRun:
     """Simulate one seed, with its ledger in a folder until it is over."""
     logging.getLogger("dc_inject").setLevel(logging.CRITICAL)
     path = folder / f"{seed}.sqlite"
     with Ledger.open(path, synchronous="OFF") as ledger:
-        made = simulation.run(request, ledger, seed, passed)
+        made = simulation.run(request, ledger, seed, passed, warn)
         lines = ledger.summary()
         due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
         short = list(forecast.short(lines, world))
@@ -159,18 +164,27 @@ def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
 # --------------------------------------------------------------------------- in processes
 
 
-def simulate_seeds(request: simulation.Request, seeds: Sequence[int], passed: simulation.Passed) -> list[SeedRun]:
-    """Simulate seeds, as many at a time as there are processors; `passed` is told which part of all is done."""
+def simulate_seeds(
+    request: simulation.Request, seeds: Sequence[int], passed: simulation.Passed, warn: simulation.Warn
+) -> list[SeedRun]:
+    """Simulate seeds, as many at a time as there are processors; `passed` is told which part of all is done.
+
+    `warn` is told once what the grid lacks, which is the same for all seeds.
+    """
     context = multiprocessing.get_context("spawn")
-    parts = context.Array("d", len(seeds))
+    parts, lacking = context.Array("d", len(seeds)), context.SimpleQueue()
     with (
         tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
-        ProcessPoolExecutor(min(len(seeds), os.cpu_count() or 1), context, _begin, (parts,)) as pool,
+        ProcessPoolExecutor(min(len(seeds), os.cpu_count() or 1), context, _begin, (parts, lacking)) as pool,
     ):
         with _without_interrupts():  # which the processes inherit
             runs = [pool.submit(_in_process, request, seed, Path(folder), n) for n, seed in enumerate(seeds)]
         try:
-            while _some_run(runs):
+            more = True
+            while more:
+                more = _some_run(runs)
+                while not lacking.empty():
+                    warn(lacking.get())
                 passed(sum(parts[:]) / len(seeds))
             passed(1.0)
             return [run.result() for run in runs]
@@ -196,18 +210,23 @@ def _without_interrupts() -> Iterator[None]:
 
 
 _parts: Any = None  # of each seed that is simulated, which part is done: shared with the command
+_lacking: Any = None  # what the first one finds that the grid lacks, for the command to say
 
 
-def _begin(parts: Any) -> None:  # noqa: ANN401  an array of multiprocessing
-    global _parts  # noqa: PLW0603  the only way into a process of a pool
-    _parts = parts
+def _begin(parts: Any, lacking: Any) -> None:  # noqa: ANN401  an array and a queue of multiprocessing
+    global _parts, _lacking  # the only way into a process of a pool
+    _parts, _lacking = parts, lacking
 
 
 def _in_process(request: simulation.Request, seed: int, folder: Path, number: int) -> SeedRun:
     def passed(part: float) -> None:
         _parts[number] = part
 
-    return simulate_seed(request, seed, folder, passed)
+    def warn(problem: Problem) -> None:
+        if number == 0:
+            _lacking.put(problem)
+
+    return simulate_seed(request, seed, folder, passed, warn)
 
 
 # --------------------------------------------------------------------------- for people and programs

@@ -2,7 +2,8 @@
 
 The menus are read and admitted as `run` does it, but the services are those of the grid file, and the clock is
 the twin's: it begins with the first menu, and goes as fast as it can. What comes out is the ledger, and the world
-as it ended. `simulate` runs one, and `simulate --seeds` several at a time, each in a process of its own.
+as it ended. What a menu needs and the grid file lacks is told at the start: it would be lacking all the time.
+`simulate` runs one, and `simulate --seeds` several at a time, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from dc_inject.cli.simulate_fixed import FixedRates
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle, urls
+from dc_inject.model import Campaign, Cycle, DatasetFilter, FileFilter, Flow, units, urls
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.goals import Mode
 from dc_inject.model.ports import Backend
 from dc_inject.system import files
 
 if TYPE_CHECKING:
+    from dc_inject.twin.grid import Grid
     from dc_inject.twin.world import World
 
 LARGEST = 20_000_000  # bytes of a grid file
@@ -34,6 +36,7 @@ INSTALL = "install it with `pip install '.[twin]'` in the clone"
 FIXED = "fixed"
 POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
 Passed = Callable[[float], None]  # is told which part is done
+Warn = Callable[[Problem], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,14 @@ class Simulated:
     world: World
 
 
-def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda _: None) -> Simulated:
-    """Simulate menus with a new ledger; `passed` is told how far it is.
+def run(
+    request: Request,
+    ledger: Ledger,
+    seed: int = 1,
+    passed: Passed = lambda _: None,
+    warn: Warn = lambda _: None,
+) -> Simulated:
+    """Simulate menus with a new ledger; `passed` is told how far it is, `warn` what the grid lacks.
 
     Raises UsageError without numpy, MenuError for what is wrong in a menu or the grid.
     """
@@ -90,12 +99,20 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
     made: Mapping[str, Backend] = {TwinBackend.name: rucio, TwinFts.name: TwinFts(world, clock, seed)}
     backends = {service: made[service] for service in sorted(through)}
     identities = admission.identities(backends, allow_admin=False)
+    grid = Asked(world.grid, request.grid)
     source = Menus(
-        request.menus, ledger=ledger, backends=backends, clock=clock, links=request.links, scale=request.scale
+        request.menus,
+        ledger=ledger,
+        backends=backends,
+        clock=clock,
+        links=request.links,
+        scale=request.scale,
+        admits=grid.has_ends,
     )
     ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
     in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
-    _check_ends(in_force, world)
+    for problem in grid.lacks_datasets(in_force, backends):
+        warn(problem)
     if request.policy == FIXED:
         FixedRates(in_force, ledger, world, rucio, clock).run(end)
         return Simulated(campaign, start, end, world)
@@ -106,18 +123,56 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
     return Simulated(campaign, start, end, world)
 
 
-def _check_ends(campaign: Campaign, world: World) -> None:
-    """Raise MenuError for URLs at a host that no storage of the grid has; names were looked up before."""
-    problems = {
-        end: Problem(
-            flow.menu, flow.line, f"no storage of the grid has the host of {end}", f"give one `host: {host}`"
-        )
-        for flow in campaign.flows
-        for end in (flow.link.source, flow.link.destination)
-        if world.grid.storage_at(end) is None and (host := urls.host_of(end)) != end
-    }
-    if problems:
-        raise MenuError(list(problems.values()))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A grid that is asked whether it has what menus need, and the file that says it."""
+
+    grid: Grid
+    path: Path
+
+    def has_ends(self, campaign: Campaign) -> None:
+        """Raise MenuError for ends of links that no storage of the grid is."""
+        unknown: dict[str, list[Problem]] = {}
+        for flow in campaign.flows:
+            for end in (flow.link.source, flow.link.destination):
+                if self.grid.storage_at(end) is None:
+                    unknown.setdefault(end, []).append(self._unknown(flow, end))
+        if unknown:
+            raise MenuError([admission.once(problems) for problems in unknown.values()])
+
+    def _unknown(self, flow: Flow, end: str) -> Problem:
+        if urls.is_url(end):
+            message = f"{self.path} has no storage with the host of {end}"
+            return Problem(flow.menu, flow.line, message, f"give one `host: {urls.host_of(end)}`")
+        hint = units.did_you_mean(end, self.grid.storages)
+        return Problem(flow.menu, flow.line, f"{self.path} has no storage {end}", hint)
+
+    def lacks_datasets(self, campaign: Campaign, backends: Mapping[str, Backend]) -> list[Problem]:
+        """Return the sources at which the grid has nothing that a menu wants; raises MenuError if all are such."""
+        wanted: dict[tuple[str, str, DatasetFilter | FileFilter], list[Flow]] = {}
+        for flow in campaign.flows:
+            in_a_list = isinstance(flow.datasets, FileFilter) and flow.datasets.listing is not None
+            if not flow.datasets.landed and not in_a_list:
+                wanted.setdefault((flow.link.through, flow.link.source, flow.datasets), []).append(flow)
+        lacking = [
+            admission.once(self._empty(flow) for flow in flows)
+            for (service, source, datasets), flows in wanted.items()
+            if next(iter(backends[service].inventory(source, datasets)), None) is None
+        ]
+        if lacking and len(lacking) == len(wanted):
+            raise MenuError(lacking)
+        return lacking
+
+    def _empty(self, flow: Flow) -> Problem:
+        source = flow.link.source
+        storage = self.grid.storage_at(source)
+        if any({storage, "*"} & {*block.sources} for block in self.grid.stocks):
+            message = f"none of the datasets that {self.path} has at {source} fits `datasets` of this link"
+            return Problem(
+                flow.menu, flow.line, message, "compare `files` and `file_size` with what the menu wants"
+            )
+        message, hint = f"{self.path} has no datasets at {source}", "add some to its `datasets`"
+        return Problem(flow.menu, flow.line, message, hint)
 
 
 def _controlled(campaign: Campaign, mode: Mode) -> Campaign:

@@ -62,7 +62,7 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
                 elif fact.tape and rse not in menu_.tape_agreed:
                     tapes.add(_tape(flow, rse))
     if unknown or tapes:
-        raise MenuError([*map(_once, unknown.values()), *tapes])
+        raise MenuError([*map(once, unknown.values()), *tapes])
 
 
 def storages(campaign: Campaign) -> None:
@@ -94,7 +94,7 @@ def _spoken_to(flow: Flow) -> Iterator[str]:
             yield flow.link.source
 
 
-def _once(problems: Iterable[Problem]) -> Problem:
+def once(problems: Iterable[Problem]) -> Problem:
     """Return the first of the problems that one RSE makes, which says how many more links have it."""
     problem, *more = sorted(problems)
     if not more:

@@ -104,16 +104,52 @@ def test_what_is_wrong_in_a_grid_is_told_with_its_place(tmp_path):
     assert str(error).startswith(f"{grid}:3:")
 
 
+ONE_LINK = ROOT / "menus" / "twin" / "one-link" / "menu.yaml"
+
+
 def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path):
     grid = tmp_path / "grid.yaml"
     grid.write_text("grid: 1\nname: x\nsites: {A: {storages: {T2_CH_CERN: {}, T1_DE_KIT_Dis: {}}}}\n")
-    error = run(ROOT / "menus" / "twin" / "one-link" / "menu.yaml", "--grid", grid).exception
-    assert isinstance(error, MenuError)
-    assert "did you mean T1_DE_KIT_Dis?" in str(error)
+    done = run(ONE_LINK, "--grid", grid)
+    assert isinstance(done.exception, MenuError)
+    line = 1 + ONE_LINK.read_text().partition("T1_DE_KIT_Disk")[0].count("\n")
+    message = f"{ONE_LINK}:{line}: {grid} has no storage T1_DE_KIT_Disk (did you mean T1_DE_KIT_Dis?)"
+    assert str(done.exception) == message
 
 
 def test_a_host_that_the_grid_does_not_have_is_told():
     grid = ROOT / "menus" / "twin" / "one-link" / "grid.yaml"
     error = run(ROOT / "menus" / "fts-juno-steps.yaml", "--grid", grid).exception
-    assert "no storage of the grid has the host of davs://se.cnaf.example.org" in str(error)
+    assert f"{grid} has no storage with the host of davs://se.cnaf.example.org" in str(error)
     assert "host: se.cnaf.example.org" in str(error)
+
+
+NOTHING = "grid: 1\nname: x\nsites: {A: {storages: {T2_CH_CERN: {}, T1_IT_CNAF_Disk: {}, T1_DE_KIT_Disk: {}}}}\n"
+SMALL = NOTHING + "datasets: [{sources: [T2_CH_CERN], count: 9, files: 9..9, file_size: 1..2 MB}]\n"
+AT_ONE = NOTHING + "datasets: [{sources: [T1_IT_CNAF_Disk], count: 90, files: 9..9, file_size: 1 GB..2 GB}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (NOTHING, "has no datasets at T2_CH_CERN (add some to its `datasets`)"),
+        (SMALL, "none of the datasets that GRID has at T2_CH_CERN fits `datasets` of this link (compare `files`"),
+    ],
+)
+def test_a_grid_without_datasets_at_any_source_is_refused(tmp_path, text, message):
+    """They would be pool-dry all the time, and nobody would know why."""
+    (grid := tmp_path / "grid.yaml").write_text(text)
+    error = run(ONE_LINK, "--grid", grid).exception
+    assert isinstance(error, MenuError)
+    assert message.replace("GRID", str(grid)) in str(error)
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_source_without_datasets_in_the_grid_is_warned_of_once(tmp_path, seeds):
+    (grid := tmp_path / "grid.yaml").write_text(AT_ONE)
+    menu = tmp_path / "menu.yaml"
+    menu.write_text(ONE_LINK.read_text().replace("from: T2_CH_CERN", "from: [T2_CH_CERN, T1_IT_CNAF_Disk]"))
+    done = run(menu, "--grid", grid, "--days", 0.02, "--seeds", seeds)
+    assert done.exit_code == 0, done.exception
+    assert done.stderr.count(f"warning: {menu}:14: {grid} has no datasets at T2_CH_CERN") == 1
