@@ -98,7 +98,7 @@ def simulate_seed(
             "expired_of_due": gone["unsent_bytes"] / due if due else 0.0,
             "cancelled_files": gone["cancelled_files"],
             "hours_nearly_full": float(world.storages.hours_nearly_full.max()),
-            "peak_to_mean": peak_to_mean(ledger, made.start, made.end),
+            "peak_to_mean": max(peaks_to_means(ledger, made.start, made.end).values(), default=0.0),
             "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
             "links_short": len(short),
         }
@@ -141,8 +141,8 @@ def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -
     return good / len(hours) if hours else 1.0
 
 
-def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
-    """Return peak to mean of releases on the most uneven link, in bins worth ten of its largest datasets.
+def peaks_to_means(ledger: Ledger, start: datetime, end: datetime) -> dict[FlowKey, float]:
+    """Return peak to mean of each link's releases, in bins worth ten of its largest datasets, if they fill one.
 
     Releases are read twice, since there may be a million: for the length of bins, and to fill them.
     """
@@ -158,7 +158,7 @@ def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
         number = int((moment - start) / lengths[key])
         if number < len(bins[key]):
             bins[key][number] += size
-    return max((max(filled) * len(filled) / sum(filled) for filled in bins.values() if any(filled)), default=0.0)
+    return {key: max(filled) * len(filled) / sum(filled) for key, filled in bins.items() if any(filled)}
 
 
 # --------------------------------------------------------------------------- in processes

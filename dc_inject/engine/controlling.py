@@ -62,6 +62,10 @@ class Controlled:
         bias = 0.0 if decision is None or flow.goal is not None else decision.memory.bias
         return flow.overhead + bias if flow.overhead + bias > 0 else 0.0
 
+    def on_top(self, flow: Flow, due: int) -> int:
+        """Return the bytes that come on top of what a link is due in the cycle."""
+        return round(due * self.overhead(flow)) + self.added.get(flow.key, 0)
+
 
 def decide(
     context: EngineContext, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int]

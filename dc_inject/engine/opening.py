@@ -88,10 +88,7 @@ class Opening:
             controlled = (
                 controlling.decide(self._context, cycle, current_flows, amounts) if hold is None else Controlled()
             )
-            extras = {
-                key: round(amount * controlled.overhead(current_flows[key])) + controlled.added.get(key, 0)
-                for key, amount in amounts.items()
-            }
+            extras = {key: controlled.on_top(current_flows[key], amount) for key, amount in amounts.items()}
             if self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goal_of):
                 self._context.ledger.forgive(cycle, controlled.forgiven)
             self._controlled = controlled

@@ -109,6 +109,7 @@ class SituationReader:
                 arriving=arriving.get(key),
                 decision=controlled.acting(flow),
                 moved_over=of_flow[key][cycle.start].forgiven,
+                extra=controlled.on_top(flow, of_flow[key][cycle.start].due),
             )
             for key, flow in flows.items()
         )

@@ -84,6 +84,11 @@ class LinkPlan:
         return with_overhead(self.demand.due, self.demand.flow)
 
     @property
+    def carried(self) -> int:
+        """The debt in bytes that it carries into the cycle, negative when it is ahead."""
+        return self.want - (self.due if self.demand.extra is None else self.demand.due + self.demand.extra)
+
+    @property
     def next_size(self) -> int | None:
         """Bytes of the smallest that may still be chosen."""
         return next_size(self.pool, self.taken, self.ranges)

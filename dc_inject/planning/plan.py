@@ -144,7 +144,7 @@ def _share(line: LinkPlan) -> Share:
     sizes = [item.bytes for item in line.items]
     if line.budget <= 0 or line.demand.intended:
         return Share(sizes, sum(sizes), 0, line.seed)
-    return Share(sizes, line.budget, line.want - line.due, line.seed)
+    return Share(sizes, line.budget, line.carried, line.seed)
 
 
 def _named(situation: Situation, line: LinkPlan, index: int) -> Item:

@@ -16,8 +16,10 @@ its middle. The items of all links are sorted by when they are due and laid out 
 straight line too; an item for which that line is too far from its own time is moved back into it.
 
 Calls cost time, so small items that follow each other go out together up to L, and moments lie on a grid. Where
-that would be more than `CALLS` for all links together, each link has its part of them (`LEAST_MOMENTS` at least)
-and strays further; a link in `at_once`, where there is no time for all calls, has one.
+that would be more than `CALLS` for all links together, each link has its part of them (`LEAST_MOMENTS` at least).
+What goes out together goes out when half of it is due: so a link strays by no more than L while that is at most
+2 L. A link for which it is more has more calls, if all such links take few on top (`EXTRA_CALLS`). A link in
+`at_once`, where there is no time for all calls, has one.
 
 What is late, after an outage say, is laid out anew over what is left of the cycle (`engine/submitting.py`, which
 also waits for the moments). What has not gone out at the end of its cycle is withdrawn, and its debt remains.
@@ -37,6 +39,7 @@ MARGIN = 0.02  # of a cycle, at its end, in which nothing is released that may g
 TICKS = 300  # moments of release in a cycle
 CALLS = 90  # in a cycle, of all links together: half a call for each rule costs as much as observing it
 LEAST_MOMENTS = 3  # of release that a link with so many items has in a cycle
+EXTRA_CALLS = 0.25  # more calls at most, for links that would stray by more than their largest item
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -127,13 +130,34 @@ def release_times(sizes: Sequence[int], cycle: Cycle, now: datetime) -> list[dat
 
 def _parts(shares: Mapping[_T, Share], at_once: Collection[_T]) -> dict[_T, list[_Part]]:
     """Return the parts of each link: items up to its largest, or fewer where that would be too many calls."""
-    groups = {link: _grouped(share.sizes, max(share.sizes, default=0)) for link, share in shares.items()}
+    groups = {link: _grouped(share.sizes, _largest(share)) for link, share in shares.items()}
     calls = sum(len(indices) for link, indices in groups.items() if link not in at_once)
     for link, share in shares.items():
-        most = max(len(groups[link]) * CALLS // max(calls, CALLS), LEAST_MOMENTS)
-        if link in at_once or len(groups[link]) > most:
-            groups[link] = _divided(share.sizes, 1 if link in at_once else most)
+        most = 1 if link in at_once else max(len(groups[link]) * CALLS // max(calls, CALLS), LEAST_MOMENTS)
+        if len(groups[link]) > most:
+            groups[link] = _divided(share.sizes, most)
+    groups |= _nearer(shares, {link: indices for link, indices in groups.items() if link not in at_once})
     return {link: list(_placed(shares[link], groups[link], free=link in at_once)) for link in shares}
+
+
+def _nearer(shares: Mapping[_T, Share], groups: Mapping[_T, list[list[int]]]) -> dict[_T, list[list[int]]]:
+    """Return groups for links that would stray by more than their largest item, if these are few calls more.
+
+    A group goes out when half of it is due, so a link strays by half of its largest group.
+    """
+    most = {link: 2 * _largest(shares[link]) for link in groups}
+    nearer = {
+        link: _grouped(shares[link].sizes, most[link])
+        for link, indices in groups.items()
+        if any(sum(shares[link].sizes[index] for index in group) > most[link] for group in indices)
+    }
+    more = sum(max(len(nearer[link]) - len(groups[link]), 0) for link in nearer)
+    affordable = more <= EXTRA_CALLS * sum(map(len, groups.values()))
+    return {link: some for link, some in nearer.items() if affordable or len(some) <= len(groups[link])}
+
+
+def _largest(share: Share) -> int:
+    return max(share.sizes, default=0)
 
 
 def _divided(sizes: Sequence[int], most: int) -> list[list[int]]:
@@ -162,7 +186,7 @@ def _grouped(sizes: Sequence[int], most: int) -> list[list[int]]:
 def _placed(share: Share, groups: Sequence[Sequence[int]], *, free: bool) -> Iterator[_Part]:
     """Yield the parts of a link with the times at which they are due; a `free` one may go out at any time."""
     sizes = [sum(share.sizes[index] for index in group) for group in groups]
-    largest = max(share.sizes, default=0)
+    largest = _largest(share)
     owed = min(share.carried, largest // 2)
     slope = share.budget - owed  # bytes in a whole cycle
     before = 0

@@ -46,7 +46,8 @@ class Account:
 class Demand:
     """What one flow wants in this cycle.
 
-    `due` is this cycle's; `recent_due` the largest of the last three cycles, this one included.
+    `due` is this cycle's; `recent_due` the largest of the last three cycles, this one included. `extra` are the
+    bytes on top of this cycle's due: overhead, the controller's bias, what other links left; None: the overhead.
     `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
     `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
     `before` is the hold of the cycle before, which the debt comes from. `saved` is the debt that it
@@ -76,6 +77,7 @@ class Demand:
     decision: control.Decision | None = None
     moved_over: int = 0
     failing: bool | None = None
+    extra: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

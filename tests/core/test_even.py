@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import FlowKey
-from tests.core.builders import GB, LENGTH, START, flow, gbps, items
+from dc_inject.planning.plan import Account, plan
+from tests.core.builders import GB, LENGTH, START, demand, flow, gbps, items, situation
 from tests.core.day import Day
-from tests.core.test_day import grid, sources
+from tests.core.test_day import grid, pool, sources
 from tests.engine import world as engine
 
 BIN = 10  # of a link's largest datasets
@@ -99,6 +100,32 @@ def test_after_an_outage_it_strays_by_no_more_than_the_debt() -> None:
         half = sum(size for moment, size in some if back <= moment < back + LENGTH / 2)
         if len(cycle) > 4:
             assert 0.35 <= half / sum(cycle) <= 0.65
+
+
+def test_what_comes_on_top_of_a_due_is_no_debt() -> None:
+    """What the controller adds is due over the whole cycle, and not when it begins."""
+    stock = items(*[100 * GB] * 9)
+    due, moments = 900 * GB, []
+    for extra in (0, 100 * GB):
+        account = Account(due - extra, extra=extra)
+        links = [
+            flow("A", f"B{n}") for n in range(40)
+        ]  # more than there are calls for: no room to be early or late
+        demands = [demand(link, due - extra, extra=extra, account=account) for link in links]
+        made = plan(situation(demands, stock)).injections
+        moments.append([injection.release for injection in made])
+    assert len(moments[0]) == 40 * 9
+    assert moments[0] == moments[1]
+
+
+def test_a_large_link_among_many_is_even_too() -> None:
+    """Together they have more datasets than calls: it has as many calls as it needs, the others three."""
+    flows = [flow("S0", "D0", 20), *(flow(f"S{n % 8}", f"D{1 + n // 8}", 5) for n in range(64))]
+    day = Day({f"S{n}": pool(n, 800, 0.05, 0.1) for n in range(8)}, lambda cycle: flows).run(12)
+    for key, some in released(day).items():
+        rate = next(one.rate for one in flows if one.key == key)
+        assert astray(some, rate, waited_for=max(day.books[key].smallest)) <= 1.02, key
+        assert peak_to_mean(some, rate, hours=3) <= PEAK, key
 
 
 def test_the_engine_and_the_service_make_it_no_worse(tmp_path) -> None:
