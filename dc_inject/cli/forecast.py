@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 from dc_inject.cli import closing_table, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import units
+from dc_inject.model import FlowKey, units
 
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
@@ -36,13 +37,13 @@ QUEUES = (
     tables.Column("at", "at"),
 )
 FORECAST = (
-    tables.Column("scenario", "will be short"),
-    tables.Column("source", "source"),
-    tables.Column("destination", "destination"),
+    tables.Column("scenario", "will be short", name=True, heading=True),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
     tables.Column("due", "due", units.format_size, right=True),
     tables.Column("moved", "moved", units.format_size, right=True),
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
-    tables.Column("why", "why"),
+    tables.Column("why", "why", below=True),
 )
 
 
@@ -78,7 +79,7 @@ def show(
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": lost(world),
-        "forecast": list(short(ledger.summary(), world)),
+        "forecast": [link.row for link in short(ledger.summary(), world)],
     }
     if fmt == "json":
         tables.emit_json(report)
@@ -97,7 +98,7 @@ def show(
             click.echo()
             tables.emit("table", columns, rows)
     click.echo()
-    click.echo(_sentence(report))
+    tables.console().print(_sentence(report))
 
 
 def storages(world: World) -> list[dict[str, Any]]:
@@ -150,37 +151,63 @@ def lost(world: World) -> dict[str, Any]:
     }
 
 
-def short(lines: Sequence[SummaryLine], world: World) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a link is short, and how much of that there was, in which seeds differ."""
+
+    what: str
+    how_much: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.how_much}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class ShortLink:
+    """A link that moves less than 95 % of its due, in bytes, and why."""
+
+    key: FlowKey
+    due: int
+    moved: int
+    causes: tuple[Cause, ...]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The link as a row of the forecast."""
+        return {
+            "scenario": self.key.scenario,
+            "source": self.key.link.source,
+            "destination": self.key.link.destination,
+            "due": self.due,
+            "moved": self.moved,
+            "moved_of_due": self.moved / self.due,
+            "why": "; ".join(map(str, self.causes)),
+        }
+
+
+def short(lines: Sequence[SummaryLine], world: World) -> Iterator[ShortLink]:
     """Yield the links that move less than 95 % of their due, those first that lack most, and why."""
     for line in sorted(lines, key=lambda line: line.moved - line.due):
         if line.moved < SHORT * line.due:
-            link = line.key.link
-            yield {
-                "scenario": line.key.scenario,
-                "source": link.source,
-                "destination": link.destination,
-                "due": line.due,
-                "moved": line.moved,
-                "moved_of_due": line.moved / line.due,
-                "why": "; ".join(_reasons(line, world)) or "what is due at the end is still on its way",
-            }
+            causes = tuple(_causes(line, world)) or (Cause("what is due at the end is still on its way"),)
+            yield ShortLink(line.key, line.due, line.moved, causes)
 
 
-def _reasons(line: SummaryLine, world: World) -> Iterator[str]:
+def _causes(line: SummaryLine, world: World) -> Iterator[Cause]:
     """Yield what held a link: in the twin, and in the plan."""
     held = Counter({hold.value: cycles for hold, cycles in line.holds.items() if not hold.harmless})
     for hold, cycles in held.most_common(2):
-        yield f"{hold} in {cycles} of {line.cycles} cycles"
+        yield Cause(hold, f"in {cycles} of {line.cycles} cycles")
     source, storage = (
         world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
     )
     causes = world.held_back.get((source, storage), Counter())
     for cause, times in causes.most_common(2):
         if times >= 0.05 * len(world.samples):
-            yield f"{cause} ({100 * times / len(world.samples):.0f} % of the time)"
+            yield Cause(cause, f"({100 * times / len(world.samples):.0f} % of the time)")
     hours = world.storages.hours_nearly_full[world.network.storages[storage]]
     if hours:
-        yield f"{storage} above 98 % for {units.format_duration(timedelta(hours=hours))}"
+        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
 
 
 def _sentence(report: dict[str, Any]) -> str:

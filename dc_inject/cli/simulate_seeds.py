@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import re
 import signal
 import tempfile
 from bisect import bisect_right
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.cli import forecast, simulation, tables
+from dc_inject.cli.forecast import ShortLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
@@ -73,7 +73,7 @@ class SeedRun:
     grid: str
     seed: int
     figures: Mapping[str, float]
-    short: Sequence[Mapping[str, Any]]
+    short: Sequence[ShortLink]
 
 
 def simulate_seed(
@@ -248,9 +248,8 @@ SHORT = (
     *(column for column in forecast.FORECAST if column.key in {"scenario", "source", "destination"}),
     tables.Column("seeds", "seeds", right=True),
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
-    tables.Column("why", "why, with most seeds"),
+    tables.Column("why", "why, with most seeds", below=True),
 )
-NUMBERS = re.compile(r" (in \d+ of \d+ cycles|\(\d+ % of the time\)|for \d[\w. ]*)$")  # in which seeds differ
 
 
 def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
@@ -282,18 +281,18 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
 
 def _short(runs: Sequence[SeedRun]) -> Iterator[dict[str, Any]]:
     """Yield the links that were short with any seed, with how many, and the median of what they moved then."""
-    short: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    short: dict[FlowKey, list[ShortLink]] = defaultdict(list)
     for run in runs:
-        for row in run.short:
-            short[row["scenario"], row["source"], row["destination"]].append(row)
-    for (scenario, source, destination), rows in sorted(short.items(), key=lambda item: -len(item[1])):
-        causes = Counter(NUMBERS.sub("", reason) for row in rows for reason in row["why"].split("; "))
-        often = min((len(rows) + 1) // 2, max(causes.values()))
+        for link in run.short:
+            short[link.key].append(link)
+    for key, links in sorted(short.items(), key=lambda item: -len(item[1])):
+        causes = Counter(cause.what for link in links for cause in link.causes)
+        often = min((len(links) + 1) // 2, max(causes.values()))
         yield {
-            "scenario": scenario,
-            "source": source,
-            "destination": destination,
-            "seeds": len(rows),
-            "moved_of_due": median(row["moved_of_due"] for row in rows),
-            "why": "; ".join(reason for reason, seeds in causes.items() if seeds >= often),
+            "scenario": key.scenario,
+            "source": key.link.source,
+            "destination": key.link.destination,
+            "seeds": len(links),
+            "moved_of_due": median(link.moved / link.due for link in links),
+            "why": "; ".join(what for what, seeds in causes.items() if seeds >= often),
         }

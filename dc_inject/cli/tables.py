@@ -3,7 +3,8 @@
 On a terminal a table has lines of the terminal's width. Columns without content are left out first, and then those
 that can be spared, which are named below. If that is not enough, values that many rows share become headings
 above these rows, and names are cut in the middle, since their ends tell as much as their beginnings. Sentences are
-folded between words. Numbers are never cut or folded. `--wide`, JSON and CSV have everything.
+folded between words, or stand below their rows where whole lines would be too wide. Numbers are never cut or
+folded. `--wide`, JSON and CSV have everything.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import csv
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
 import click
-from rich.console import Console, JustifyMethod
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from dc_inject.model.redaction import no_formula
 
@@ -29,6 +32,7 @@ WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
 # cut; only where that is not enough are texts cut and folded to less.
 _TEXTS = range(20, 9, -1)
 _WORD = 20  # characters of a word that is not broken
+_INDENT = 4  # characters before what stands below a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Column:
 
     On a terminal that is too narrow, columns with the highest `spare` are left out first; 0 is never left out.
     Numbers (`right`) and `whole` texts are never cut or folded, `name`s are cut, other texts are folded. The first
-    column may be a `heading` above the rows that share it.
+    column may be a `heading` above the rows that share it. The last one may stand `below` each row, a line for
+    each of its parts, which `; ` divides.
     """
 
     key: str
@@ -49,6 +54,7 @@ class Column:
     whole: bool = False
     name: bool = False
     heading: bool = False
+    below: bool = False
 
 
 def moment(when: datetime | None) -> str | None:
@@ -91,19 +97,53 @@ def console(*, err: bool = False) -> Console:
 
 def table(
     columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "", most: int = WIDTH
-) -> Table:
+) -> RenderableType:
     """Return a table of the rows for a terminal, with lines of `most` characters."""
     columns = [column for column in columns if not column.quiet]
     cells: Mapping[str, Sequence[str]] = {
         column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns
     }
     filled = {column.key for column in columns if set(cells[column.key]) - {"-", ""}}
-    shown = fitting(columns, cells, most)
+    below = columns[-1] if columns[-1].below and _whole_width(columns, cells) > most else None
+    in_line = columns if below is None else columns[:-1]
+    shown = fitting(in_line, cells, most)
     if columns[0].heading and _width(shown, _sizes(shown, cells), _TEXTS[0]) > most:
         columns, cells = _under_headings(columns, cells)
-        shown = fitting(columns, cells, most)
-    left_out = [column.head for column in columns if column not in shown and column.key in filled]
+        in_line = columns if below is None else columns[:-1]
+        shown = fitting(in_line, cells, most)
+    left_out = [column.head for column in in_line if column not in shown and column.key in filled]
     caption = f"(--wide shows also: {', '.join(left_out)})" if left_out else None
+    room = widths(shown, cells, most)
+    dots = ".." if console().options.ascii_only else "…"
+    texts = {column.key: (column.head, *cells[column.key]) for column in shown}
+    for column in shown:
+        if column.name:
+            texts[column.key] = tuple(cut(text, room[column.key], dots=dots) for text in texts[column.key])
+    heads, *lines = zip(*texts.values(), strict=True)
+    if below is None:
+        return _grid(shown, heads, lines, most=most, title=title, caption=caption)
+    parts: list[RenderableType] = []
+    for line, text in zip(lines, cells[below.key], strict=True):
+        first = not parts
+        parts.append(_grid(shown, heads, [line], room, most=most, title=title if first else "", head=first))
+        parts += [Padding(Text(part), (0, 0, 0, _INDENT)) for part in text.split("; ") if part]
+    if caption is not None:
+        parts.append(Text(caption, "table.caption"))
+    return Group(*parts)
+
+
+def _grid(
+    shown: Sequence[Column],
+    heads: Sequence[str],
+    lines: Iterable[Sequence[str]],
+    room: Mapping[str, int] | None = None,
+    *,
+    most: int,
+    title: str = "",
+    caption: str | None = None,
+    head: bool = True,
+) -> Table:
+    """Return some lines of a table: with columns as wide as they need to be, or all that `room` gives them."""
     grid = Table(
         title=title or None,
         title_justify="left",
@@ -112,21 +152,24 @@ def table(
         box=None,
         pad_edge=False,
         header_style="bold",
+        show_header=head,
     )
-    room = widths(shown, cells, most)
-    dots = ".." if console().options.ascii_only else "…"
-    lines = []
-    for column in shown:
-        whole = column.right or column.whole or column.name or most >= WIDTH
-        justify: JustifyMethod = "right" if column.right else "left"
-        texts = [column.head, *cells[column.key]]
-        if column.name:
-            texts = [cut(text, room[column.key], dots=dots) for text in texts]
-        grid.add_column(texts[0], justify=justify, no_wrap=whole, overflow="fold")
-        lines.append(texts[1:])
-    for line in zip(*lines, strict=True):
+    for column, name in zip(shown, heads, strict=True):
+        grid.add_column(
+            name,
+            justify="right" if column.right else "left",
+            no_wrap=column.right or column.whole or column.name or most >= WIDTH,
+            overflow="fold",
+            width=None if room is None else room[column.key],
+        )
+    for line in lines:
         grid.add_row(*line)
     return grid
+
+
+def _whole_width(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> int:
+    """Return how many characters a line of these columns has if nothing is cut or folded."""
+    return sum(size.natural + 2 for size in _sizes(columns, cells).values()) - 2
 
 
 def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a row

@@ -67,7 +67,7 @@ def run(cycles: int, policy: str | None) -> dict[str, Any]:
             told = {
                 "links": [[str(line.key), line.due, line.injected, line.moved, line.rules] for line in lines],
                 "lost": forecast.lost(made.world),
-                "short": list(forecast.short(lines, made.world)),
+                "short": [getattr(link, "row", link) for link in forecast.short(lines, made.world)],
             }
         size = (folder / "bench.sqlite").stat().st_size / 1e6
     assert made.end - made.start == timedelta(minutes=15) * cycles, (made.start, made.end)

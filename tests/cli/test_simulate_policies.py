@@ -15,8 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from dc_inject.cli import forecast, simulate_seeds
+from dc_inject.cli.forecast import Cause, ShortLink
 from dc_inject.engine import controlling
 from dc_inject.ledger import LedgerView
+from dc_inject.model import FlowKey, Link
 from dc_inject.model.errors import MenuError, UsageError
 from tests.cli import ledgers
 
@@ -118,16 +120,18 @@ def test_several_seeds_for_people_and_as_csv():
 
 def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
     """What held it, and what it waited for in the grid: a hold such as `backlog` is no cause."""
-    full = "FTS's limit of transfers from A (60 % of the time)"
-    reasons = (
-        f"backlog in 3 of 8 cycles; {full}; B above 98 % for 1 h 30 min",
-        f"backlog in 5 of 8 cycles; {full}; B above 98 % for 1 min",
-        "the link itself carries no more (9 % of the time)",
+    full, nearly = Cause("FTS's limit of transfers from A", "(60 % of the time)"), "B above 98 %"
+    causes = (
+        (Cause("backlog", "in 3 of 8 cycles"), full, Cause(nearly, "for 1 h 30 min")),
+        (Cause("backlog", "in 5 of 8 cycles"), full, Cause(nearly, "for 1 min")),
+        (Cause("the link itself carries no more", "(9 % of the time)"),),
     )
-    ends = {"scenario": "test", "source": "A", "destination": "B", "moved_of_due": 0.5}
+    key = FlowKey("test", Link("A", "B"))
     runs = [
-        simulate_seeds.SeedRun("c", "g", seed, dict.fromkeys(simulate_seeds.FIGURES, 0.0), [{**ends, "why": why}])
-        for seed, why in enumerate(reasons)
+        simulate_seeds.SeedRun(
+            "c", "g", seed, dict.fromkeys(simulate_seeds.FIGURES, 0.0), [ShortLink(key, 2, 1, why)]
+        )
+        for seed, why in enumerate(causes)
     ]
     for some, why in (
         (runs, "backlog; FTS's limit of transfers from A; B above 98 %"),
@@ -150,7 +154,7 @@ def test_a_minute_above_98_percent_is_told_as_one():
         network=SimpleNamespace(storages={"B": 0}),
         storages=SimpleNamespace(hours_nearly_full=[1 / 60]),
     )
-    assert list(forecast._reasons(line, world)) == ["B above 98 % for 1 min"]
+    assert list(forecast._causes(line, world)) == [Cause("B above 98 %", "for 1 min")]
 
 
 def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):

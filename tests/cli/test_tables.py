@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import closing_table, plan, status, tables
+from dc_inject.cli import closing_table, forecast, plan, status, tables
 from tests.cli import campaigns_to_watch
 from tests.cli.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
@@ -50,6 +50,30 @@ def printed(columns, rows, most: int, capsys: pytest.CaptureFixture[str]) -> lis
     console.width = most
     console.print(tables.table(columns, rows, "a title", most))
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+SHORT = {
+    "scenario": "t0-export",
+    "source": "T2_CH_CERN",
+    "destination": "T1_DE_KIT_Disk",
+    "due": 999 * GB,
+    "moved": 99 * GB,
+    "moved_of_due": 0.1,
+    "why": "backlog in 3 of 8 cycles; WAN into a site of some length carries no more (92 % of the time)",
+}
+
+
+@pytest.mark.parametrize("name", ["t0-export", "a-scenario-whose-name-is-as-long-as-that"])
+@pytest.mark.parametrize("most", [80, 120])
+def test_why_a_link_is_short_stands_below_it_where_whole_lines_are_too_wide(most: int, name: str, capsys) -> None:
+    lines = printed(forecast.FORECAST, [SHORT | {"scenario": name}] * 2, most, capsys)
+    assert max(map(len, lines)) <= most
+    (first, _) = [number for number, line in enumerate(lines) if "999 GB" in line]
+    assert lines[first + 1 : first + 3] == [f"    {cause}" for cause in SHORT["why"].split("; ")]
+    assert "why" not in "\n".join(lines)
+    (title, head, one, _) = printed(forecast.FORECAST, [SHORT] * 2, 200, capsys)
+    assert (title, head.split()[-1]) == ("a title", "why")
+    assert one.endswith(SHORT["why"])
 
 
 @pytest.mark.parametrize("most", [80, 120])
