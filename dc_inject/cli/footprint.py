@@ -191,7 +191,7 @@ def show(
         for title, columns in TOPICS.items():
             click.echo(f"{title}\n")
             filled = [column for column in columns if any(row[column.key] is not None for row in rows)]
-            tables.console().print(tables.table((Column("by", ""), _NAME, *filled), list(_once(rows))))
+            tables.write(tables.table((Column("by", ""), _NAME, *filled), list(_once(rows))))
             click.echo()
     else:
         tables.emit(fmt, COLUMNS, rows)

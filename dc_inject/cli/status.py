@@ -325,7 +325,7 @@ def _print(shown: Mapping[str, Any]) -> None:
     ):
         if shown[key]:
             console.print()
-            console.print(tables.table(columns, shown[key], title, tables.width()))
+            tables.emit("table", columns, shown[key], title)
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -287,7 +288,18 @@ def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]],
         writer.writerow([column.key for column in columns])
         writer.writerows([_cell(row.get(column.key)) for column in columns] for row in rows)
     else:
-        console().print(table(columns, rows, title, width()))
+        write(table(columns, rows, title, width()))
+
+
+def write(shown: RenderableType) -> None:
+    """Print a table to stdout; off a terminal without the blanks that fill up its lines."""
+    stdout = console()
+    if _is_terminal(sys.stdout):
+        stdout.print(shown)
+        return
+    with stdout.capture() as captured:
+        stdout.print(shown)
+    sys.stdout.write(re.sub(" +$", "", captured.get(), flags=re.MULTILINE))
 
 
 def emit_json(value: Any) -> None:  # noqa: ANN401  whatever JSON can say

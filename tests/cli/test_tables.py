@@ -175,3 +175,12 @@ def test_only_a_terminal_is_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def rest(text: str) -> list[str]:
     """The lines but for the first, which has the time."""
     return [line.rstrip() for line in text.splitlines()[1:]]
+
+
+def test_off_a_terminal_no_line_ends_with_blanks(capsys) -> None:
+    """They are wider than any screen, and whoever compares two files sees them."""
+    tables.emit("table", closing_table.SUMMARY, [ROW | SUMS, ROW], "a title")
+    tables.write(tables.table(forecast.FORECAST, [SHORT], "another title", 80))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert "another title" in lines
