@@ -24,7 +24,6 @@ from dc_inject.cli import (
     simulate_seeds,
     simulation,
 )
-from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, Problem, UsageError
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
@@ -131,7 +130,7 @@ def simulate(
         return
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
         path = Path(folder) / "simulation.sqlite"
-        with Ledger.open(path, synchronous="OFF") as ledger:
+        with simulation.new_ledger(path) as ledger:
             with _progress("simulated") as passed:
                 report = simulation.run(request, ledger, seed, passed, _warn)
             forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed, policy)

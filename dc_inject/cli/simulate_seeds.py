@@ -86,7 +86,7 @@ def simulate_seed(
     """Simulate one seed, with its ledger in a folder until it is over."""
     logging.getLogger("dc_inject").setLevel(logging.CRITICAL)
     path = folder / f"{seed}.sqlite"
-    with Ledger.open(path, synchronous="OFF") as ledger:
+    with simulation.new_ledger(path) as ledger:
         made = simulation.run(request, ledger, seed, passed, warn)
         lines = ledger.summary()
         due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world

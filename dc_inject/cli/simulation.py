@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LARGEST = 20_000_000  # bytes of a grid file
 INSTALL = "install it with `pip install '.[twin]'` in the clone"
 FIXED = "fixed"
+COMMIT_EVERY = 1000  # transactions
 POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
 Passed = Callable[[float], None]  # is told which part is done
 Warn = Callable[[Problem], None]
@@ -59,6 +60,11 @@ class Simulated:
     start: datetime
     end: datetime
     world: World
+
+
+def new_ledger(path: Path) -> Ledger:
+    """Make the ledger of a simulation, which nobody reads before its end, and which none goes on with."""
+    return Ledger.open(path, synchronous="OFF", commit_every=COMMIT_EVERY)
 
 
 def run(

@@ -21,6 +21,7 @@ from typing import Any
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import ControlDecision, Ledger, Row, Totals
+from dc_inject.ledger.inventory import Reading
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, State, units
 from dc_inject.model.holds import Trait
@@ -75,6 +76,7 @@ def decide(
     if not wanted:
         return Controlled()
     now, records, decisions = context.clock.now(), _kept(context.ledger), {}
+    kept: list[Reading] = []
     planned = context.ledger.is_planned(cycle)
     memories = {key: _before(records.get(subject(key), {}), cycle) for key in wanted}
     added, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
@@ -84,7 +86,8 @@ def decide(
         decision = decisions[key] = control.decide(before.memory, replace(signals, floor=before.floor))
         if not planned:  # a plan stands, and with it what was engaged and decided then
             moved = {"added": added.get(key, 0), "moved_over": forgiven.get(key, 0)}
-            keep(context.ledger, flows[key], cycle, before, decision, now, **moved)
+            kept.append(reading(flows[key], cycle, before, decision, **moved))
+    context.ledger.record_signals(kept, now)
     _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
     return Controlled(decisions, added, forgiven)
 
@@ -113,9 +116,8 @@ def _signals(
     since = cycle.start - control.CYCLES * cycle.length
     longest = max(flow.lifetime_max for flow in flows.values())
     expired = ledger.expired(since, since - longest)
-    for row in ledger.rows(since=since):
-        if row.cycle < cycle:
-            rows[row.key].append(row)
+    for row in ledger.rows(since=since, before=cycle.start):
+        rows[row.key].append(row)
     signals = {}
     for key, flow in flows.items():
         # What the service has given up for now waits in no queue, and may not move again before it expires.
@@ -208,8 +210,8 @@ def subject(key: FlowKey) -> str:
 def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
     return {
         signal.subject: json.loads(str(signal.value))
-        for signal in ledger.signals()
-        if signal.name == NAME and signal.value is not None
+        for signal in ledger.signals(NAME)
+        if signal.value is not None
     }
 
 
@@ -263,6 +265,7 @@ def engage(
     """
     records, held_by = _kept(ledger), {}
     made: list[ControlDecision] = []
+    readings_kept: list[Reading] = []
     for key, seen in readings.items():
         kept = records.get(subject(key), {})
         if kept.get("cycle") != cycle.name:
@@ -275,7 +278,7 @@ def engage(
             kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
         kept["floor"] = floors.get(key, 0)
         kept["guards"] = {hold.value: calm for hold, calm in engaged.items()}
-        ledger.signal(NAME, subject(key), json.dumps(kept), now)
+        readings_kept.append((NAME, subject(key), json.dumps(kept), ""))
         made.append(
             ControlDecision(
                 cycle,
@@ -288,22 +291,15 @@ def engage(
                 guards.holding(engaged, seen),
             )
         )
+    ledger.record_signals(readings_kept, now)
     ledger.record_decisions(made)
     return held_by
 
 
-def keep(
-    ledger: Ledger,
-    flow: Flow,
-    cycle: Cycle,
-    before: Before,
-    decision: Decision,
-    now: datetime,
-    *,
-    added: int = 0,
-    moved_over: int = 0,
-) -> None:
-    """Write what was decided for a link in a cycle, from what was known `before` it.
+def reading(
+    flow: Flow, cycle: Cycle, before: Before, decision: Decision, *, added: int = 0, moved_over: int = 0
+) -> Reading:
+    """Return what is kept of what was decided for a link in a cycle, from what was known `before` it.
 
     `added` are the bytes that it is due for others that were held, `moved_over` those that others are due for it.
     Its guards and its floor stay as they were until the cycle is planned, also if it never is.
@@ -333,7 +329,7 @@ def keep(
         },
         "moved_over": moved_over,
     }
-    ledger.signal(NAME, subject(key), json.dumps(values), now)
+    return NAME, subject(key), json.dumps(values), ""
 
 
 # --------------------------------------------------------------------------- what the ledger tells

@@ -306,7 +306,8 @@ def _queues(
     Those are asked about that have anything on its way, or were held by a queue before.
     """
     links_of: dict[str, list[Link]] = defaultdict(list)
-    before = controlling.engaged_before(context.ledger, cycle, (demand.flow.key for demand in demands))
+    idle = [demand.flow.key for demand in demands if not demand.coming]
+    before = controlling.engaged_before(context.ledger, cycle, idle) if idle else {}
     for demand in demands:
         link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
         if used and demand.held is None and link not in links_of[link.through]:
@@ -346,10 +347,10 @@ def _queues(
                 if queue is not None:
                     missing.setdefault(("fts_queue", queue.by), "")
                     queues[link] = queue
-    with context.ledger.together():
-        for (signal, subject), why in missing.items():
-            if subject:
-                context.ledger.signal(signal, subject, None if why else "known", now, why)
+    readings = (
+        (signal, subject, None if why else "known", why) for (signal, subject), why in missing.items() if subject
+    )
+    context.ledger.record_signals(readings, now)
     return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}, requests
 
 
@@ -374,10 +375,14 @@ def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[H
     measured: dict[str, bool] = defaultdict(bool)
     for key, by_hold in readings.items():
         measured[key.link.destination] |= by_hold[Hold.DELETION_LAG].value is not None
-    now, why = context.clock.now(), "inconclusive: nothing of ours there has ended long enough ago to be gone"
-    with context.ledger.together():
-        for name, is_known in measured.items():
-            context.ledger.signal("deletions", name, "known" if is_known else None, now, "" if is_known else why)
+    why = "inconclusive: nothing of ours there has ended long enough ago to be gone"
+    context.ledger.record_signals(
+        (
+            ("deletions", name, "known" if is_known else None, "" if is_known else why)
+            for name, is_known in measured.items()
+        ),
+        context.clock.now(),
+    )
 
 
 def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) -> dict[FlowKey, GuardReading]:
@@ -387,29 +392,29 @@ def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) ->
     expires, long after the link works again. So what counts is what became stuck of late, beside what arrived.
     """
     stuck = controlling.stuck_bytes(context.ledger)
-    kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == STUCK}
+    kept = {signal.subject: signal.value for signal in context.ledger.signals(STUCK)}
     since, now = cycle.start - FAILED_CYCLES * cycle.length, context.clock.now()
     oldest = Cycle(since, cycle.length).name
     moved: dict[FlowKey, int] = defaultdict(int)
     for row in context.ledger.rows(since=since):
         moved[row.key] += max(row.moved, 0)
-    readings = {}
-    with context.ledger.together():
-        for demand in demands:
-            key = demand.flow.key
-            subject = controlling.subject(key)
-            before: dict[str, int] = json.loads(str(kept[subject])) if kept.get(subject) is not None else {}
-            base = [size for when, size in sorted(before.items()) if when <= oldest][-1:]
-            seen = {when: size for when, size in before.items() if oldest < when < cycle.name}
-            seen |= {oldest: base[0] if base else 0, cycle.name: stuck.get(key, 0)}
-            if before or any(seen.values()):
-                context.ledger.signal(STUCK, subject, json.dumps(seen), now)
-            became = sum(max(size - last, 0) for last, size in pairwise(seen[when] for when in sorted(seen)))
-            ended = became + moved[key]
-            if ended == 0 and stuck.get(key, 0) and not demand.failed:
-                readings[key] = GuardReading(None, {}, "inconclusive")
-            else:
-                readings[key] = GuardReading(max(demand.failed or 0.0, _part(became, ended)), {})
+    readings, keeping = {}, []
+    for demand in demands:
+        key = demand.flow.key
+        subject = controlling.subject(key)
+        before: dict[str, int] = json.loads(str(kept[subject])) if kept.get(subject) is not None else {}
+        base = [size for when, size in sorted(before.items()) if when <= oldest][-1:]
+        seen = {when: size for when, size in before.items() if oldest < when < cycle.name}
+        seen |= {oldest: base[0] if base else 0, cycle.name: stuck.get(key, 0)}
+        if before or any(seen.values()):
+            keeping.append((STUCK, subject, json.dumps(seen), ""))
+        became = sum(max(size - last, 0) for last, size in pairwise(seen[when] for when in sorted(seen)))
+        ended = became + moved[key]
+        if ended == 0 and stuck.get(key, 0) and not demand.failed:
+            readings[key] = GuardReading(None, {}, "inconclusive")
+        else:
+            readings[key] = GuardReading(max(demand.failed or 0.0, _part(became, ended)), {})
+    context.ledger.record_signals(keeping, now)
     return readings
 
 

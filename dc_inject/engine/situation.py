@@ -50,21 +50,10 @@ class SituationReader:
         self._context = context
         self._used: dict[str, dict[str, datetime]] = {}  # source -> item -> the cycle in which it last went out
         self._used_read: datetime | None = None
-        self._closed: dict[datetime, list[Row]] = {}  # by start of their cycle: rows that never change again
 
     def rows(self, cycle: Cycle) -> tuple[Row, ...]:
-        """Return the rows of a cycle, and of those before it that its plan looks back at; closed ones are kept."""
-        oldest = since = cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length
-        while since in self._closed:
-            since += cycle.length
-        kept = [row for start, rows in self._closed.items() if oldest <= start < since for row in rows]
-        rows = (*kept, *self._context.ledger.rows(since=since))
-        closed: dict[datetime, list[Row]] = defaultdict(list)
-        for row in rows:
-            if row.closed:
-                closed[row.cycle.start].append(row)
-        self._closed = dict(closed)
-        return rows
+        """Return the rows of a cycle, and of those before it that its plan looks back at."""
+        return self._context.ledger.rows(since=cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length)
 
     def demands(
         self,

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from dc_inject.ledger.database import duration, stored
-from dc_inject.ledger.injections import InjectionReader, Injections
+from dc_inject.ledger.database import Database, Kept, duration, stored
+from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
 from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, transitions
@@ -16,6 +16,7 @@ from dc_inject.model.goals import Goal
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
+KEPT_CLOSED = 8  # cycles: plans and control look back at four
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
 _ROWS = (
@@ -50,15 +51,19 @@ class CycleReader(InjectionReader):
         rows = self._db.rows("SELECT start, length FROM cycle WHERE closed_at IS NULL ORDER BY start")
         return tuple(cycle_of(*row) for row in rows)
 
-    def rows(self, since: datetime | None = None, cycle: Cycle | None = None) -> tuple[Row, ...]:
-        """Return the rows of cycles from a start on, or of one cycle, by cycle, scenario and link."""
+    def rows(
+        self, since: datetime | None = None, cycle: Cycle | None = None, before: datetime | None = None
+    ) -> tuple[Row, ...]:
+        """Return rows by cycle, scenario and link: of one cycle, or of those since a start and before another."""
         conditions, values = ["1"], []
-        if since is not None:
-            conditions.append("cycle >= ?")
-            values.append(stored(since))
-        if cycle is not None:
-            conditions.append("cycle = ?")
-            values.append(stored(cycle.start))
+        for condition, moment in (
+            ("cycle >= ?", since),
+            ("cycle = ?", None if cycle is None else cycle.start),
+            ("cycle < ?", before),
+        ):
+            if moment is not None:
+                conditions.append(condition)
+                values.append(stored(moment))
         rows = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
         return tuple(sorted((_row(*row) for row in rows), key=lambda row: (row.cycle.start, row.key)))
 
@@ -117,6 +122,40 @@ class CycleReader(InjectionReader):
 class Cycles(Injections, CycleReader):
     """What happens to cycles; each method is one transaction, and doing it twice is doing it once."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._goals = Kept(database, super().goals)  # asked for in each round of observation
+        self._closed: Kept[dict[Cycle, tuple[Row, ...]]] = Kept(database, dict)  # rows, which never change again
+
+    def goals(self) -> Mapping[FlowKey, tuple[str, int]]:
+        """Return what flow keys are to reach beside their rate: the kind of their goal, and its bytes."""
+        return self._goals()
+
+    def rows(
+        self, since: datetime | None = None, cycle: Cycle | None = None, before: datetime | None = None
+    ) -> tuple[Row, ...]:
+        """Return rows as a reader does; those of the last closed cycles are read once."""
+        if since is None and cycle is None:
+            return super().rows(before=before)
+        closed, wanted = self._closed(), self._cycles(since, before) if cycle is None else [cycle]
+        rows: list[Row] = []
+        for each in wanted:
+            found = closed.get(each) or super().rows(cycle=each)
+            if found and found[0].closed:
+                closed[each] = found
+            rows += found
+        for old in sorted(closed)[:-KEPT_CLOSED]:
+            del closed[old]
+        return tuple(rows)
+
+    def _cycles(self, since: datetime | None, before: datetime | None) -> list[Cycle]:
+        rows = self._db.rows(
+            "SELECT start, length FROM cycle WHERE start >= ? AND start < ? ORDER BY start",
+            0 if since is None else stored(since),
+            NEVER if before is None else stored(before),
+        )
+        return [cycle_of(*row) for row in rows]
+
     def open_cycle(
         self,
         cycle: Cycle,
@@ -159,6 +198,7 @@ class Cycles(Injections, CycleReader):
                     for key, goal in (goals or {}).items()
                 ),
             )
+            self._goals.forget()
         return True
 
     def record_plan(self, plan: Plan, now: datetime) -> None:

@@ -8,11 +8,11 @@ import sqlite3
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from dc_inject.ledger import errors, paths, schema, together
 from dc_inject.ledger.errors import translated
@@ -29,6 +29,8 @@ _MAGIC = b"SQLite format 3\0"
 _HEAD = 100  # bytes of a database's header
 _ANOTHER = "name another file with --ledger"
 _MICROSECOND = timedelta(microseconds=1)
+
+T = TypeVar("T")
 
 
 @lru_cache(maxsize=1 << 12)  # what happens at once has the same time in thousands of rows
@@ -74,13 +76,17 @@ class Database:
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
         self._writing = False
+        self._commit_every = 1  # transactions that are committed at once
+        self._uncommitted = 0
+        self._lost = False  # whether transactions were, which had been made and not committed
         self._undone = 0  # transactions of ours that were rolled back
+        self._put_off: tuple[Callable[[], None], Callable[[], None]] | None = None
         self._version: int | None = None  # what others have written, as this transaction sees it
         self._open = [file.resolve() for file in self.files]
         _OPEN_HERE.update(self._open)
 
     @classmethod
-    def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
+    def writable(cls, path: Path, *, synchronous: str, patience: timedelta, commit_every: int = 1) -> Database:
         """Open a ledger to write, and make it when there is none; raises LedgerError with a hint."""
         if synchronous.upper() not in SYNCHRONOUS:
             raise LedgerError(
@@ -98,6 +104,7 @@ class Database:
         database = cls(path, connection)
         try:
             database._set_up(synchronous.upper())
+            database._commit_every = commit_every
         except BaseException:
             database.close()
             raise
@@ -170,6 +177,8 @@ class Database:
     def close(self) -> None:
         """Close the connection; twice is once."""
         with translated(self.path):
+            if self._uncommitted:
+                self._commit()
             self._connection.close()
         _OPEN_HERE.subtract(self._open)
         self._open = []
@@ -186,17 +195,48 @@ class Database:
         if self._writing:
             yield
             return
+        if self._lost:
+            raise LedgerError(f"what was written last to {self.path} is lost: something failed before its commit")
         with translated(self.path):
             self._writing = True
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                self._version = None
+                if not self._connection.in_transaction:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    self._version = None
                 yield
-                self._connection.execute("COMMIT")
+                self._uncommitted += 1
+                if self._uncommitted == self._commit_every:
+                    self._commit()
+            except BaseException:
+                self._undo()
+                raise
             finally:
                 self._writing = False
-                self._undone += self._connection.in_transaction
-                self._roll_back()
+
+    def put_off(self, write: Callable[[], None], forget: Callable[[], None]) -> None:
+        """Write something before anything else is asked or written, or with the commit; `forget` it if undone.
+
+        So what changes twice meanwhile is written once.
+        """
+        self._put_off = write, forget
+
+    def _catch_up(self) -> None:
+        """Write what was put off."""
+        if self._put_off is not None:
+            (write, forget), self._put_off = self._put_off, None
+            try:
+                write()
+            except BaseException:
+                forget()
+                self._undone += 1  # nobody knows how much of it was written
+                if not self._writing:
+                    self._undo()
+                raise
+
+    def _commit(self) -> None:
+        self._catch_up()
+        self._connection.execute("COMMIT")
+        self._uncommitted = 0
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -211,8 +251,18 @@ class Database:
             finally:
                 self._roll_back()
 
-    def _roll_back(self) -> None:
+    def _undo(self) -> None:
         """Leave a transaction that was not committed: an error came before or in the commit, perhaps Ctrl-C."""
+        if self._put_off is not None:
+            (_, forget), self._put_off = self._put_off, None
+            forget()
+        if self._connection.in_transaction:
+            self._undone += 1
+            self._lost = self._uncommitted > 0
+            self._uncommitted = 0
+            self._roll_back()
+
+    def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
@@ -221,33 +271,39 @@ class Database:
 
         While we write nobody else does, so that it is asked once in a transaction.
         """
-        if self._version is None or not self._writing:
-            self._version = int(self.row("PRAGMA data_version")[0])
+        with translated(self.path):
+            if self._version is None or not self._connection.in_transaction:
+                self._version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         return self._version, self._undone
 
     def run(self, sql: str, *values: object) -> int:
         """Run one statement; returns how many rows it changed."""
         with translated(self.path):
+            self._catch_up()
             return self._connection.execute(sql, values).rowcount
 
     def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of many values."""
         with translated(self.path):
+            self._catch_up()
             self._connection.executemany(sql, values)
 
     def rows(self, sql: str, *values: object) -> list[Any]:
         """Return all rows of a query."""
         with translated(self.path):
+            self._catch_up()
             return self._connection.execute(sql, values).fetchall()
 
     def row(self, sql: str, *values: object) -> Any:  # noqa: ANN401  what a query gives
         """Return the first row of a query, or None."""
         with translated(self.path):
+            self._catch_up()
             return self._connection.execute(sql, values).fetchone()
 
     def stream(self, sql: str, *values: object) -> Iterator[Any]:
         """Yield the rows of a query one by one, for results too large to hold."""
         with translated(self.path):
+            self._catch_up()
             yield from self._connection.execute(sql, values)
 
     def rows_among(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
@@ -263,6 +319,27 @@ class Database:
         _make(path)
         with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)
+
+
+class Kept(Generic[T]):
+    """What is read once and kept, until somebody else has written, a transaction was undone, or we change it."""
+
+    def __init__(self, database: Database, read: Callable[[], T]) -> None:
+        """Take the database, and what reads it."""
+        self._db = database
+        self._read = read
+        self._value: tuple[object, T] | None = None
+
+    def __call__(self) -> T:
+        """Return it as it is now."""
+        version = self._db.version()  # as it was before the reading: what came between is seen the next time
+        if self._value is None or self._value[0] != version:
+            self._value = version, self._read()
+        return self._value[1]
+
+    def forget(self) -> None:
+        """Read it anew the next time, since we change it."""
+        self._value = None
 
 
 # --------------------------------------------------------------------------- files

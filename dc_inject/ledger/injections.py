@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 
 from dc_inject.ledger import active_entries, entry_rows
@@ -17,6 +17,7 @@ from dc_inject.ledger.database import Database, duration, moment, stored
 from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.store import FLOW, flow_key, flow_of
 from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
+from dc_inject.ledger.unwritten import Unwritten
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
@@ -25,6 +26,7 @@ from dc_inject.model.ports import Observation, Outcome
 NEVER = 2**63 - 1  # later than any time that is kept
 LONG = timedelta(days=1)  # before its deletion an injection has begun, as far as deletions are measured
 _MOVING = frozenset({State.CALLED, State.LIVE})
+_OVER = tuple(state for state in State if state not in active_entries.STATES)
 
 
 class InjectionReader(AccountReader, UniquenessReader):
@@ -191,6 +193,7 @@ class Injections(InjectionReader, Uniqueness):
         super().__init__(database)
         self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
         self._completions = Completions(database, super()._completed)
+        self._unwritten = Unwritten(database)
         self._looks: dict[str, tuple[Entry, Observation]] = {}  # the last one at each, and what it made of it
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
@@ -206,9 +209,12 @@ class Injections(InjectionReader, Uniqueness):
     def _entries(
         self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
     ) -> Iterator[Entry]:
-        if not _of_living(states, cycle, since):
-            return super()._entries(states, cycle, since)
-        return iter([entry for entry in self._living.entries().values() if entry.state in states])
+        if _of_living(states, cycle, since):
+            return iter([entry for entry in self._living.entries().values() if entry.state in states])
+        if cycle is not None and not states:
+            living = [e for e in self._living.entries().values() if e.injection.cycle == cycle]
+            return chain(living, super()._entries(_OVER, cycle))
+        return super()._entries(states, cycle, since)
 
     def _completed(self, since: datetime, until: datetime | None = None) -> Iterator[Completion]:
         return self._completions.since(since) if until is None else super()._completed(since, until)
@@ -298,15 +304,11 @@ class Injections(InjectionReader, Uniqueness):
         }
         if again:
             with self._living.changing() as put:
-                self._db.run(
-                    "UPDATE injection SET observed_at = ? WHERE key IN (SELECT value FROM json_each(?))",
-                    stored(now),
-                    json.dumps(list(again)),
-                )
                 for key, before in again.items():
                     entry = before.changed(observed_at=now)
                     put(entry)
                     looks[key] = entry, looks[key][1]
+            self._unwritten.looked_at((looks[key][0] for key in again), now)
         return set(again)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
@@ -333,7 +335,9 @@ class Injections(InjectionReader, Uniqueness):
                 self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now, undone)
 
     def _count(self, failures: Mapping[tuple[FlowKey, str], int]) -> None:
-        accounts = self._open_accounts(flow for flow, _ in failures) if failures else {}
+        if not failures:
+            return
+        accounts = self._open_accounts(flow for flow, _ in failures)
         self._db.run_many(
             "INSERT INTO failure VALUES (?, ?, ?) "
             "ON CONFLICT (account, reason) DO UPDATE SET files = files + excluded.files",
@@ -347,30 +351,17 @@ class Injections(InjectionReader, Uniqueness):
         now: datetime,
         undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        changed: list[Entry] = []
-        alike: dict[tuple[tuple[str, ...], tuple[object, ...]], list[str]] = defaultdict(list)
         moved_on: list[tuple[Entry, Entry]] = []
-        for before in entries:
-            entry = after(before)
-            if names := entry_rows.differing(before, entry):
-                changed.append(entry)
-                alike[names, entry_rows.written(entry, names, now)].append(entry.injection.key)
-            if entry.state is not before.state:
-                moved_on.append((before, entry))
-        # What becomes of many at once is mostly the same: one statement for all is half the work of one for each.
-        statements: dict[str, list[tuple[object, ...]]] = defaultdict(list)
-        for (names, values), keys in alike.items():
-            several = len(keys) > 1
-            statements[entry_rows.update(names, several=several)].append(
-                (*values, json.dumps(keys) if several else keys[0])
-            )
         with self._living.changing() as put, self._completions.changing() as put_completed:
-            for statement, rows in statements.items():
-                self._db.run_many(statement, rows)
-            for entry in changed:
+            for before in entries:
+                entry = after(before)
+                if entry is before:
+                    continue
                 put(entry)
-            for before, entry in moved_on:
-                put_completed(before, entry)
+                self._unwritten.changed(before, entry, now)
+                if entry.state is not before.state:
+                    moved_on.append((before, entry))
+                    put_completed(before, entry)
         for before, entry in moved_on:
             self._looks.pop(entry.injection.key, None)
             self._let_out_again(before, entry, undone.get(entry.injection.key, ()))

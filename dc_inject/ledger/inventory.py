@@ -48,12 +48,12 @@ class InventoryReader(Store):
             sizes[row["source"]].append((row["files"], row["bytes"]))
         return sizes
 
-    def signals(self) -> tuple[Signal, ...]:
-        """Return the latest reading of each signal; one without a value is missing."""
-        return tuple(
-            Signal(row["name"], row["subject"], row["value"], moment(row["at"]), row["why"])
-            for row in self._db.rows("SELECT * FROM signal ORDER BY name, subject")
-        )
+    def signals(self, name: str | None = None) -> tuple[Signal, ...]:
+        """Return the latest reading of each signal, or of those of one name; one without a value is missing."""
+        which, values = ("1", ()) if name is None else ("name = ?", (name,))
+        columns = "name, subject, value, at, why"
+        rows = self._db.rows(f"SELECT {columns} FROM signal WHERE {which} ORDER BY name, subject", *values)  # noqa: S608  our own words
+        return tuple(Signal(name, subject, value, moment(at), why) for name, subject, value, at, why in rows)
 
     def last_turn(self) -> datetime | None:
         """Return when an injector last turned to a new cycle, also to one in which nothing was due."""

@@ -29,13 +29,16 @@ class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
     """
 
     @classmethod
-    def open(cls, path: Path, *, synchronous: str = "FULL", patience: timedelta = PATIENCE) -> Self:
+    def open(
+        cls, path: Path, *, synchronous: str = "FULL", patience: timedelta = PATIENCE, commit_every: int = 1
+    ) -> Self:
         """Open a ledger to write; makes the file (0600), and its folder (0700), when there is none.
 
         `synchronous` is SQLite's: with FULL, what a method has written survives a power cut. `patience` is how
-        long a writer waits for another process's transaction.
+        long a writer waits for another process's transaction. `commit_every` so many transactions are committed
+        at once, for what need not survive the process, and what nobody else reads meanwhile.
         """
-        return cls(Database.writable(path, synchronous=synchronous, patience=patience))
+        return cls(Database.writable(path, synchronous=synchronous, patience=patience, commit_every=commit_every))
 
     def hold(self, who: str, patience: timedelta = timedelta(0)) -> AbstractContextManager[None]:
         """Be the one injector inside the block, or wait so long to become it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dc_inject.ledger.database import moment, stored
+from dc_inject.ledger.database import Database, Kept, moment, stored
 from dc_inject.ledger.records import RecordReader, Records
 from dc_inject.model.overrides import EVERYTHING, Kind, Override, describe, shown
 
@@ -27,6 +27,14 @@ class OverrideReader(RecordReader):
 class Overrides(Records, OverrideReader):
     """What is written of them; each is a change of a person, and kept as one."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._overrides = Kept(database, super().overrides)  # asked for at each step of the engine
+
+    def overrides(self, at: datetime | None = None) -> tuple[Override, ...]:
+        """Return what is set now, or was set at a moment, by subject and kind."""
+        return self._overrides() if at is None else super().overrides(at)
+
     def override(self, subject: str, kind: Kind, value: float, who: str, why: str, now: datetime) -> bool:
         """Set a rate (bytes per second) or a scale for a subject, in place of the one before.
 
@@ -45,6 +53,7 @@ class Overrides(Records, OverrideReader):
                 why,
                 stored(now),
             )
+            self._overrides.forget()
             self.change(who, f"set {shown(subject, EVERYTHING)} {describe(kind, value)}", why, now)
         return True
 
@@ -64,3 +73,4 @@ class Overrides(Records, OverrideReader):
             subject,
             str(kind),
         )
+        self._overrides.forget()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.database import Database, Kept, duration, moment, moment_or_none, stored, stored_or_none
 from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
@@ -120,6 +120,14 @@ class RecordReader(Store):
 class Records(RecordReader):
     """What is written of the binding, the menus and what people do."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._pauses = Kept(database, super().pauses)  # asked for at each step of the engine
+
+    def pauses(self, at: datetime | None = None) -> tuple[Pause, ...]:
+        """Return what is paused now, or was paused at a moment."""
+        return self._pauses() if at is None else super().pauses(at)
+
     def bind(
         self,
         campaign: str,
@@ -218,6 +226,7 @@ class Records(RecordReader):
                 why,
                 stored(now),
             )
+            self._pauses.forget()
             if new:
                 self.change(who, f"stop {shown(subject, EVERYTHING)}", why, now)
         return bool(new)
@@ -228,6 +237,7 @@ class Records(RecordReader):
             was = self._db.run(
                 "UPDATE pause SET until = ? WHERE subject = ? AND until IS NULL", stored(now), subject
             )
+            self._pauses.forget()
             if was:
                 self.change(who, f"resume {shown(subject, EVERYTHING)}", why, now)
         return bool(was)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from dc_inject.ledger import active_entries
-from dc_inject.ledger.database import stored
+from dc_inject.ledger.database import Database, Kept, stored
 from dc_inject.ledger.entry_rows import EntryReader
 from dc_inject.model import Entry, Injection, State
 from dc_inject.model.items import ItemId, read_id, units_of
@@ -59,22 +59,28 @@ class UniquenessReader(EntryReader):
 class Uniqueness(UniquenessReader):
     """What is written of it, inside the transactions of what happens to injections."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._any_once = Kept(database, lambda: database.row("SELECT 1 FROM once_only") is not None)
+
     def _keep_once_only(self, injections: Iterable[Injection]) -> None:
-        self._db.run_many(
-            "INSERT OR IGNORE INTO once_only VALUES (?, ?)",
-            (
-                (injection.key, name)
-                for injection in injections
-                if injection.once
-                for name in units_of(injection.item)
-            ),
-        )
+        names = [
+            (injection.key, name)
+            for injection in injections
+            if injection.once
+            for name in units_of(injection.item)
+        ]
+        if names:
+            self._db.run_many("INSERT OR IGNORE INTO once_only VALUES (?, ?)", names)
+            self._any_once.forget()
 
     def _let_out_again(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:
         """Let go out again what did not arrive, now that an injection is over or was dropped.
 
         `undone` names the files of it that did not arrive; where nobody told, none of them counts as arrived.
         """
+        if not self._any_once():
+            return  # most campaigns may give everything again
         key, item = before.injection.key, after.injection.item
         dropped = after.state in _DROPPED
         over = before.state not in _OVER and after.state in _OVER

@@ -313,7 +313,7 @@ class Cycle:
     @property
     def name(self) -> str:
         """The start in UTC, `2027-02-08T10:00:00Z`."""
-        return self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{self.start.isoformat(timespec='seconds')[:19]}Z"
 
     def __str__(self) -> str:
         return self.name

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,8 +60,9 @@ def run(cycles: int, policy: str | None) -> dict[str, Any]:
                 spent.append(time.process_time())
                 memory.append(resident())
 
+        new_ledger = getattr(simulation, "new_ledger", partial(Ledger.open, synchronous="OFF"))
         request = simulation.Request([menu], GRID, days, policy=policy)
-        with Ledger.open(folder / "bench.sqlite", synchronous="OFF") as ledger:
+        with new_ledger(folder / "bench.sqlite") as ledger:
             began = time.process_time()
             made = simulation.run(request, ledger, 1, passed)
             lines = ledger.summary()

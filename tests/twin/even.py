@@ -34,7 +34,7 @@ from pathlib import Path
 
 import yaml
 
-from dc_inject.cli import simulate
+from dc_inject.cli import simulation
 from dc_inject.cli.simulate_seeds import peaks_to_means
 from dc_inject.ledger import Ledger, Row
 from dc_inject.ledger.database import moment
@@ -220,7 +220,9 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("grid", type=Path)
     parser.add_argument("menus", type=Path, nargs="+")
     parser.add_argument("--free", action="store_true", help="nothing is short")
-    parser.add_argument("--policy", choices=[policy for policy in simulate.POLICIES if policy != simulate.FIXED])
+    parser.add_argument(
+        "--policy", choices=[policy for policy in simulation.POLICIES if policy != simulation.FIXED]
+    )
     parser.add_argument("--days", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ledger", type=Path, help="keep the ledger")
@@ -230,10 +232,10 @@ def main(words: Sequence[str]) -> None:
         grid, menus = given.grid, given.menus
         if given.free:
             grid, menus = stack.enter_context(nothing_short(grid, menus))
-        request = simulate.Request(menus, grid, given.days, policy=given.policy)
+        request = simulation.Request(menus, grid, given.days, policy=given.policy)
         path = given.ledger or Path(folder) / "even.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
-            made = simulate.run(request, ledger, given.seed)
+            made = simulation.run(request, ledger, given.seed)
             flows = campaign([draft.resolve({}) for draft in files.read_menus(menus)]).flows
             for line in report(strays(ledger, flows), peaks_to_means(ledger, made.start, made.end)):
                 print(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.cli import simulate
+from dc_inject.cli import simulation
 from dc_inject.cli.simulate_seeds import peaks_to_means
 from dc_inject.ledger import Ledger
 from dc_inject.menu import campaign
@@ -60,7 +60,7 @@ def simulated(tmp_path_factory):
     menu.write_text(MENU + "".join(scenarios), "utf-8")
     flows = campaign([draft.resolve({}) for draft in files.read_menus([menu])]).flows
     with Ledger.open(folder / "even.sqlite", synchronous="OFF") as ledger:
-        made = simulate.run(simulate.Request([menu], folder / "grid.yaml"), ledger)
+        made = simulation.run(simulation.Request([menu], folder / "grid.yaml"), ledger)
         yield strays(ledger, flows), peaks_to_means(ledger, made.start, made.end)
 
 
