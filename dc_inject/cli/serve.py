@@ -79,17 +79,26 @@ def serve(campaigns: tuple[str, ...], port: int, every: timedelta) -> None:
     """
     if not campaigns:
         raise UsageError("the campaign is missing: `dc-inject serve CAMPAIGN`", ledger_files.known())
-    ledgers = {}
-    for campaign in campaigns:
-        path = ledger_files.existing(campaign)
-        with LedgerView.open(path) as view:
-            ledgers[ledger_files.campaign_in(view, campaign, path)] = path
+    ledgers = _ledgers(campaigns)
     log_output.talk()
     stop = threading.Event()
     for number in hangup.signals():
         signal.signal(number, lambda *_: stop.set())
     with serving(ledgers, port, every=every):
         stop.wait()
+
+
+def _ledgers(campaigns: Iterable[str]) -> dict[str, Path]:
+    """Return the ledgers by their campaigns; raises UsageError for two of one campaign, which has one page."""
+    ledgers: dict[str, Path] = {}
+    for campaign in campaigns:
+        path = ledger_files.existing(campaign)
+        with LedgerView.open(path) as view:
+            name = ledger_files.campaign_in(view, campaign, path)
+        other = ledgers.setdefault(name, path)
+        if path.resolve() != other.resolve():
+            raise UsageError(f"{other} and {path} are both of campaign {name}", "serve one of them, or each alone")
+    return ledgers
 
 
 @contextlib.contextmanager

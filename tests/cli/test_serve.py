@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 import urllib.error
@@ -221,6 +222,16 @@ def test_a_ledger_without_a_cycle_says_so(tmp_path: Path) -> None:
     Ledger.open(tmp_path / "new.sqlite").close()
     with command.serving({"new": tmp_path / "new.sqlite"}, 0) as place:
         assert made(place, 503, b"no cycle so far")
+
+
+def test_a_campaign_that_is_named_twice_is_served_once(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one ledger, however it is called; which of two ledgers is meant nobody can know."""
+    monkeypatch.chdir(ledger.parent)
+    assert command._ledgers([str(ledger), ledger.name]) == {"dc27": ledger}
+    (elsewhere := ledger.parent / "elsewhere").mkdir()
+    copy = Path(shutil.copy(ledger, elsewhere))
+    with pytest.raises(UsageError, match=f"{ledger} and {copy} are both of campaign dc27"):
+        command._ledgers([str(ledger), str(copy)])
 
 
 def test_what_cannot_be_served_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
