@@ -46,9 +46,12 @@ PRIVATE = 0o600
 )
 @click.option("--planned", is_flag=True, help="Export the flows that are to come: of menus, or of a campaign.")
 @click.option(
-    "--since", type=params.TIME, metavar="TIME", help="Only cycles that begin from then on; flows that end later."
+    "--since",
+    type=params.UTC_TIME,
+    metavar="TIME",
+    help="Only cycles that begin from then on; flows that end later (UTC unless an offset is given).",
 )
-@click.option("--until", type=params.TIME, metavar="TIME", help="Only what begins before.")
+@click.option("--until", type=params.UTC_TIME, metavar="TIME", help="Only what begins before.")
 @click.option("--experiment", metavar="NAME", help="The experiment, where no scitag tells it [default: the VO].")
 @click.option(
     "--format",

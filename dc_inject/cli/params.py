@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -59,15 +59,20 @@ class FiniteRange(click.FloatRange):
 # --------------------------------------------------------------------------- values
 
 
-def _moment(text: str) -> datetime:
-    """Read ISO 8601 with an offset, or `now`; a time without an offset is refused: its zone would be a guess."""
+def _moment(text: str, zone: tzinfo | None = None) -> datetime:
+    """Read ISO 8601 or `now`; a time without an offset is in `zone`, or refused: its zone would be a guess."""
     try:
         moment = SystemClock().now() if text == "now" else datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC)
+        if moment.tzinfo is not None or zone is not None:
+            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise WrongError(f"{text!r} is not a time", "such as 2027-02-08T10:00Z") from None
     raise WrongError(f"{text!r} has no zone", f"{text}Z for UTC, or an offset such as +01:00")
+
+
+def utc(text: str) -> datetime:
+    """Read a time that chooses what is shown: in UTC unless it has an offset, as all times are shown."""
+    return _moment(text, UTC)
 
 
 def _duration(text: str) -> timedelta:
@@ -104,6 +109,7 @@ def _positive(name: str, parse: Callable[[str], T]) -> Parsed[T]:
 
 
 TIME = Parsed("time", _moment)
+UTC_TIME = Parsed("time", utc)
 RATE = _positive("rate", units.parse_rate)  # bytes per second
 SIZE = _positive("size", units.parse_size)  # bytes
 DURATION = _positive("duration", _duration)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,26 +47,23 @@ def _exclusion(text: str) -> ExcludedWindow:
     match = _EXCLUSION.fullmatch(text)
     if match is None or not match["why"]:
         raise WrongError(f"{text!r} is not FROM/TO with a reason", _SUCH)
-    since = _utc(match["since"])
+    since = params.utc(match["since"])
     end = match["until"]
-    until = _utc(end if "T" in end else f"{since:%Y-%m-%d}T{end}")
+    until = params.utc(end if "T" in end else f"{since:%Y-%m-%d}T{end}")
     if until <= since:
         raise WrongError(f"{text!r} ends before it begins", f"an end on another day has its date, too; {_SUCH}")
     return ExcludedWindow(since, until, scrub(match["why"]))
 
 
-def _utc(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise WrongError(f"{text!r} is not a time", _SUCH) from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
 @click.command()
 @common.CAMPAIGN
-@click.option("--since", type=params.TIME, metavar="TIME", help="Only cycles that begin from then on.")
-@click.option("--until", type=params.TIME, metavar="TIME", help="Only cycles that begin before.")
+@click.option(
+    "--since",
+    type=params.UTC_TIME,
+    metavar="TIME",
+    help="Only cycles that begin from then on (UTC unless an offset is given).",
+)
+@click.option("--until", type=params.UTC_TIME, metavar="TIME", help="Only cycles that begin before.")
 @click.option(
     "--exclude",
     "excluded",

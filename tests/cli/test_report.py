@@ -208,7 +208,7 @@ def test_a_file_is_for_us_alone_and_not_replaced_by_mistake(campaign: Path, tmp_
         (("--exclude", "2027-02-12T08:00/07:00 x"), "ends before it begins"),
         (("--exclude", "yesterday/12:00 x"), "'yesterday' is not a time"),
         (("--exclude", "2027-02-12T08:00 12:00 x"), "is not FROM/TO"),
-        (("--since", "2027-02-08T11:00"), "has no zone"),
+        (("--since", "yesterday"), "'yesterday' is not a time"),
     ],
 )
 def test_what_is_no_time_is_refused(campaign: Path, more: tuple[str, ...], says: str) -> None:
@@ -216,6 +216,16 @@ def test_what_is_no_time_is_refused(campaign: Path, more: tuple[str, ...], says:
     done = run("report", campaign, *more)
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("time", ["2027-02-08T11:00", "2027-02-08 11:00Z", "2027-02-08T12:00+01:00"])
+def test_times_are_utc_unless_they_have_an_offset(campaign: Path, time: str) -> None:
+    """As those are that a report shows, and those of --exclude."""
+    made = told(campaign, "--since", time, "--until", "2027-02-08T12:00")
+    assert (made["since"], made["until"]) == ("2027-02-08T11:00:00Z", "2027-02-08T12:00:00Z")
+    rows = [json.loads(row) for row in run("export", campaign, "--since", time).stdout.splitlines()]
+    assert rows
+    assert min(row["release_at"] for row in rows) >= "2027-02-08T11:00:00Z"
 
 
 def test_without_a_cycle_there_is_nothing_to_report(campaign: Path, tmp_path: Path) -> None:
