@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import EPOCH, Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Link, Slice, ports
@@ -77,7 +76,7 @@ class TwinBackend:
         """Take the world, its clock, and the seed of its datasets."""
         self._world, self._clock, self._seed = world, clock, seed
         self._stock: dict[str, dict[str, Dataset]] = {}  # source -> name -> dataset, as inventories told them
-        self._told = lru_cache(maxsize=1 << 14)(self._tell)  # most rules have got no further since the last look
+        self._told: dict[str, tuple[object, Observation]] = {}  # most rules got no further since the last look
         self._parts: dict[tuple[str, str], dict[Range, str]] = {}  # (parent, destination) -> slices, their rules
 
     def check(self) -> Identity:
@@ -249,6 +248,7 @@ class TwinBackend:
     def _observation(self, key: str, *, exact: bool) -> Observation:
         rule = self._world.rucio.rules.get(key)
         if rule is None or rule.ended is not None:
+            self._told.pop(key, None)
             return Observation(key, Status.ABSENT)
         self._world.rucio.look(rule)
         if rule.completed is not None:
@@ -257,29 +257,23 @@ class TwinBackend:
             status = Status.STUCK
         else:
             status = Status.WAITING if rule.job is None else Status.MOVING
-        return self._told(key, status, rule.done, rule.failed, rule.files, rule.arrived, exact, rule.expires)
+        seen = status, rule.done, rule.failed, rule.expires, exact
+        last = self._told.get(key)
+        if last is None or last[0] != seen:
+            last = self._told[key] = seen, self._tell(rule, status, exact=exact)
+        return last[1]
 
-    def _tell(
-        self,
-        key: str,
-        status: Status,
-        done: int,
-        failed: int,
-        files: int,
-        arrived: int,
-        exact: bool,
-        expires: float,
-    ) -> Observation:
+    def _tell(self, rule: Rule, status: Status, *, exact: bool) -> Observation:
         return Observation(
-            key,
+            rule.name,
             status,
-            key,
-            files_done=done,
-            files_stuck=failed,
-            moved=arrived,
+            rule.name,
+            files_done=rule.done,
+            files_stuck=rule.failed,
+            moved=rule.arrived,
             exact=exact or status is Status.COMPLETE,
-            expires_at=self._clock.moment(expires),
-            error=f"{failed} of {files} files failed" if failed else "",
+            expires_at=self._clock.moment(rule.expires),
+            error=f"{rule.failed} of {rule.files} files failed" if rule.failed else "",
         )
 
 

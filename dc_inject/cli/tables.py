@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -299,7 +298,7 @@ def write(shown: RenderableType) -> None:
         return
     with stdout.capture() as captured:
         stdout.print(shown)
-    sys.stdout.write(re.sub(" +$", "", captured.get(), flags=re.MULTILINE))
+    click.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
 
 
 def emit_json(value: Any) -> None:  # noqa: ANN401  whatever JSON can say

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dc_inject.model.goals import UNCONTROLLED, Control, Goal
@@ -47,6 +48,9 @@ class FlowKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.scenario} {self.link.shown}"
+
+
+_flow_key = lru_cache(maxsize=1 << 14)(FlowKey)  # a campaign has few of them, and asks for them all the time
 
 
 class Order(StrEnum):
@@ -171,7 +175,7 @@ class Flow:
     @property
     def key(self) -> FlowKey:
         """What its account is kept for."""
-        return FlowKey(self.scenario, self.link)
+        return _flow_key(self.scenario, self.link)
 
     @property
     def once(self) -> bool:
@@ -288,6 +292,12 @@ class Campaign:
         return tuple(menu for menu in self.menus if menu.start < end and start < menu.end)
 
 
+@lru_cache(maxsize=1 << 10)  # each link asks for the names of a few cycles
+def _stamp(moment: datetime) -> str:
+    """Return an instant in UTC as names of cycles have it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Cycle:
     """A slot of the grid that is counted from 1970-01-01T00:00Z; named by its start in UTC."""
@@ -313,7 +323,7 @@ class Cycle:
     @property
     def name(self) -> str:
         """The start in UTC, `2027-02-08T10:00:00Z`."""
-        return f"{self.start.isoformat(timespec='seconds')[:19]}Z"
+        return _stamp(self.start)
 
     def __str__(self) -> str:
         return self.name
@@ -367,7 +377,7 @@ class Injection:
     @property
     def flow(self) -> FlowKey:
         """The account that it counts for."""
-        return FlowKey(self.scenario, self.link)
+        return _flow_key(self.scenario, self.link)
 
 
 @dataclass(frozen=True)  # without slots, so that `changed` is quick

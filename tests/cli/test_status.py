@@ -20,7 +20,8 @@ from dc_inject.engine import controlling
 from dc_inject.engine.controlling import Before
 from dc_inject.engine.readings import ramping
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
-from dc_inject.model import Control, Cycle, Held, Hold, Mode
+from dc_inject.ledger.inventory import Reading
+from dc_inject.model import Control, Cycle, Flow, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.overrides import Kind
@@ -257,6 +258,11 @@ SEEN = Signals(
 )
 
 
+def kept(link: Flow, cycle: Cycle) -> Reading:
+    """What is kept of a decision."""
+    return controlling.reading(link, cycle, Before(), decide(Memory(), SEEN))
+
+
 def keys(value: Any) -> Any:
     """The keys of a JSON value, recursively; of a list, those of its first member."""
     if isinstance(value, dict):
@@ -274,7 +280,7 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
         if kind == "status":
             ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (450 * GB, None)), CYCLE.end)
-            controlling.keep(ledger, FLOW, CYCLE.next, Before(), decide(Memory(), SEEN), CYCLE.end)
+            ledger.record_signals([kept(FLOW, CYCLE.next)], CYCLE.end)
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
     if kind == "status":
@@ -313,10 +319,8 @@ def test_fts_does_not_begin_anew_with_each_dataset_of_a_link_that_has_few(made: 
 def test_what_control_advises_is_shown(made: Made) -> None:
     """The hold that it would have put on the link, and on what that rests."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        controlling.keep(ledger, FLOW, CYCLE, Before(), decide(Memory(), SEEN), START)
-        controlling.keep(
-            ledger, OLD, Cycle(START - CYCLE.length, CYCLE.length), Before(), decide(Memory(), SEEN), START
-        )
+        ledger.record_signals([kept(FLOW, CYCLE)], START)
+        ledger.record_signals([kept(OLD, Cycle(START - CYCLE.length, CYCLE.length))], START)
     shown = run("status", made.path).stdout
     (line,) = [line for line in shown.splitlines() if "  advise  " in line]
     assert "backlog" in line
@@ -354,7 +358,7 @@ def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
 def test_decisions_are_shown_when_the_last_cycles_had_none(made: Made) -> None:
     """As in cycles that only drain, or after the end of the menus."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        controlling.keep(ledger, FLOW, CYCLE, Before(), decide(Memory(), SEEN), START)
+        ledger.record_signals([kept(FLOW, CYCLE)], START)
         ledger.record_decisions([ControlDecision(CYCLE, FLOW.key, "act", Hold.BACKLOG, 5e8, 0.0, {}, {})])
         ledger.open_cycle(CYCLE.next, {}, CYCLE.end)
         ledger.open_cycle(CYCLE.next.next, {}, CYCLE.next.end)
