@@ -323,11 +323,12 @@ def _failures(rules: Iterable[Sent]) -> FailureFit:
     count = int(files.sum())
     if not count:
         return FailureFit(Measured(None, 1.0, 0), 0)
-    part = ((files.cumsum() - files / 2) * PARTS / count).astype(np.int64)
+    part = ((files.cumsum() - files / 2) * PARTS / count).astype(np.int64).clip(max=PARTS - 1)
     failed_in, files_in = summed(part, failed, PARTS), summed(part, files, PARTS)
     middle, attempt = float(np.median(failed_in)), 1 / (RETRIES + 1)
     if middle < LEAST_FAILED:
-        most = (middle + 2 * middle**0.5 + 3) * PARTS / count  # with 95 %; of none that is the rule of three
+        seen = count / PARTS if failed.any() else count  # where none failed, all of them tell
+        most = (middle + 2 * middle**0.5 + 3) / seen  # with 95 %; of none that is the rule of three
         return FailureFit(Measured(None, min(most, 1.0) ** attempt, count), int(failed.sum()))
     low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** attempt)[1:-1].clip(max=MOST_FAILING)
     return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))

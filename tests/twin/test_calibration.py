@@ -97,11 +97,12 @@ def test_a_capacity_does_not_make_up_for_failures_that_stop_a_replay():
 
 
 def failing(*failed: int, files: int = 60) -> str:
-    """The line on failures of a link of which so many files failed in one rule after the other."""
+    """The line on failures of a link of which so many files failed in one rule after the other, until it stood."""
     rules = [
         replace(ONE, files=files, accepted=at, completed=at + 300, ended=at + 300, done=files - lost, failed=lost)
         for at, lost in zip(np.linspace(0.0, 10_000.0, len(failed)), failed, strict=True)
     ]
+    rules.append(replace(ONE, accepted=10_100.0, ended=10_800.0))  # expired unsent
     fit = calibrated(past(*rules, moved=10.0 * GB), grid).fit
     (line,) = [line.strip() for line in grid_text.text(fit).splitlines() if "failures:" in line]
     return line
@@ -113,6 +114,8 @@ def test_few_failures_are_no_rate():
     expected = "# failures: not known; 3 of 5,520 files failed for good, too few or too close together for a rate"
     for failed in (spread, together):
         assert failing(*map(int, failed)).startswith(expected)
+    expected = "# failures: not known; none of 5,520 files failed for good, so at most 15.3 % of attempts"
+    assert failing(*[0] * 92) == expected
 
 
 def test_failures_of_an_incident_are_no_rate_and_those_of_most_of_the_time_are():
