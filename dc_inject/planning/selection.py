@@ -34,6 +34,9 @@ def choose(
     Poor is a pool with few bytes for each byte of budget. `leaving` are the items that leave a source now. With
     `budgets_stand` what is left is not capped anew by what other lines have taken. `jobs` is how many the brake
     will let through: files are bundled so that every line has its part of them.
+
+    An item may exceed what is left of a budget. Of a limit no line takes for that what others of its priority need
+    for their budgets: else those that choose last would have no bytes at all where a limit is just what is asked.
     """
     rooms = {constraint: constraint.room for constraint in constraints if constraint.room is not None}
     bounds: list[list[Constraint]] = [[] for _ in lines]
@@ -42,13 +45,32 @@ def choose(
             bounds[i].append(constraint)
     ready = [i for i, line in enumerate(lines) if line.unspent > 0 and line.pool is not None]
     ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].unspent, i))
+    kept: dict[tuple[Constraint, int], int] = defaultdict(int)  # by priority: what is for those that choose later
     for i in ready:
+        for constraint in bounds[i]:
+            kept[constraint, lines[i].claim.priority] += _needed(lines[i])
+    for i in ready:
+        line = lines[i]
+        for constraint in bounds[i]:
+            kept[constraint, line.claim.priority] -= _needed(line)
         if not budgets_stand:
-            _look_again(lines[i])
-        tightest = min(bounds[i], key=lambda constraint: rooms[constraint])
-        size = _take(lines[i], tightest, rooms[tightest], leaving[lines[i].claim.link.source], jobs // len(ready))
+            _look_again(line)
+        free = {c: _part(line, rooms[c], kept[c, line.claim.priority]) for c in bounds[i]}
+        tightest = min(bounds[i], key=free.__getitem__)
+        size = _take(line, tightest, free[tightest], leaving[line.claim.link.source], jobs // len(ready))
         for constraint in bounds[i]:
             rooms[constraint] -= size
+
+
+def _needed(line: LinkPlan) -> int:
+    """Return the bytes that a limit should have left for a line: its budget, or an item of which half is in it."""
+    return max(line.unspent, line.smallest) if 2 * line.unspent >= line.smallest else 0
+
+
+def _part(line: LinkPlan, room: int, kept: int) -> int:
+    """Return the bytes that a line may have of a limit: what is not kept for others, at least its own budget."""
+    own = line.unspent if line.unspent >= line.smallest else 2 * line.unspent  # half of an item may be enough
+    return min(room, max(room - kept, own))
 
 
 def _look_again(line: LinkPlan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dc_inject.model import FlowKey
 from dc_inject.planning.plan import Account, plan
-from tests.core.builders import GB, LENGTH, START, demand, flow, gbps, items, situation
+from tests.core.builders import GB, LENGTH, NO_LIMITS, START, demand, flow, gbps, items, situation
 from tests.core.day import Day
 from tests.core.test_day import grid, pool, sources
 from tests.engine import world as engine
@@ -126,6 +127,18 @@ def test_a_large_link_among_many_is_even_too() -> None:
         rate = next(one.rate for one in flows if one.key == key)
         assert astray(some, rate, waited_for=max(day.books[key].smallest)) <= 1.02, key
         assert peak_to_mean(some, rate, hours=3) <= PEAK, key
+
+
+def test_where_a_limit_is_just_what_is_asked_for_no_link_loses_a_cycle() -> None:
+    """Items are more than a budget now and then: not at the expense of those that choose last."""
+    flows = [flow(f"S{n % 8}", f"D{n // 8}", 5) for n in range(32)]
+    limits = replace(NO_LIMITS, total=sum(one.rate for one in flows))
+    stock = {f"S{n}": pool(n, 800, 0.05, 0.15) for n in range(8)}
+    day = Day(stock, lambda cycle: flows, limits=limits).run(24)
+    assert len(day.books) == len(flows)
+    for key, some in released(day).items():
+        assert astray(some, flows[0].rate) <= 1.02, key
+        assert sum(day.books[key].injected) >= 0.99 * sum(day.books[key].due)
 
 
 def test_the_engine_and_the_service_make_it_no_worse(tmp_path) -> None:
