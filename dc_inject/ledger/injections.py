@@ -300,7 +300,7 @@ class Injections(InjectionReader, Uniqueness):
             if (before := active.get(look.key)) is not None
             and (last := looks.get(look.key)) is not None
             and last[0] is before
-            and last[1] == look
+            and (last[1] is look or last[1] == look)
         }
         if again:
             with self._living.changing() as put:

@@ -158,8 +158,8 @@ def with_stalled_named(entry: Entry, observation: Observation, now: datetime) ->
         minutes = STALLED_AFTER.seconds // 60
         error = f"{_STALLED[observation.status]}: the rule has not started {minutes} minutes after it was accepted"
         return replace(observation, error=f"{error} ({observation.error})" if observation.error else error)
-    failure = _stalled_before(entry)
-    if failure is not None and observation.status is Status.ABSENT and entry.state is State.LIVE:
+    is_gone = observation.status is Status.ABSENT and entry.state is State.LIVE
+    if is_gone and (failure := _stalled_before(entry)) is not None:
         item = entry.injection.item
         missing = item.files - entry.files_done
         failed = item.bytes - entry.present - entry.moved
