@@ -25,6 +25,7 @@ from dc_inject.cli import (
     simulation,
 )
 from dc_inject.model.errors import LedgerError, Problem, UsageError
+from dc_inject.system import files
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
 
@@ -122,6 +123,8 @@ def simulate(
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
     if ledger_path is not None and seeds > 1:
         raise UsageError("there is one ledger for each seed", "run one seed, or leave out --ledger")
+    if ledger_path is not None:
+        files.need_folder(ledger_path)
     request = simulation.Request(menus, grid_file, days, links, scale, policy)
     if seeds > 1:
         with _progress(f"{seeds} seeds") as passed:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dc_inject.twin.calibration import Calibrated, Passed
     from dc_inject.twin.replay import Ends, Past, Sent
 
+MOST_NAMED = 5  # links in one line
 MOST_ROWS = 40  # links whose errors are shown to people, the worst ones
 LEAST = 9  # cycles: fewer cannot be held out in part
 # ruff: noqa: PLC0415  what needs numpy is imported late
@@ -49,6 +50,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ca
     from dc_inject.twin import calibration, grid_file, grid_text
 
     files.refuse_existing(output, force=force)
+    files.need_folder(output)
     with LedgerView.open(ledger_files.existing(campaign)) as view, view.snapshot():
         past = read(view)
     made = calibration.calibrated(past, lambda fit: grid_file.read(grid_text.text(fit).encode(), "grid"), passed)
@@ -159,7 +161,7 @@ def show(fmt: str, made: Calibrated) -> None:
         for error in sorted(made.errors, key=lambda error: -error.error)
     ]
     middle, worst = grid_text.summary(made.errors) if made.errors else (None, None)
-    fitted = grid_text.kinds(made.fit)
+    fitted, at_times = grid_text.kinds(made.fit), grid_text.full_at_times(made.fit)
     if fmt == "csv":
         tables.emit("csv", ERRORS, rows)
         return
@@ -171,6 +173,7 @@ def show(fmt: str, made: Calibrated) -> None:
                 "held_out": made.held_out,
                 "links": len(made.fit.links),
                 "fitted": dict(fitted),
+                "full_at_times": [dict(zip(("source", "destination"), ends, strict=True)) for ends in at_times],
                 "median_error": middle,
                 "worst_error": None if worst is None else worst.error,
                 "errors": rows,
@@ -182,11 +185,18 @@ def show(fmt: str, made: Calibrated) -> None:
         f"{made.fit.past.name}: {units.counted(links, 'links')} in {made.fit.past.cycles} cycles; fitted are"
     )
     for key, what in (
-        ("capacity", "capacities, of the link or of what is full in its place (others were never full: bounds)"),
+        ("capacity", "capacities, of the link or of what is full in its place (elsewhere bounds)"),
         ("speed", "speeds and overheads of files"),
         ("failures", "failures of attempts (elsewhere too few files failed for good: bounds)"),
     ):
         click.echo(f"  {fitted[key]} of {links} {what}")
+    if at_times:
+        names = ", ".join(f"{source} -> {destination}" for source, destination in at_times[:MOST_NAMED])
+        more = f" and {len(at_times) - MOST_NAMED} more" if len(at_times) > MOST_NAMED else ""
+        click.echo(
+            f"full at times only, which the grid does not do by itself: {names}{more}\n"
+            "hint: find out why, and write it into the file, such as `troubles` or `failures`"
+        )
     if middle is None or worst is None:
         click.echo(f"nothing moved in the last {made.held_out} cycles, so no error is known")
         return

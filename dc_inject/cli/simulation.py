@@ -98,7 +98,8 @@ def run(
     start = min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
     if request.days is not None:  # of whole cycles, since what is due in a part of one would count as not called
-        last = Cycle.at(start + timedelta(days=request.days), drafts[0].preview.cycle)
+        asked = max(timedelta(days=request.days), timedelta.resolution)
+        last = Cycle.at(start + asked - timedelta.resolution, drafts[0].preview.cycle)
         end = min(end, last.next.start)
     clock = TwinClock(start, world, lambda now: passed(min((now - start) / (end - start), 1.0)))
     rucio = TwinBackend(world, clock, seed)

@@ -118,6 +118,14 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} exists already", "name another file, or replace it with --force")
 
 
+def need_folder(path: Path) -> None:
+    """Raise UsageError if a file could not be written later, since its folder is not there, or not ours."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no folder {path.parent}", "make it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path} cannot be written: {path.parent} is not yours", "name another file")
+
+
 def _put(part: Path, goal: Path) -> None:
     """Give a file its name, which nobody may have taken meanwhile."""
     with contextlib.suppress(FileExistsError):

@@ -24,7 +24,7 @@ from dc_inject.twin.calibration import (
 )
 from dc_inject.twin.grid import Fts, LinkTraits
 from dc_inject.twin.grid_file import MOST_DATASETS
-from dc_inject.twin.replay import Past
+from dc_inject.twin.replay import Ends, Past
 from dc_inject.twin.rule_times import Measured
 
 ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
@@ -136,7 +136,7 @@ def _shared(fit: Fit, resource: Resource, indent: str) -> Iterator[str]:
 
 
 def _capacity(rate: Measured, key: str, indent: str, what: str) -> Iterator[str]:
-    if rate.value is None and rate.count:
+    if _full_at_times(rate):
         yield (
             f"{indent}# {key}: not known; in {units.counted(rate.count, 'cycles')} files waited all the time, "
             f"but at other times it carried more: at least {_rate(rate.bound)}"
@@ -187,7 +187,8 @@ def _links(fit: Fit) -> Iterator[str]:
 def _file(link: LinkFit) -> Iterator[str]:
     speed, overhead = link.files
     if speed.value is None:
-        what = f"only {units.counted(speed.count, 'rules')} did not have to wait"
+        few = f"only {units.counted(speed.count, 'rules')} did not have to wait"
+        what = few if speed.count else "all rules had to wait"
         yield f"    # file_speed, overhead: not known, since {what}; assumed"
         yield f"    file_speed: {_speed(ASSUMED.file_speed)}"
     elif overhead is None:
@@ -243,3 +244,12 @@ def kinds(fit: Fit) -> Counter[str]:
         counts["speed"] += link.files.speed.value is not None and link.files.overhead is not None
         counts["failures"] += link.failures.rate.value is not None
     return counts
+
+
+def full_at_times(fit: Fit) -> list[Ends]:
+    """Return the links that had files waiting for several cycles and carried more in others: nothing says why."""
+    return [ends for ends, link in fit.links.items() if link.full is None and _full_at_times(link.rate)]
+
+
+def _full_at_times(rate: Measured) -> bool:
+    return rate.value is None and rate.count > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,25 @@ def test_for_people_it_says_what_was_fitted(past, capsys):
     simulate_calibrate.show("table", past.made)
     told = capsys.readouterr().out
     assert "3 of 7 capacities" in told
+    assert "full at times" not in told
     assert "error by link: median" in told
+
+
+def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
+    """The grid carries all that is asked there; held-out cycles do not show it, being told what went out."""
+    links, ends = dict(past.made.fit.links), ("OTHER", "ROOMY")
+    links[ends] = replace(links[ends], rate=replace(links[ends].rate, count=16))
+    made = replace(past.made, fit=replace(past.made.fit, links=links))
+    simulate_calibrate.show("table", made)
+    told = capsys.readouterr().out
+    assert "full at times only, which the grid does not do by itself: OTHER -> ROOMY\nhint: " in told
+    simulate_calibrate.show("json", made)
+    assert json.loads(capsys.readouterr().out)["full_at_times"] == [{"source": "OTHER", "destination": "ROOMY"}]
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_fitted(tmp_path):
+    error = ledgers.run("simulate", "--calibrate", "any", "-o", tmp_path / "nowhere" / "grid.yaml").exception
+    assert f"there is no folder {tmp_path / 'nowhere'}" in str(error)
 
 
 def test_what_cannot_be_calibrated_is_told(tmp_path, past):

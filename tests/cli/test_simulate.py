@@ -59,9 +59,16 @@ def test_what_it_ends_with_for_programs(tmp_path):
     assert told["lost"] == {"unsent_bytes": 0, "unsent_files": 0, "cancelled_files": 0, "failed_files": 0}
     assert [one["storage"] for one in told["storages"]] == ["T2_CH_CERN", "T1_DE_KIT_Disk"]
     assert ledger.exists()
+    assert told["total"]["cycles"] == 12  # 0.125 days end with a cycle, and another one does not begin
     again = of("one-link", "--ledger", ledger)
     assert isinstance(again.exception, UsageError)
     assert "exists already" in again.exception.message
+
+
+def test_a_ledger_that_cannot_be_kept_is_refused_before_anything_is_simulated(tmp_path):
+    error = of("one-link", "--ledger", tmp_path / "nowhere" / "kept.sqlite").exception
+    assert isinstance(error, UsageError)
+    assert f"there is no folder {tmp_path / 'nowhere'}" in error.message
 
 
 def test_what_is_refused_leaves_no_ledger(tmp_path):
