@@ -167,13 +167,15 @@ def _redistributed(
     for scenario in scenarios:
         parts = {}
         for key in scenario:
-            row, bias = last.get(key), _before(records.get(subject(key), {}), cycle).memory.bias
+            row, record = last.get(key), records.get(subject(key), {})
+            bias = _before(record, cycle).memory.bias
             parts[key] = LinkShare(
                 due=_with_overhead(dues[key], flows[key]),
                 asked=_with_overhead(dues[key], flows[key]) + max(round(bias * dues[key]), 0),
                 debt=_debt(accounts.get(key, Totals()), extras.get(key, 0)),
                 priority=flows[key].priority,
                 left=min(row.due - row.injected, row.due) if row is not None and _leaves(row) else 0,
+                written_off=_written_off(row, record) if row is not None else 0,
                 held=row is not None and _is_limited(row),
             )
         given, less = control.redistributed(parts)
@@ -382,6 +384,12 @@ def _is_limited(row: Row) -> bool:
 
 def _leaves(row: Row) -> bool:
     return row.held is not None and Trait.LEAVES in row.held.hold.traits and row.injected < row.due
+
+
+def _written_off(row: Row, record: Mapping[str, Any]) -> int:
+    """Return what was forgiven in a cycle, but for what others were given when it began."""
+    over = record["moved_over"] if record.get("cycle") == row.cycle.name else 0
+    return max(row.forgiven - over, 0)
 
 
 def _debt(totals: Totals, extra: int) -> int:

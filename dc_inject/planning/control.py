@@ -200,7 +200,8 @@ class LinkShare:
     """A link of a scenario whose links share what held ones leave; bytes.
 
     `due` is its own due in the cycle that begins, `asked` the same with what is due on top, and `debt` is what it
-    owes from before. `left` is what it was short of its due in the cycle before, if others may have that.
+    owes from before. `left` is what it was short of its due in the cycle before, if others may have that, and
+    `written_off` what was forgiven then: what a space or a pool does not let through is never owed.
     `held` tells whether anything held it then.
     """
 
@@ -209,12 +210,17 @@ class LinkShare:
     debt: int
     priority: int
     left: int = 0
+    written_off: int = 0
     held: bool = False
 
     @property
     def leaves(self) -> int:
-        """What goes to others: what is not owed any more was made up or forgiven."""
-        return max(min(self.left, self.debt), 0)
+        """What goes to others: what is neither owed any more nor was written off then was made up."""
+        return max(min(self.left, max(self.debt, 0) + self.written_off), 0)
+
+    def forgiven_of(self, given: int) -> int:
+        """Return what is forgiven of it when others have so much: what it owes goes first."""
+        return min(given, max(self.debt, 0))
 
     @property
     def room(self) -> int:
@@ -223,11 +229,12 @@ class LinkShare:
 
 
 def redistributed(links: Mapping[FlowKey, LinkShare]) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
-    """Return what links are due for others in a cycle, and what those are forgiven: the same sum."""
+    """Return what links are due for others in a cycle, and what those are forgiven, of what was not before."""
     left = {key: part.leaves for key, part in links.items() if part.leaves}
     rooms = {key: part.room for key, part in links.items() if key not in left}
     given = shared_out(sum(left.values()), rooms, {key: links[key].priority for key in rooms})
-    return given, shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
+    taken = shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
+    return given, {key: links[key].forgiven_of(size) for key, size in taken.items()}
 
 
 def shared_out(amount: int, rooms: Mapping[FlowKey, int], priorities: Mapping[FlowKey, int]) -> dict[FlowKey, int]:

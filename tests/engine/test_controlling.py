@@ -166,6 +166,23 @@ def test_what_a_held_link_leaves_goes_to_the_others_and_the_sum_is_kept(tmp_path
     assert one.ledger.accounts() == one.ledger.totals_from_rows()
 
 
+def test_what_a_space_never_lets_through_goes_to_the_others_too(tmp_path):
+    """It is forgiven in the cycle itself, and was never owed."""
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
+    sites = (Site("S", rses={"B": RseSpec(space=int(1.5 * DUE))}),)
+    one = world(tmp_path, campaign(links, sites=sites), {"A": items("A", 9000, 5 * GB)})
+    one.run(cycles=12)
+    rows = one.ledger.rows()
+    of_b = [row for row in rows if row.key.link.destination == "B"]
+    assert {row.held.hold for row in of_b if row.held is not None} == {Hold.DESTINATION_FULL}
+    assert sum(row.injected for row in of_b) < 0.8 * 12 * DUE
+    left = of_b[-1].due - of_b[-1].injected  # the others have it in the cycle that does not come any more
+    assert sum(row.injected for row in rows) == pytest.approx(3 * 12 * DUE - left, rel=0.01)
+    assert max(row.injected for row in rows) <= 1.55 * DUE
+    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+
+
 def test_a_link_that_a_limit_holds_gets_nothing_of_others(tmp_path):
     """Not only its own troubles count: it could not take it."""
     share = Control(Mode.ACT, redistribute=True)
