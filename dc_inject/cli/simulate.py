@@ -101,7 +101,8 @@ def simulate(
     The engine plans, submits and observes as `run` does, from the start of the first menu on. Rucio, FTS, storages
     and networks are simulated as the grid file says. Nothing real is asked. Needs numpy.
 
-    With --calibrate a grid file is made from the ledger of a past campaign, with the error of what it predicts.
+    With --calibrate a grid file is made from the ledger of a past campaign, with the errors of the fit and of a
+    forecast of the campaign's own menus.
 
     \b
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2

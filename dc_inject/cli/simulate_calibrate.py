@@ -1,11 +1,13 @@
 """`dc-inject simulate --calibrate`: a grid file from the ledger of a past campaign.
 
-What is fitted and how, is told in `twin/calibration.py`. Here the ledger is read, and only that: no menu and no
-service is asked.
+What is fitted and how, is told in `twin/calibration.py`. Here the ledger is read, and no service is asked. Two
+errors are told: that of the fit in held-out cycles, and that of a forecast (`simulate_own_menus.py`).
 """
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,22 +15,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject.cli import ledger_files, tables
+from dc_inject.cli import ledger_files, simulate_own_menus, tables
+from dc_inject.cli.simulate_own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
 from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Accepted, CycleKind, Period
-from dc_inject.model import Link, units, urls
+from dc_inject.model import Cycle, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.system import files
 
 if TYPE_CHECKING:
     from dc_inject.twin.calibration import Calibrated, Passed
-    from dc_inject.twin.replay import Ends, Past, Sent
+    from dc_inject.twin.replay import Past, Sent
 
 MOST_NAMED = 5  # links in one line
 MOST_ROWS = 40  # links whose errors are shown to people, the worst ones
 LEAST = 9  # cycles: fewer cannot be held out in part
+FITTING = 0.8  # of the work; the rest is the forecast
 # ruff: noqa: PLC0415  what needs numpy is imported late
 
 ERRORS = (
@@ -36,12 +40,20 @@ ERRORS = (
     tables.Column("destination", "destination"),
     tables.Column("moved", "moved", units.format_size, right=True),
     tables.Column("predicted", "predicted", units.format_size, right=True),
-    tables.Column("error", "error", lambda part: f"{100 * part:.1f} %", right=True),
-    tables.Column("by_cycle", "by cycle", lambda part: f"{100 * part:.1f} %", right=True, spare=1),
+    tables.Column("error", "error", tables.percent, right=True),
+    tables.Column("by_cycle", "by cycle", tables.percent, right=True, spare=1),
 )
 
 
-def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Calibrated:
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a calibration came to; `forecast` is the reason where there is none."""
+
+    calibrated: Calibrated
+    forecast: OwnForecast | str
+
+
+def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Made:
     """Fit a grid to a campaign's ledger, and write its file; raises UsageError and LedgerError."""
     if find_spec("numpy") is None:
         raise UsageError(
@@ -51,12 +63,56 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ca
 
     files.refuse_existing(output, force=force)
     files.need_folder(output)
-    with LedgerView.open(ledger_files.existing(campaign)) as view, view.snapshot():
-        past = read(view)
-    made = calibration.calibrated(past, lambda fit: grid_file.read(grid_text.text(fit).encode(), "grid"), passed)
-    files.write_whole(output, grid_text.text(made.fit, made), force=force)
+    with tempfile.TemporaryDirectory(prefix="dc_inject-") as name:
+        folder = Path(name)
+        with LedgerView.open(ledger_files.existing(campaign)) as view, view.snapshot():
+            past, own = read(view), _own_menus(view, folder)
+        made = calibration.calibrated(
+            past,
+            lambda fit: grid_file.read(grid_text.text(fit).encode(), "grid"),
+            lambda part: passed(FITTING * part),
+        )
+        forecast = _forecast(
+            own, grid_text.text(made.fit), folder, lambda part: passed(FITTING + part * (1 - FITTING))
+        )
+    words = [f"no forecast: {forecast}"] if isinstance(forecast, str) else list(forecast.sentences())
+    files.write_whole(output, grid_text.text(made.fit, made, words), force=force)
     click.echo(f"wrote {output}", err=True)
-    return made
+    return Made(made, forecast)
+
+
+def _own_menus(view: Reader, folder: Path) -> OwnMenus | str:
+    """Return the campaign's own menus, or why they cannot be had."""
+    try:
+        return simulate_own_menus.own_menus(view, closed_cycles(view), folder)
+    except UsageError as error:
+        return error.message
+
+
+def _forecast(own: OwnMenus | str, grid: str, folder: Path, passed: Passed) -> OwnForecast | str:
+    """Return what they move in a grid, or why that cannot be told."""
+    if isinstance(own, str):
+        return own
+    try:
+        return own.forecast(grid, folder, passed)
+    except UsageError as error:
+        return error.message
+
+
+def closed_cycles(view: Reader) -> list[Cycle]:
+    """Return the closed cycles that count; raises UsageError where there are too few."""
+    name = view.campaign or view.path.stem
+    first, last = view.first_cycle(), view.last_cycle()
+    if first is None or last is None:
+        raise UsageError(f"{name} has had no cycle so far", "calibrate from a campaign that ran")
+    cycles = view.cycles(Period(first.start, last.end))
+    closed = [cycle for cycle, kind in cycles if kind is CycleKind.COUNTED]
+    if len(closed) < LEAST:
+        message = (
+            f"{name} has {units.counted(len(closed), 'closed cycles')}: too few to fit some and predict others"
+        )
+        raise UsageError(message, f"calibrate from a campaign of at least {LEAST} cycles")
+    return closed
 
 
 def read(view: Reader) -> Past:
@@ -64,17 +120,8 @@ def read(view: Reader) -> Past:
     from dc_inject.twin import arrays
     from dc_inject.twin.replay import Past
 
-    name = view.campaign or view.path.stem
-    first, last = view.first_cycle(), view.last_cycle()
-    if first is None or last is None:
-        raise UsageError(f"{name} has had no cycle so far", "calibrate from a campaign that ran")
-    period = Period(first.start, last.end)
-    closed = [cycle for cycle, kind in view.cycles(period) if kind is CycleKind.COUNTED]
-    if len(closed) < LEAST:
-        message = (
-            f"{name} has {units.counted(len(closed), 'closed cycles')}: too few to fit some and predict others"
-        )
-        raise UsageError(message, f"calibrate from a campaign of at least {LEAST} cycles")
+    name, closed = view.campaign or view.path.stem, closed_cycles(view)
+    first, period = closed[0], Period(closed[0].start, closed[-1].end)
     length, count = first.length, round((closed[-1].end - first.start) / first.length)
     sent = [
         _sent(accepted, first.start)
@@ -85,10 +132,10 @@ def read(view: Reader) -> Past:
         raise UsageError(f"{name} has injected nothing", "calibrate from a campaign that injected")
     moved: dict[Ends, list[int]] = {rule.link: [0] * count for rule in sent}
     for span in view.spans(period, length):
-        ends, number = _ends(span.key.link), round((span.start - first.start) / length)
+        ends, number = grid_ends(span.key.link), round((span.start - first.start) / length)
         if span.kind is CycleKind.COUNTED and ends in moved:
             moved[ends][number] += span.sums.moved
-    ends_of = {end for link in moved for end in link}
+    ends_of = {end for key in view.accounts() for end in grid_ends(key.link)}
     urls_ = {end for key in view.accounts() for end in (key.link.source, key.link.destination) if urls.is_url(end)}
     sites = {
         signal.subject: str(signal.value)
@@ -103,19 +150,15 @@ def read(view: Reader) -> Past:
         sent,
         {ends: arrays.floats(cycles) for ends, cycles in moved.items()},
         {end: sites[end] for end in ends_of if end in sites},
-        {_name(source): sizes for source, sizes in view.sizes_at_sources().items() if _name(source) in ends_of},
-        {_name(url): urls.host_of(url) for url in urls_},
+        {
+            grid_name(source): sizes
+            for source, sizes in view.sizes_at_sources().items()
+            if grid_name(source) in ends_of
+        },
+        {grid_name(url): urls.host_of(url) for url in urls_},
         all(identity.may_end is not False for identity in view.identities()),
+        frozenset(ends_of),
     )
-
-
-def _ends(link: Link) -> Ends:
-    return _name(link.source), _name(link.destination)
-
-
-def _name(end: str) -> str:
-    """Return what a grid calls the end of a link: a storage that has URLs goes by its host, as FTS knows it."""
-    return urls.host_of(end).replace(":", "-")
 
 
 def _sent(rule: Accepted, start: datetime) -> Sent:
@@ -129,7 +172,7 @@ def _sent(rule: Accepted, start: datetime) -> Sent:
     if rule.completed_at is None and ended is not None:
         expires = ended
     return Sent(
-        _ends(rule.key.link),
+        grid_ends(rule.key.link),
         rule.activity,
         rule.service_priority,
         rule.bytes,
@@ -145,10 +188,11 @@ def _sent(rule: Accepted, start: datetime) -> Sent:
     )
 
 
-def show(fmt: str, made: Calibrated) -> None:
-    """Print what is known now, and how well held-out cycles were predicted."""
+def show(fmt: str, made: Made) -> None:
+    """Print what is known now, how well held-out cycles were predicted, and what a forecast is worth."""
     from dc_inject.twin import grid_text
 
+    fit, errors, forecast = made.calibrated.fit, made.calibrated.errors, made.forecast
     rows = [
         {
             "source": error.link[0],
@@ -158,32 +202,31 @@ def show(fmt: str, made: Calibrated) -> None:
             "error": error.error,
             "by_cycle": error.by_cycle,
         }
-        for error in sorted(made.errors, key=lambda error: -error.error)
+        for error in sorted(errors, key=lambda error: -error.error)
     ]
-    middle, worst = grid_text.summary(made.errors) if made.errors else (None, None)
-    fitted, at_times = grid_text.kinds(made.fit), grid_text.full_at_times(made.fit)
     if fmt == "csv":
         tables.emit("csv", ERRORS, rows)
         return
+    middle, worst = grid_text.summary(errors) if errors else (None, None)
+    fitted, at_times = grid_text.kinds(fit), grid_text.full_at_times(fit)
     if fmt == "json":
         tables.emit_json(
             {
-                "campaign": made.fit.past.name,
-                "cycles": made.fit.past.cycles,
-                "held_out": made.held_out,
-                "links": len(made.fit.links),
+                "campaign": fit.past.name,
+                "cycles": fit.past.cycles,
+                "held_out": made.calibrated.held_out,
+                "links": len(fit.links),
                 "fitted": dict(fitted),
                 "full_at_times": [dict(zip(("source", "destination"), ends, strict=True)) for ends in at_times],
                 "median_error": middle,
                 "worst_error": None if worst is None else worst.error,
                 "errors": rows,
+                "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
             }
         )
         return
-    links = len(made.fit.links)
-    click.echo(
-        f"{made.fit.past.name}: {units.counted(links, 'links')} in {made.fit.past.cycles} cycles; fitted are"
-    )
+    links = len(fit.links)
+    click.echo(f"{fit.past.name}: {units.counted(links, 'links')} in {fit.past.cycles} cycles; fitted are")
     for key, what in (
         ("capacity", "capacities, of the link or of what is full in its place (elsewhere bounds)"),
         ("speed", "speeds and overheads of files"),
@@ -197,9 +240,21 @@ def show(fmt: str, made: Calibrated) -> None:
             f"full at times only, which the grid does not do by itself: {names}{more}\n"
             "hint: find out why, and write it into the file, such as `troubles` or `failures`"
         )
-    if middle is None or worst is None:
-        click.echo(f"nothing moved in the last {made.held_out} cycles, so no error is known")
-        return
     click.echo()
-    tables.emit("table", ERRORS, rows[:MOST_ROWS], f"bytes moved in the last {made.held_out} cycles, held out")
-    click.echo(f"error by link: median {100 * middle:.1f} %, worst {100 * worst.error:.1f} %")
+    if middle is None or worst is None:
+        click.echo(f"nothing moved in the last {made.calibrated.held_out} cycles, so no error of the fit is known")
+    else:
+        last = units.counted(made.calibrated.held_out, "cycles")
+        click.echo(f"fit: bytes moved in the last {last}, held out; what was injected in them is told")
+        tables.emit("table", ERRORS, rows[:MOST_ROWS])
+        click.echo(
+            f"error of the fit by link: median {tables.percent(middle)}, worst {tables.percent(worst.error)}"
+        )
+    click.echo()
+    if isinstance(forecast, str):
+        click.echo(f"no forecast of its own menus is possible, so its error is not known: {forecast}")
+        return
+    click.echo(forecast.title)
+    tables.emit("table", simulate_own_menus.FORECAST, forecast.rows()[:MOST_ROWS])
+    for sentence in forecast.sentences():
+        click.echo(sentence)

@@ -42,7 +42,7 @@ Warn = Callable[[Problem], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be simulated; without a policy, control is as the menus say."""
+    """What is to be simulated; without a policy, control is as menus say; without a start, it is theirs."""
 
     menus: Sequence[Path]
     grid: Path
@@ -50,6 +50,7 @@ class Request:
     links: Sequence[str] = ()
     scale: float = 1.0
     policy: str | None = None
+    start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def run(
         )
     step = step_for(drafts[0].preview.cycle.total_seconds())
     world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
-    start = min(draft.preview.start for draft in drafts)
+    start = request.start or min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
     if request.days is not None:  # of whole cycles, since what is due in a part of one would count as not called
         asked = max(timedelta(days=request.days), timedelta.resolution)

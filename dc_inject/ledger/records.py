@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
@@ -63,15 +64,12 @@ class RecordReader(Store):
 
     def menus_in_force(self) -> tuple[MenuInForce, ...]:
         """Return the menus in force, by name."""
-        return tuple(
-            MenuInForce(row["name"], row["digest"], row["text"], moment(row["since"]), None)
-            for row in self._db.rows("SELECT * FROM menu WHERE until IS NULL ORDER BY name")
-        )
+        return tuple(map(_menu, self._db.rows("SELECT * FROM menu WHERE until IS NULL ORDER BY name")))
 
-    def menu_texts(self) -> tuple[str, ...]:
-        """Return the text of each menu that is or was in force, as it was last, by name."""
-        sql = "SELECT text FROM menu WHERE id IN (SELECT max(id) FROM menu GROUP BY name) ORDER BY name"
-        return tuple(row["text"] for row in self._db.rows(sql))
+    def last_menus(self) -> tuple[MenuInForce, ...]:
+        """Return each menu that is or was in force, as it was last, by name."""
+        sql = "SELECT * FROM menu WHERE id IN (SELECT max(id) FROM menu GROUP BY name) ORDER BY name"
+        return tuple(map(_menu, self._db.rows(sql)))
 
     def resolution(self, service: str, expression: str) -> tuple[str, ...] | None:
         """Return what an RSE expression meant when its menu came into force; None when nobody has asked yet."""
@@ -284,6 +282,10 @@ class Records(RecordReader):
             f"the ledger {self._db.path} is bound to another {noun}: {was}, not {now}",
             "continue with that one, or use another campaign name (or --ledger file)",
         )
+
+
+def _menu(row: sqlite3.Row) -> MenuInForce:
+    return MenuInForce(row["name"], row["digest"], row["text"], moment(row["since"]), moment_or_none(row["until"]))
 
 
 def _host(address: str) -> str:

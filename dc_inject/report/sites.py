@@ -14,6 +14,6 @@ from dc_inject.model.urls import host_of
 
 def site_of(view: Reader) -> Mapping[str, str]:
     """Return the site of each end that has one; an end without one is its own."""
-    sites = {end: site for text in view.menu_texts() for end, site in menu.sites_of(text).items()}
+    sites = {end: site for record in view.last_menus() for end, site in menu.sites_of(record.text).items()}
     ends = {end for key in view.accounts() for end in key.link[:2]}
     return {end: sites.get(end) or host_of(end) for end in ends if end in sites or host_of(end) != end}

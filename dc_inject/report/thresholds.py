@@ -29,7 +29,7 @@ AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
 
 def of_menus(view: Reader) -> tuple[Threshold, ...]:
     """Return the thresholds of all menus that are or were in force, each once."""
-    written = (threshold for text in view.menu_texts() for threshold in menu.thresholds_of(text))
+    written = (threshold for record in view.last_menus() for threshold in menu.thresholds_of(record.text))
     return tuple(dict.fromkeys(written))
 
 

@@ -15,7 +15,9 @@ What a figure rests on, and when a ledger cannot tell it:
   that does is the fourth root of the part of files: 3 of 5,562 would be 15 % of all attempts. An incident, or a
   file that can never be read, leaves as many. So the files of a link are parted in five, by when they were over,
   and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there;
-  else a bound, which is a weak one.
+  else a bound, which is a weak one. A link that was full at times only, for no reason that shows, may be one from
+  which FTS took transfers because attempts fail. If some of its files failed for good, the rates that would leave
+  so few are tried, and one with which a replay comes nearer to what moved is taken.
 - *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
   a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles.
 
@@ -51,6 +53,7 @@ MOST_WASTED = 2  # times what ever moved: where a replay moves too little for ot
 PARTS = 5  # of a link's files, by when they were over: what failed in the middle one counts
 LEAST_FAILED = 4  # files, in a part: fewer are chance
 MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
+NEARER = 0.97  # times what a replay without failures is apart: one that is not nearer shows none
 ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
 PARALLEL = 10
 Passed = Callable[[float], None]
@@ -64,10 +67,15 @@ class Resource(NamedTuple):
 
 
 class FailureFit(NamedTuple):
-    """The part of attempts that fails most of the time, and how many files failed for good at any time."""
+    """The part of attempts that fails most of the time, and how many files failed for good at any time.
+
+    `apart` is how far replays are from what moved in a cycle, as a part of that: without failures and with this
+    rate. None where the rate is not from replays.
+    """
 
     rate: Measured
     files: int
+    apart: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,11 @@ class LinkFit:
     full: Resource | None
     files: FileFit
     failures: FailureFit
+
+    @property
+    def is_full_at_times(self) -> bool:
+        """Whether files waited for several cycles and it carried more in others, and no shared thing was full."""
+        return self.full is None and self.rate.value is None and self.rate.count > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +173,8 @@ def _refined(
     """Fit, then correct it by what differs in a replay; figures begin with those of another fit that has them."""
     times = {link: RuleTimes(past, numbers) for link, numbers in _by_link(past.sent).items()}
     fit = _fit(past, times, begin)
+    if shown := _failures_by_replay(fit, times, made, begin):
+        fit = _fit(past, times, begin, shown)
     for number in range(rounds):
         replayed = replay(past, made(fit), _part(passed, number / rounds, 1 / rounds))
         links = {
@@ -197,13 +212,15 @@ def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], replayed: Replay) -> 
     return replace(fit, links=links, shared=shared)
 
 
-def _fit(past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None) -> Fit:
-    """Fit all that needs no replay."""
+def _fit(
+    past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None, shown: Mapping[Ends, FailureFit] | None = None
+) -> Fit:
+    """Fit all that needs no replay; `shown` are failures that replays have shown."""
     fastest = min((of_link.fastest for of_link in times.values()), default=np.inf)
     daemons = float(np.clip(fastest / 2, 1.0, Daemons().submit_every))  # a rule waits for two of them
     failures = {
         link: _failures(past.sent[number] for number in of_link.numbers) for link, of_link in times.items()
-    }
+    } | dict(shown or {})
     full = {link: of_link.full(past) for link, of_link in times.items()}
     carried = {  # failed attempts move bytes too
         link: past.moved[link] / past.cycle / (1 - (failures[link].rate.value or 0.0)) for link in times
@@ -332,6 +349,44 @@ def _failures(rules: Iterable[Sent]) -> FailureFit:
         return FailureFit(Measured(None, min(most, 1.0) ** attempt, count), int(failed.sum()))
     low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** attempt)[1:-1].clip(max=MOST_FAILING)
     return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
+
+
+def _failures_by_replay(
+    fit: Fit, times: Mapping[Ends, RuleTimes], made: Callable[[Fit], Grid], begin: Fit | None
+) -> dict[Ends, FailureFit]:
+    """Return the failures of links that were full at times, of those rates with which a replay comes nearer."""
+    suspects = {
+        link: fitted.failures
+        for link, fitted in fit.links.items()
+        if fitted.is_full_at_times and fitted.failures.files and fitted.failures.rate.value is None
+    }
+    if not suspects:
+        return {}
+    without, shown = _apart(fit.past, replay(fit.past, made(fit))), {}
+    nearest = {link: NEARER * without[link] for link in suspects}
+    for more in range(3):  # standard deviations: by chance, so many less may have failed than most of the time
+        tried = {link: _rate_of_few(failures, more) for link, failures in suspects.items()}
+        apart = _apart(fit.past, replay(fit.past, made(_fit(fit.past, times, begin, tried))))
+        for link, failures in tried.items():
+            if apart[link] < nearest[link]:
+                nearest[link] = apart[link]
+                shown[link] = failures._replace(apart=(without[link], apart[link]))
+    return shown
+
+
+def _rate_of_few(failures: FailureFit, more: int) -> FailureFit:
+    """Return the rate that leaves as many failed files, or so many standard deviations more."""
+    files, count = failures.files, failures.rate.count
+    rate = min((files + more * (files**0.5 + 1)) / count, 1.0) ** (1 / (RETRIES + 1))
+    return failures._replace(rate=Measured(min(rate, MOST_FAILING), 0.0, count))
+
+
+def _apart(past: Past, replayed: Replay) -> dict[Ends, float]:
+    """Return how far a replay is from what each link moved in a cycle, as a part of that."""
+    return {
+        link: float(np.abs(moved - replayed.moved[link]).sum() / max(moved.sum(), 1.0))
+        for link, moved in past.moved.items()
+    }
 
 
 def _deletion(past: Past, rules: Sequence[Sent]) -> DeletionFit | None:

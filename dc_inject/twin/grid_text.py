@@ -7,6 +7,7 @@ what is assumed says so. `grid_file.read` reads what is written here.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -31,13 +32,14 @@ ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
 
 
-def text(fit: Fit, calibrated: Calibrated | None = None) -> str:
-    """Return the grid file of a fit, with its error in held-out cycles if that is known."""
+def text(fit: Fit, calibrated: Calibrated | None = None, forecast: Sequence[str] = ()) -> str:
+    """Return the grid file of a fit, with its error in held-out cycles, and what a forecast is worth, if known."""
     past = fit.past
     rules, links = units.counted(len(past.sent), "rules and jobs"), units.counted(len(fit.links), "links")
     head = [
         f"# From the ledger of {past.name}: {rules} on {links} in {past.cycles} cycles of {past.cycle:g} s.",
         *(_error(calibrated) if calibrated is not None else ()),
+        *(f"# {line}" for sentence in forecast for line in textwrap.wrap(f"{sentence}.", 110)),
         "# `fitted` is what the ledger shows. `not known` has at most a bound, and no limit is set. `assumed` is",
         "# what the ledger cannot show at all. What is full may be FTS's limit of transfers, too.",
         "grid: 1",
@@ -106,7 +108,7 @@ def _services(fit: Fit) -> Iterator[str]:
 
 
 def _sites(fit: Fit) -> Iterator[str]:
-    storages = sorted({end for link in fit.links for end in link})
+    storages = sorted({end for link in fit.links for end in link} | fit.past.storages)
     by_site: dict[str, list[str]] = {}
     for storage in storages:
         by_site.setdefault(fit.past.sites.get(storage, storage), []).append(storage)
@@ -136,7 +138,7 @@ def _shared(fit: Fit, resource: Resource, indent: str) -> Iterator[str]:
 
 
 def _capacity(rate: Measured, key: str, indent: str, what: str) -> Iterator[str]:
-    if _full_at_times(rate):
+    if rate.value is None and rate.count:
         yield (
             f"{indent}# {key}: not known; in {units.counted(rate.count, 'cycles')} files waited all the time, "
             f"but at other times it carried more: at least {_rate(rate.bound)}"
@@ -207,7 +209,11 @@ def _file(link: LinkFit) -> Iterator[str]:
 def _failures(failures: FailureFit) -> Iterator[str]:
     rate, failed = failures.rate, f"{failures.files:,}" if failures.files else "none"
     files = f"{failed} of {rate.count:,} files failed for good"
-    if rate.value is not None:
+    if rate.value is not None and failures.apart is not None:
+        before, now = map(_percent, failures.apart)
+        yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files}; with this rate a replay of"
+        yield f"    # what was injected is {now} apart from what moved in a cycle, and without failures {before}"
+    elif rate.value is not None:
         within = f"{_percent(rate.low)} to {_percent(rate.high)}"
         yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files} ({within} at most times)"
     elif failures.files:
@@ -247,9 +253,5 @@ def kinds(fit: Fit) -> Counter[str]:
 
 
 def full_at_times(fit: Fit) -> list[Ends]:
-    """Return the links that had files waiting for several cycles and carried more in others: nothing says why."""
-    return [ends for ends, link in fit.links.items() if link.full is None and _full_at_times(link.rate)]
-
-
-def _full_at_times(rate: Measured) -> bool:
-    return rate.value is None and rate.count > 0
+    """Return the links that were full at times, where no failures explain it."""
+    return [ends for ends, link in fit.links.items() if link.is_full_at_times and link.failures.apart is None]

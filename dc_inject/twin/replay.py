@@ -70,6 +70,7 @@ class Past:
 
     `moved` has the bytes of each link by cycle. `sites` tells the site of storages, where it is known. `stocks`
     has the files and bytes of the datasets at each source. `hosts` are those of storages that have URLs.
+    `storages` are all ends of links, also of those on which nothing was sent.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Past:
     stocks: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
     may_end: bool = True
+    storages: frozenset[str] = frozenset()
 
     def until(self, cycles: int) -> Past:
         """Return what was known when so many cycles were over."""

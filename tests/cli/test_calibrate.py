@@ -125,6 +125,13 @@ def test_held_out_cycles_are_predicted_within_8_percent_and_the_file_says_so(pas
     assert "median error of " in past.text
 
 
+def test_its_own_menu_is_forecast_within_10_percent_on_each_link(past):
+    forecast = past.made.forecast
+    assert not isinstance(forecast, str)
+    assert len(forecast.links) == 7
+    assert all(link.error <= 0.1 for link in forecast.links)
+
+
 def test_nothing_is_overwritten_without_being_told(past):
     again = ledgers.run("simulate", "--calibrate", past.ledger, "-o", past.file)
     assert isinstance(again.exception, UsageError)
@@ -136,14 +143,15 @@ def test_for_people_it_says_what_was_fitted(past, capsys):
     told = capsys.readouterr().out
     assert "3 of 7 capacities" in told
     assert "full at times" not in told
-    assert "error by link: median" in told
+    assert "error of the fit by link: median" in told
 
 
 def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
     """The grid carries all that is asked there; held-out cycles do not show it, being told what went out."""
-    links, ends = dict(past.made.fit.links), ("OTHER", "ROOMY")
-    links[ends] = replace(links[ends], rate=replace(links[ends].rate, count=16))
-    made = replace(past.made, fit=replace(past.made.fit, links=links))
+    fit, ends = past.made.calibrated.fit, ("OTHER", "ROOMY")
+    link = replace(fit.links[ends], rate=replace(fit.links[ends].rate, count=16))
+    fit = replace(fit, links={**fit.links, ends: link})
+    made = replace(past.made, calibrated=replace(past.made.calibrated, fit=fit))
     simulate_calibrate.show("table", made)
     told = capsys.readouterr().out
     assert "full at times only, which the grid does not do by itself: OTHER -> ROOMY\nhint: " in told

@@ -60,7 +60,7 @@ def test_what_one_shard_still_has_in_force_is_in_force(shards: Shards, view: Led
         ledger.resume("day", "me", "", LATER)
         ledger.unset("day", None, "me", "", LATER)
         assert in_force() == [left] * 3
-    assert view.menu_texts() == ("menu",)
+    assert [record.text for record in view.last_menus()] == ["menu"]
 
 
 def test_what_an_expression_meant_first_counts(shards: Shards, view: LedgerView) -> None:

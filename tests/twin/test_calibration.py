@@ -123,3 +123,48 @@ def test_failures_of_an_incident_are_no_rate_and_those_of_most_of_the_time_are()
     always = [6, *[6] * 99]
     assert failing(*always).startswith("failures: 56.23 %  # fitted: 600 of 6,000 files failed for good")
     assert failing(*always[:40], *[60] * 10, *always[:50]).startswith("failures: 56.23 %")
+
+
+def collapsing(failures: float) -> Past:
+    """What a link moves that gets four rules at once, again and again, and of whose files one fails for good."""
+    each, starts = replace(ONE, bytes=270 * GB, files=60), np.repeat(np.arange(0.0, 8 * 3600, 2160), 4)
+    sent = [replace(each, accepted=float(at), expires=float(at) + 7200) for at in starts]
+    text = (
+        "grid: 1\nname: x\ndefaults: {link: {file_speed: 20 MB/s, overhead: 10 s, "
+        f"failures: {failures:g} %}}}}\nsites: {{S: {{storages: {{A: {{}}, B: {{}}}}}}}}\n"
+    )
+    long = replace(past(*sent), cycles=32, moved={LINK: np.zeros(32)})
+    seen = replay(long, grid_file.read(text.encode(), "g"))
+    rules = [
+        replace(rule, completed=at, ended=min(at or rule.expires, rule.expires), done=60 if at else 20)
+        for rule, at in zip(sent, seen.completed, strict=True)
+    ]
+    rules[30] = replace(rules[30], done=rules[30].done - 1, failed=1)
+    return replace(long, sent=rules, moved=seen.moved)
+
+
+def test_failures_that_take_transfers_from_a_link_are_found_by_replays_though_few_files_fail_for_good():
+    """18 % of the attempts is 3 of 3,000 files: too few for a rate, and enough for FTS to go down."""
+    fit = calibrated(collapsing(18), grid).fit
+    link = fit.links[LINK]
+    assert link.is_full_at_times
+    assert 0.12 <= link.failures.rate.value <= 0.25
+    assert link.failures.apart[1] < 0.97 * link.failures.apart[0]
+    assert grid_text.full_at_times(fit) == []
+    assert " files failed for good; with this rate a replay of" in grid_text.text(fit)
+
+
+def test_an_outage_with_failed_files_is_no_rate_of_failures():
+    """A replay with attempts that fail all day is further from what moved before and after it."""
+    fine = collapsing(0)
+    moved = fine.moved[LINK].copy()
+    moved[20:26] = 0.0
+    rules = [
+        replace(rule, completed=None, done=0, failed=60, ended=rule.accepted + 7200)
+        if 20 <= rule.accepted / CYCLE < 26
+        else rule
+        for rule in fine.sent
+    ]
+    fit = calibrated(replace(fine, sent=rules, moved={LINK: moved}), grid).fit
+    assert fit.links[LINK].failures.rate.value is None
+    assert fit.links[LINK].failures.files > 0
