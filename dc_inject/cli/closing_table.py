@@ -2,7 +2,8 @@
 
 `dc-inject status --summary` shows it at any time, `run` at its end, and `simulate` for its forecast. It comes from
 the running totals of the ledger, not from single cycles. Holds are counted in cycles, the harmless ones in a
-column of their own. In tables, `~` marks bytes that are partly an estimate.
+column of their own. In tables, `~` marks bytes that are partly an estimate. Where control has redistributed
+anything, a column says what links were due for others that were held (`+`), and what held ones left to them (`-`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dc_inject.cli import tables
+from dc_inject.engine import controlling
+from dc_inject.engine.controlling import ForOthers
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey, units
@@ -48,6 +51,14 @@ LINK = (
     tables.Column("destination", "destination", name=True),
     tables.Column("service", "service", quiet=True),
 )
+
+
+def _redistributed(shared: Mapping[str, int]) -> str:
+    """Say what a link was due for others, and what it left to them: `+1.2 TB, -300 GB`."""
+    signs = {"for_others": "+", "to_others": "-"}
+    return ", ".join(f"{signs[name]}{size(amount)}" for name, amount in shared.items() if amount)
+
+
 GOAL = tables.Column("goal", "goal", _goal, spare=3)
 SUMMARY = (
     *LINK,
@@ -65,16 +76,29 @@ SUMMARY = (
     tables.Column("failed_files", "failed files", _holds, spare=3),
     GOAL,
 )
+REDISTRIBUTED = tables.Column("redistributed", "redistributed", _redistributed, spare=2)
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tables.Column, ...]:
+    """Return the columns of these rows: one more where control has redistributed anything."""
+    return (*SUMMARY, REDISTRIBUTED) if any(row.get("redistributed") for row in rows) else SUMMARY
 
 
 def totals(campaign: str, view: Reader) -> dict[str, Any]:
     """Return the closing table; the keys are an interface, described in docs/reference/status.md."""
     lines, failures, goals = view.summary(), view.failures(), goals_of(view)
+    shared = controlling.redistributed(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),
         "links": [
-            {**link_cells(line.key), **_sums([line], failures), "goal": goals.get(line.key, {})} for line in lines
+            {
+                **link_cells(line.key),
+                **_sums([line], failures),
+                **_shared([shared.get(line.key)] if shared else []),
+                "goal": goals.get(line.key, {}),
+            }
+            for line in lines
         ],
         "total": {
             "scenario": "total",
@@ -82,6 +106,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
             "destination": "",
             "service": "",
             **_sums(lines, failures),
+            **_shared(list(shared.values())),
             "goal": {},
         },
     }
@@ -139,6 +164,14 @@ def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, 
         "harmless": dict(harmless.most_common()),
         "failed_files": dict(failed.most_common()),
     }
+
+
+def _shared(amounts: Sequence[ForOthers | None]) -> dict[str, dict[str, int]]:
+    """Return what links were due for others, and left to them; nothing in a campaign in which none did."""
+    known = [amount for amount in amounts if amount is not None]
+    received, left = sum(amount.received for amount in known), sum(amount.left for amount in known)
+    both = {"for_others": received, "to_others": left} if known else {}
+    return {"redistributed": both} if amounts else {}
 
 
 def _ratio(part: int, whole: int) -> float | None:

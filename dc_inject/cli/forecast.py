@@ -65,7 +65,7 @@ def show(
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
     closing = closing_table.totals(campaign, ledger)
     if fmt == "csv":
-        tables.emit("csv", closing_table.SUMMARY, closing["links"])
+        tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
         return
     report: dict[str, Any] = {
         "campaign": campaign,
@@ -87,7 +87,7 @@ def show(
     many = len(report["links"]) > MOST_ROWS
     rows = [report["total"]] if many else [*report["links"], report["total"]]
     what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy)
-    tables.emit("table", closing_table.SUMMARY, rows, what)
+    tables.emit("table", closing_table.columns(rows), rows, what)
     filled = [row for row in report["storages"] if row["most_used"]]
     for columns, rows in (
         (STORAGES, filled),

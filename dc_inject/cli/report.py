@@ -14,7 +14,7 @@ import click
 
 from dc_inject.cli import common, ledger_files, menu_files, params
 from dc_inject.cli.thresholds import FAIL_UNDER
-from dc_inject.engine import readings
+from dc_inject.engine import controlling, readings
 from dc_inject.ledger import LedgerView
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import UsageError
@@ -150,7 +150,8 @@ def _rows(view: LedgerView, scope: ReportScope) -> tuple[bytes, Judged] | None:
 
 
 def _read_figures(view: LedgerView, scope: ReportScope) -> dict[str, Any] | None:
-    return figures.report(view, scope, readings.progress(view.challenge()), SystemClock().now())
+    progress, shared = readings.progress(view.challenge()), controlling.redistributed(view)
+    return figures.report(view, scope, progress, SystemClock().now(), shared)
 
 
 def _made(

@@ -331,7 +331,7 @@ def _show_totals(campaign: str, ledger: Ledger) -> None:
     closing = closing_table.totals(campaign, ledger)
     many = len(closing["links"]) > MOST_ROWS
     rows = [closing["total"]] if many else [*closing["links"], closing["total"]]
-    tables.emit("table", closing_table.SUMMARY, rows, f"closing table of {campaign}")
+    tables.emit("table", closing_table.columns(rows), rows, f"closing table of {campaign}")
     if many:
         log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
 

@@ -30,7 +30,7 @@ from dc_inject.model.errors import MenuError, ServiceError, UsageError
 from dc_inject.report.thresholds import AT_ONCE
 from dc_inject.system import files
 
-MOST = 60_000  # cycles of links that are simulated; of a larger campaign the first ones
+MOST = 20_000  # cycles of links that are simulated; of a larger campaign the first ones
 SAME = 0.01  # of what was due: more is told as another due
 Ends = tuple[str, str]  # source and destination, as the grid calls its storages
 HOW = {None: "with control as they say", simulation.FIXED: "at a fixed rate"}

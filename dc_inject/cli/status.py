@@ -171,7 +171,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
-        tables.emit(fmt, closing_table.SUMMARY if summary else ROWS, rows)
+        tables.emit(fmt, closing_table.columns(rows) if summary else ROWS, rows)
     else:
         _print(shown)
 

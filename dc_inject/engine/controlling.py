@@ -17,13 +17,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import ControlDecision, Ledger, Row, Totals
 from dc_inject.ledger.inventory import Reading
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, State, units
+from dc_inject.model import Cycle, Flow, FlowKey, Hold, Link, Mode, State, units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import control, guards
 from dc_inject.planning.control import Decision, LinkShare, Memory, Past, Signals
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 NAME = "control"  # of the signal that keeps what was decided
 _OWN = frozenset(  # of what is kept: what nobody else needs
     {"kept", "before", "guards", "guards_before", "floor", "floor_before", "added", "moved_over", "law"}
+    | {"others", "others_before"}
 )
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
@@ -79,13 +80,13 @@ def decide(
     kept: list[Reading] = []
     planned = context.ledger.is_planned(cycle)
     memories = {key: _before(records.get(subject(key), {}), cycle) for key in wanted}
-    added, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
+    added, left, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
     due_now = {key: _with_overhead(dues[key], flow) + added.get(key, 0) for key, flow in wanted.items()}
     for key, signals in _signals(context.ledger, cycle, wanted, due_now, memories, now).items():
         before = memories[key]
         decision = decisions[key] = control.decide(before.memory, replace(signals, floor=before.floor))
         if not planned:  # a plan stands, and with it what was engaged and decided then
-            moved = {"added": added.get(key, 0), "moved_over": forgiven.get(key, 0)}
+            moved = {"added": added.get(key, 0), "left": left.get(key, 0), "moved_over": forgiven.get(key, 0)}
             kept.append(reading(flows[key], cycle, before, decision, **moved))
     context.ledger.record_signals(kept, now)
     _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
@@ -148,21 +149,23 @@ def _redistributed(
     flows: Mapping[FlowKey, Flow],
     dues: Mapping[FlowKey, int],
     records: Mapping[str, Mapping[str, Any]],
-) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
-    """Return what of held links' debts goes to others in this cycle: what is added, and what is forgiven.
+) -> tuple[dict[FlowKey, int], dict[FlowKey, int], dict[FlowKey, int]]:
+    """Return what held links leave to others in this cycle: what is added, what each left, and is forgiven of it.
 
     Once the cycle is open it stays as it was, since accounts have it in them then.
     """
     made = {key: record for key in flows if (record := records.get(subject(key), {})).get("cycle") == cycle.name}
     if made:
         again = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
-        return again, {key: record["moved_over"] for key, record in made.items()}
+        to_others = {key: record["law"][1].get("to_others", 0) for key, record in made.items()}
+        return again, to_others, {key: record["moved_over"] for key, record in made.items()}
     scenarios = _sharing(flows)
     if not scenarios:
-        return {}, {}
+        return {}, {}, {}
     last = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
     accounts, extras = ledger.accounts(), ledger.extras()
     added: dict[FlowKey, int] = {}
+    left: dict[FlowKey, int] = {}
     forgiven: dict[FlowKey, int] = {}
     for scenario in scenarios:
         parts = {}
@@ -178,10 +181,29 @@ def _redistributed(
                 written_off=_written_off(row, record) if row is not None else 0,
                 held=row is not None and _is_limited(row),
             )
-        given, less = control.redistributed(parts)
+        given, taken = control.redistributed(parts)
         added |= given
-        forgiven |= less
-    return added, forgiven
+        left |= taken
+        forgiven |= {key: parts[key].forgiven_of(size) for key, size in taken.items()}
+    return added, left, forgiven
+
+
+class ForOthers(NamedTuple):
+    """Bytes that a link was due for others that were held, and bytes that others were due for it."""
+
+    received: int = 0
+    left: int = 0
+
+
+def redistributed(view: Reader) -> dict[FlowKey, ForOthers]:
+    """Return what links were due for others since the campaign began, and left to them; others are left out."""
+    totals = {
+        FlowKey(record["scenario"], Link(record["source"], record["destination"], record["service"])): ForOthers(
+            *record.get("others", ())
+        )
+        for record in _kept(view).values()
+    }
+    return {key: total for key, total in totals.items() if any(total)}
 
 
 def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, int]:
@@ -221,13 +243,15 @@ def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
 class Before:
     """What is known of a link before a cycle: the law's memory, the guards that held it, its floor in bytes.
 
-    `added` are the bytes that it was due in earlier cycles (by their names) for others that were held.
+    `added` are the bytes that it was due in earlier cycles (by their names) for others that were held; `others`
+    has the sums of these since the campaign began, and of what it left to others.
     """
 
     memory: Memory = field(default_factory=Memory)
     guards: Mapping[str, int] = field(default_factory=dict)
     floor: int = 0
     added: Mapping[str, int] = field(default_factory=dict)
+    others: ForOthers = field(default_factory=ForOthers)
 
 
 def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
@@ -237,7 +261,8 @@ def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
     which, rest = ("before", "_before") if kept["cycle"] == cycle.name else ("kept", "")
     bias, completion, delivered = kept[which]
     memory = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
-    return Before(memory, kept[f"guards{rest}"], kept[f"floor{rest}"], kept["added"])
+    others = ForOthers(*kept.get("others" + rest, ()))
+    return Before(memory, kept[f"guards{rest}"], kept[f"floor{rest}"], kept["added"], others)
 
 
 def _written(memory: Memory) -> list[float | None]:
@@ -299,14 +324,23 @@ def engage(
 
 
 def reading(
-    flow: Flow, cycle: Cycle, before: Before, decision: Decision, *, added: int = 0, moved_over: int = 0
+    flow: Flow,
+    cycle: Cycle,
+    before: Before,
+    decision: Decision,
+    *,
+    added: int = 0,
+    left: int = 0,
+    moved_over: int = 0,
 ) -> Reading:
     """Return what is kept of what was decided for a link in a cycle, from what was known `before` it.
 
-    `added` are the bytes that it is due for others that were held, `moved_over` those that others are due for it.
+    `added` are the bytes that it is due for others that were held, `left` those that others are due for it, and
+    `moved_over` what it is forgiven of these.
     Its guards and its floor stay as they were until the cycle is planned, also if it never is.
     """
-    law = Hold.BACKLOG.value if decision.limits else None, dict(decision.numbers)
+    shared = {name: size for name, size in (("for_others", added), ("to_others", left)) if size}
+    law = Hold.BACKLOG.value if decision.limits else None, {**decision.numbers, **shared}
     key, old = flow.key, Cycle(cycle.start - control.CYCLES * cycle.length, cycle.length).name
     values = {
         "scenario": key.scenario,
@@ -330,6 +364,8 @@ def reading(
             name: size for name, size in {**before.added, cycle.name: added}.items() if size and name >= old
         },
         "moved_over": moved_over,
+        "others": (before.others.received + added, before.others.left + left),
+        "others_before": before.others,
     }
     return NAME, subject(key), json.dumps(values), ""
 

@@ -45,7 +45,7 @@ _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numb
 _SIZES = frozenset(  # numbers that are bytes
     {"allowed", "budget", "bytes", "cap", "coming", "debt", "deleted", "deliverable", "delivered", "failed_bytes"}
     | {"forgiven", "free", "in_flight", "injected", "left", "pool_bytes", "probe", "quota_left", "resident"}
-    | {"smallest", "space", "unanswered", "wanted", "window", "withdrawn"}
+    | {"smallest", "space", "unanswered", "wanted", "window", "withdrawn", "for_others", "to_others"}
 )
 _DURATIONS = frozenset({"age", "completion", "lag", "oldest", "waits"})  # numbers that are seconds
 

@@ -229,12 +229,11 @@ class LinkShare:
 
 
 def redistributed(links: Mapping[FlowKey, LinkShare]) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
-    """Return what links are due for others in a cycle, and what those are forgiven, of what was not before."""
+    """Return what links are due for others in a cycle, and what of each of those went to others."""
     left = {key: part.leaves for key, part in links.items() if part.leaves}
     rooms = {key: part.room for key, part in links.items() if key not in left}
     given = shared_out(sum(left.values()), rooms, {key: links[key].priority for key in rooms})
-    taken = shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
-    return given, {key: links[key].forgiven_of(size) for key, size in taken.items()}
+    return given, shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
 
 
 def shared_out(amount: int, rooms: Mapping[FlowKey, int], priorities: Mapping[FlowKey, int]) -> dict[FlowKey, int]:

@@ -121,8 +121,17 @@ def step(cycles: Sequence[Cycle]) -> timedelta:
     return length if cycles[-1].end - cycles[0].start <= SHORT else max(HOUR, length)
 
 
-def report(view: Reader, scope: ReportScope, progress: Progress | None, now: datetime) -> dict[str, Any] | None:
-    """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle."""
+def report(
+    view: Reader,
+    scope: ReportScope,
+    progress: Progress | None,
+    now: datetime,
+    redistributed: Mapping[FlowKey, tuple[int, int]] | None = None,
+) -> dict[str, Any] | None:
+    """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle.
+
+    `redistributed` are the bytes that links were due for others that were held, and that these left to others.
+    """
     chosen = period(view, scope)
     if chosen is None:
         return None
@@ -166,6 +175,17 @@ def report(view: Reader, scope: ReportScope, progress: Progress | None, now: dat
     values["series"] = {dimension: _series(names[dimension]) for dimension in DIMENSIONS}
     values["holds"] = _holds(view, chosen, long, times)
     values["failed_files"] = _failures(view)
+    values["redistributed"] = [
+        {
+            "scenario": key.scenario,
+            "source": key.link.source,
+            "destination": key.link.destination,
+            "service": key.link.through,
+            "for_others": received,
+            "to_others": left,
+        }
+        for key, (received, left) in sorted((redistributed or {}).items())
+    ]
     values["completion"] = completion(completions.values())
     values["links"] = [
         {

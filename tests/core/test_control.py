@@ -343,7 +343,10 @@ KEYS = [FlowKey("day", Link("A", name)) for name in "BCDEF"]
     )
 )
 def test_what_is_redistributed_keeps_the_sum_and_every_bound(links):
-    added, forgiven = redistributed(links)
+    added, left = redistributed(links)
+    assert sum(added.values()) == sum(left.values())
+    assert all(size <= links[key].left for key, size in left.items())
+    forgiven = {key: links[key].forgiven_of(size) for key, size in left.items()}
     off = sum(added.values()) - sum(forgiven.values())
     assert 0 <= off <= sum(min(part.left, part.written_off) for part in links.values())
     for key, size in forgiven.items():
@@ -370,7 +373,8 @@ def test_what_was_written_off_goes_to_others_and_is_not_forgiven_again():
         one: LinkShare(10, 10, 3, 3, left=10, written_off=6, held=True),
         taker: LinkShare(100, 100, 0, 3),
     }
-    assert redistributed(links) == ({taker: 9}, {one: 3})
+    assert redistributed(links) == ({taker: 9}, {one: 9})
+    assert links[one].forgiven_of(9) == 3
 
 
 @given(

@@ -164,6 +164,11 @@ def test_what_a_held_link_leaves_goes_to_the_others_and_the_sum_is_kept(tmp_path
     assert sum(injected.values()) == pytest.approx(3 * 19 * DUE + 2 * DUE, rel=0.02)
     assert max(row.injected for row in one.ledger.rows()) <= 1.55 * DUE
     assert one.ledger.accounts() == one.ledger.totals_from_rows()
+    shared = {key.link.destination: total for key, total in controlling.redistributed(one.ledger).items()}
+    assert {place: total.left > 0 for place, total in shared.items()} == {"B": True, "C": False, "D": False}
+    assert shared["B"].left == shared["C"].received + shared["D"].received == pytest.approx(19 * DUE, rel=0.02)
+    of_c = [made.numbers for made in one.ledger.decisions() if made.key.link.destination == "C"]
+    assert sum(numbers.get("for_others", 0) for numbers in of_c) == shared["C"].received
 
 
 def test_what_a_space_never_lets_through_goes_to_the_others_too(tmp_path):
@@ -206,8 +211,10 @@ def test_a_start_in_the_middle_of_a_cycle_moves_nothing_over_again(tmp_path):
     one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
     one.run(cycles=4.4)
     before, totals = decided(one), one.ledger.extras()
+    shared = controlling.redistributed(one.ledger)
     one.run(cycles=0.2)
     assert decided(one) == before
+    assert controlling.redistributed(one.ledger) == shared
     assert one.ledger.extras() == totals
 
 
