@@ -91,13 +91,11 @@ class CycleReader(InjectionReader):
 
     def given_in(self, since: datetime, before: datetime) -> Mapping[FlowKey, tuple[int, int]]:
         """Return what each flow key was given in the cycles of a time: bytes injected, and rules and jobs."""
-        rows = self._db.rows(
-            f"SELECT scenario, source, destination, through, sum(injected) AS injected, sum(rules) AS rules "  # noqa: S608  our own words
-            f"FROM ({_ROWS} WHERE cycle >= ? AND cycle < ?) GROUP BY scenario, source, destination, through",
-            stored(since),
-            stored(before),
-        )
-        return {flow_key(row): (row["injected"], row["rules"]) for row in rows}
+        given: dict[FlowKey, tuple[int, int]] = {}
+        for row in self.rows(since=since, before=before):
+            injected, rules = given.get(row.key, (0, 0))
+            given[row.key] = injected + row.injected, rules + row.rules
+        return given
 
     def submitted(self, since: datetime, before: datetime) -> Mapping[str, list[tuple[int, int]]]:
         """Return for each service by cycle how many rules and jobs it made, and for how many there was no time.
@@ -190,15 +188,14 @@ class Cycles(Injections, CycleReader):
                     for key, (due, hold) in dues.items()
                 ),
             )
-            self._db.run_many(
-                "UPDATE account SET goal = ?1, goal_bytes = ?2 "
-                "WHERE id = ?3 AND (goal IS NOT ?1 OR goal_bytes IS NOT ?2)",
-                (
-                    (*((None, None) if goal is None else (goal.kind, goal.bytes)), accounts[key])
-                    for key, goal in (goals or {}).items()
-                ),
-            )
-            self._goals.forget()
+            before = self.goals()
+            aims = {key: None if goal is None else (goal.kind, goal.bytes) for key, goal in (goals or {}).items()}
+            if changed := {key: aim for key, aim in aims.items() if aim != before.get(key)}:
+                self._db.run_many(
+                    "UPDATE account SET goal = ?, goal_bytes = ? WHERE id = ?",
+                    ((*(aim or (None, None)), accounts[key]) for key, aim in changed.items()),
+                )
+                self._goals.forget()
         return True
 
     def record_plan(self, plan: Plan, now: datetime) -> None:

@@ -180,6 +180,7 @@ class Database:
             if self._uncommitted:
                 self._commit()
             self._connection.close()
+        self._version = None
         _OPEN_HERE.subtract(self._open)
         self._open = []
 
@@ -204,9 +205,10 @@ class Database:
                     self._connection.execute("BEGIN IMMEDIATE")
                     self._version = None
                 yield
-                self._uncommitted += 1
-                if self._uncommitted == self._commit_every:
+                if self._uncommitted + 1 == self._commit_every:
                     self._commit()
+                else:
+                    self._uncommitted += 1
             except BaseException:
                 self._undo()
                 raise
@@ -271,8 +273,8 @@ class Database:
 
         While we write nobody else does, so that it is asked once in a transaction.
         """
-        with translated(self.path):
-            if self._version is None or not self._connection.in_transaction:
+        if self._version is None or not self._connection.in_transaction:
+            with translated(self.path):
                 self._version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         return self._version, self._undone
 
@@ -282,10 +284,11 @@ class Database:
             self._catch_up()
             return self._connection.execute(sql, values).rowcount
 
-    def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> None:
-        """Run one statement for each of many values."""
+    def run_many(self, sql: str, values: Iterable[Sequence[object]], *, apart: bool = False) -> None:
+        """Run one statement for each of many values; `apart` from what was put off: that is of other tables."""
         with translated(self.path):
-            self._catch_up()
+            if not apart:
+                self._catch_up()
             self._connection.executemany(sql, values)
 
     def rows(self, sql: str, *values: object) -> list[Any]:

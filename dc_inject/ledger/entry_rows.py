@@ -67,19 +67,18 @@ _GIVEN = (
     "activity",
     "service_priority",
     "contact",
-    "state",
     "intended_at",
-    "members",
     "job",
     "keeps_files",
+    "members",
 )
-_FIXED = ("key", "account", "cycle", "campaign", "item", *_GIVEN, "external_id", "attempt", "error")
+_BECOME = ("state", "moved_exact", "undone", "dropped_at", *_PLAIN, *_TIMES)  # what follows from all that happened
+_ALL = ("key", "account", "cycle", "campaign", "item", *_GIVEN, *_BECOME)
 INTEND = (
-    f"INSERT INTO injection ({', '.join(_FIXED)}) VALUES ({', '.join('?' * len(_FIXED))}) "  # noqa: S608  our own words
-    f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _GIVEN)}, "
+    f"INSERT INTO injection ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))}) "  # noqa: S608  our own words
+    f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in ('state', *_GIVEN))}, "
     "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
 )
-_ATTRIBUTES = ("state", "moved_exact", "undone", *_PLAIN, *_TIMES)  # of an entry, named as their columns are
 _WITH_STATE = ("undone", "members", "dropped_at")  # columns that depend on the state
 _SPECIAL = {
     "members": "iif(?, members, NULL)",
@@ -87,29 +86,26 @@ _SPECIAL = {
 }  # what is not just written
 
 
-def columns(injection: Injection, account: int, now: datetime) -> tuple[object, ...]:
-    """Return what INTEND writes of an intent."""
+def intended(injection: Injection, account: int, at: datetime, entry: Entry, now: datetime) -> tuple[object, ...]:
+    """Return what INTEND writes of an intent of a moment, and of the entry that has become of it by now."""
     return (
         injection.key,
         account,
         stored(injection.cycle.start),
         injection.campaign,
         injection.item.name,
-        injection.item.bytes,
+        entry.injection.item.bytes,
         injection.item.files,
         stored(injection.release),
         stored(injection.lifetime),
         injection.activity,
         injection.service_priority,
         injection.contact,
-        str(State.INTENDED),
-        stored(now),
-        _members_text(injection.item),
+        stored(at),
         None if injection.job is None else _job_text(injection.job),
         int(injection.keeps_files),
-        "",
-        0,
-        "",
+        _members_text(injection.item) if _keeps_members(entry, now) else None,
+        *written(entry, _BECOME, now),
     )
 
 
@@ -118,8 +114,9 @@ def differing(before: Entry, entry: Entry) -> tuple[str, ...]:
 
     Indexes, checks and triggers of other columns are left alone then, and most looks change few.
     """
-    old, new = before.__dict__, entry.__dict__  # most values are the same objects, as `changed` leaves them
-    names = [name for name in _ATTRIBUTES if new[name] is not old[name] and new[name] != old[name]]
+    # Most values are the same objects, as `changed` leaves them, and all are in the order of the class.
+    pairs = zip(before.__dict__.items(), entry.__dict__.values(), strict=True)
+    names = [name for (name, old), new in pairs if new is not old and new != old and name != "injection"]
     if entry.injection.item.bytes != before.injection.item.bytes:  # a service may know better than what was listed
         names.append("bytes")
     if entry.state is not before.state:

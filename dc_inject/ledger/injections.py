@@ -198,7 +198,9 @@ class Injections(InjectionReader, Uniqueness):
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
         """Return the states of entries by their keys."""
-        return {entry.injection.key: entry.state for entry in self._found(list(keys))}
+        active, wanted = self._living.entries(), list(keys)
+        others = super().states([key for key in wanted if key not in active])
+        return {key: active[key].state for key in wanted if key in active} | others
 
     def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
         """Return entries as a reader does; what lives is in its order already."""
@@ -229,15 +231,19 @@ class Injections(InjectionReader, Uniqueness):
         with self._db.write():
             accounts = self._open_accounts(injection.flow for injection in injections)
             before = {entry.injection.key for entry in self._found([injection.key for injection in injections])}
+            intents = {injection.key: Entry(injection, State.INTENDED) for injection in injections}
             with self._living.changing() as put:
+                again = [intent for key, intent in intents.items() if key in before]
                 self._db.run_many(
-                    entry_rows.INTEND, (entry_rows.columns(i, accounts[i.flow], now) for i in injections)
+                    entry_rows.INTEND,
+                    [entry_rows.intended(e.injection, accounts[e.injection.flow], now, e, now) for e in again],
                 )
-                for injection in injections:
-                    if injection.key not in before:
-                        put(Entry(injection, State.INTENDED))
                 for entry in super()._found(list(before)):
                     put(entry)
+                for key, intent in intents.items():
+                    if key not in before:
+                        put(intent)
+                        self._unwritten.intended(intent, accounts[intent.injection.flow], now)
             self._keep_once_only(injections)
 
     def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
@@ -362,6 +368,6 @@ class Injections(InjectionReader, Uniqueness):
                 if entry.state is not before.state:
                     moved_on.append((before, entry))
                     put_completed(before, entry)
-        for before, entry in moved_on:
+        for _, entry in moved_on:
             self._looks.pop(entry.injection.key, None)
-            self._let_out_again(before, entry, undone.get(entry.injection.key, ()))
+        self._let_out_again(moved_on, undone)

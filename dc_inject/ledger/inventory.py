@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 
 from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
@@ -133,6 +133,7 @@ class Inventory(InventoryReader):
                 "at = iif(value IS NULL AND excluded.value IS NULL, at, excluded.at), "
                 "value = excluded.value, why = excluded.why",
                 (_columns(*reading, stored(now)) for reading in readings),
+                apart=True,  # signals stand for themselves
             )
 
     def turned(self, now: datetime) -> None:
@@ -174,7 +175,6 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
     if isinstance(datasets, FileFilter) and datasets.listing is not None:
         # A list may have a million files, which its digest stands for.
         datasets = replace(datasets, listing=replace(datasets.listing, files=()))
-    values = {
-        key: value for key, value in asdict(datasets).items() if key != "landed"
-    }  # such pools are never read
-    return service, pool.source, json.dumps(values, sort_keys=True)
+    names = [field.name for field in fields(datasets) if field.name != "landed"]  # such pools are never read
+    values = {name: getattr(datasets, name) for name in names}
+    return service, pool.source, json.dumps(values, sort_keys=True, default=asdict)

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from dc_inject.ledger import active_entries
@@ -74,17 +74,22 @@ class Uniqueness(UniquenessReader):
             self._db.run_many("INSERT OR IGNORE INTO once_only VALUES (?, ?)", names)
             self._any_once.forget()
 
-    def _let_out_again(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:
-        """Let go out again what did not arrive, now that an injection is over or was dropped.
+    def _let_out_again(
+        self, changes: Iterable[tuple[Entry, Entry]], undone: Mapping[str, Collection[str]]
+    ) -> None:
+        """Let go out again what did not arrive of injections that are over or were dropped, as they were and are.
 
-        `undone` names the files of it that did not arrive; where nobody told, none of them counts as arrived.
+        `undone` names the files that did not arrive, by key; where nobody told, none of them counts as arrived.
         """
         if not self._any_once():
             return  # most campaigns may give everything again
-        key, item = before.injection.key, after.injection.item
-        dropped = after.state in _DROPPED
-        over = before.state not in _OVER and after.state in _OVER
-        if dropped or (over and after.moved + after.present < item.bytes and not undone):
-            self._db.run("DELETE FROM once_only WHERE key = ?", key)
-        elif over and undone:
-            self._db.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", ((key, name) for name in undone))
+        for before, after in changes:
+            key, item = before.injection.key, after.injection.item
+            missing = undone.get(key, ())
+            dropped = after.state in _DROPPED
+            over = before.state not in _OVER and after.state in _OVER
+            if dropped or (over and after.moved + after.present < item.bytes and not missing):
+                self._db.run("DELETE FROM once_only WHERE key = ?", key)
+            elif over and missing:
+                names = ((key, name) for name in missing)
+                self._db.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", names)

@@ -1,8 +1,8 @@
 """Changes of injections that are not in the database yet: each row is written once for all that changed of it.
 
 They are written before anything else is asked of the database, and with the commit at the latest, so that nobody
-can tell. In a simulation, which commits rarely, an injection that is asked for, accepted and observed in one cycle
-costs one statement, and not one for each of them.
+can tell. In a simulation, which commits rarely, an injection that is planned, asked for, accepted and observed in
+one cycle costs one statement, and not one for each of them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,27 @@ class Unwritten:
     def __init__(self, database: Database) -> None:
         """Take the database that they will be written to."""
         self._db = database
+        # By key: intents that are not in the database, their accounts, and since when they are intended.
+        self._intents: dict[str, tuple[Entry, int, datetime]] = {}
         # By key: how it is in the database, how it is now, and when it became so.
         self._changes: dict[str, tuple[Entry, Entry, datetime]] = {}
         self._looks: dict[str, datetime] = {}  # when it was looked at last, of what is else as it was
 
+    def intended(self, entry: Entry, account: int, now: datetime) -> None:
+        """Keep a new intent, which has never been in the database; inside a transaction."""
+        self._put_off()
+        self._intents.setdefault(entry.injection.key, (entry, account, now))
+
     def changed(self, before: Entry, entry: Entry, now: datetime) -> None:
         """Keep that an entry has become another one; inside a transaction."""
-        self._db.put_off(self._write, self._forget)
+        self._put_off()
         key = entry.injection.key
-        self._changes[key] = self._changes[key][0] if key in self._changes else before, entry, now
+        earlier = self._changes.get(key)
+        self._changes[key] = before if earlier is None else earlier[0], entry, now
 
     def looked_at(self, entries: Iterable[Entry], now: datetime) -> None:
         """Keep that entries were looked at without any other news; inside a transaction."""
-        self._db.put_off(self._write, self._forget)
+        self._put_off()
         for entry in entries:
             key = entry.injection.key
             if (change := self._changes.get(key)) is None:
@@ -43,7 +51,13 @@ class Unwritten:
             else:
                 self._changes[key] = change[0], entry, now
 
+    def _put_off(self) -> None:
+        if not (self._intents or self._changes or self._looks):
+            self._db.put_off(self._write, self._forget)
+
     def _write(self) -> None:
+        if self._intents:
+            self._db.run_many(entry_rows.INTEND, [self._intended(key) for key in self._intents])
         times: dict[datetime, list[str]] = defaultdict(list)
         for key, time in self._looks.items():
             times[time].append(key)
@@ -64,6 +78,13 @@ class Unwritten:
             self._db.run_many(statement, rows)
         self._forget()
 
+    def _intended(self, key: str) -> tuple[object, ...]:
+        """Return all that is written of a new intent, with what it has become since."""
+        intent, account, at = self._intents[key]
+        _, entry, now = self._changes.pop(key, (intent, intent, at))
+        return entry_rows.intended(intent.injection, account, at, entry, now)
+
     def _forget(self) -> None:
+        self._intents.clear()
         self._changes.clear()
         self._looks.clear()

@@ -11,12 +11,18 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.active_entries import STATES
+from dc_inject.model import Bundle, File, JobOptions
 from dc_inject.model.errors import LedgerError, Permanent, Temporary
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Outcome, Status
-from tests.ledger.world import AB, AC, DB, START, accepted, injection, opened, seen, started
+from tests.ledger.world import AB, AC, DB, GB, START, accepted, injection, opened, seen, started
 
-MANY = [injection(f"cms:/{name}#1", key) for key in (AB, AC, DB) for name in "abcd"]
+FILES = tuple(File(f"davs://a/{name}", GB) for name in "xyz")
+JOBS = [
+    injection(name, item=Bundle(name, 3 * GB, 3, members=FILES), job=JobOptions(), keeps_files=name == "kept")
+    for name in ("kept", "not kept")
+]
+MANY = [injection(f"cms:/{name}#1", key) for key in (AB, AC, DB) for name in "abcd"] + JOBS
 LATER = START + timedelta(minutes=5)
 
 
@@ -59,8 +65,8 @@ def test_it_becomes_what_one_does_that_commits_at_once(tmp_path, seed):
     dice = random.Random(seed)
     with opened(tmp_path) as at_once, rarely(tmp_path / "rarely") as late:
         for ledger in (at_once, late):
-            started(ledger, *MANY)
-        for step in range(100):
+            started(ledger, *MANY[::2])  # the others are new in the middle of it
+        for step in range(120):
             what = something(dice, START + timedelta(seconds=10 * step))
             for ledger in (at_once, late):
                 what(ledger)
@@ -81,9 +87,25 @@ def test_what_changes_twice_is_written_once(tmp_path):
         keys = accepted(ledger, *MANY)
         ledger.observe([seen(key, Status.COMPLETE) for key in keys], LATER)
         assert [one for one in said if "injection" in one] == []
-        assert ledger.accounts()[AB].moved == 4 * MANY[0].item.bytes
+        assert ledger.accounts()[AB].moved == sum(one.item.bytes for one in MANY if one.flow == AB)
         updates = {one for one in said if one.startswith("UPDATE injection")}  # told again after each trigger
         assert len(updates) == len(MANY)
+
+
+def test_a_new_intent_is_written_as_what_it_has_become(tmp_path):
+    with opened(tmp_path) as at_once, rarely(tmp_path / "rarely") as late:
+        said: list[str] = []
+        for ledger in (at_once, late):
+            started(ledger, MANY[0])
+            accepted(ledger, MANY[0])  # from now on it is known that none of them goes out only once
+            ledger.accounts()
+            ledger._db._connection.set_trace_callback(said.append if ledger is late else None)
+            ledger.add_injections(MANY[1:], START)
+            keys = accepted(ledger, *MANY[1:])
+            ledger.observe([seen(key, Status.COMPLETE) for key in keys], LATER)
+            ledger.accounts()
+        assert [one for one in said if one.startswith("UPDATE injection")] == []
+        assert dumped(late) == dumped(at_once)
 
 
 def test_nobody_else_sees_it_before_the_commit(tmp_path):
