@@ -98,7 +98,7 @@ class Limit:
             calls = min(calls + 1 / self.whole, float(self.most))
         elif queue > MANY:
             calls = max(calls - queue / MANY / self.whole, 1.0)
-        return replace(self, calls=calls, least=least, answers=self.answers + 1)
+        return Limit(self.most, calls, least, self.answers + 1)
 
     def failed(self) -> Limit:
         """Return the limit after a call that the service did not answer: half of it."""

@@ -121,9 +121,12 @@ class Closing:
         given: dict[FlowKey, int] = defaultdict(int)
         for entry in entries:
             given[entry.injection.flow] += entry.injected + entry.failed
+        less = {row.key: given[row.key] - row.injected for row in rows if given[row.key] > row.injected}
+        if not less:
+            return {}
         accounts = self._context.ledger.accounts()
-        failed = {row.key: min(given[row.key] - row.injected, accounts[row.key].failed) for row in rows}
-        return {key: lost for key, lost in failed.items() if lost > 0}
+        lost = {key: min(missing, accounts[key].failed) for key, missing in less.items()}
+        return {key: size for key, size in lost.items() if size > 0}
 
     def _troubles(self, rows: Sequence[Row], entries: Iterable[Entry]) -> dict[FlowKey, Held]:
         """Return the troubles of the cycle, and as one of them what there was no time to ask for.

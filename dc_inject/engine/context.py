@@ -167,7 +167,9 @@ class EngineContext:
 
     def breaker(self, service: str) -> Breaker:
         """Return the breaker of a service."""
-        return self.breakers.setdefault(service, Breaker(service))
+        if service not in self.breakers:
+            self.breakers[service] = Breaker(service)
+        return self.breakers[service]
 
     def limit(self, service: str) -> Limit:
         """Return how many calls that make rules or jobs a service is given at once."""

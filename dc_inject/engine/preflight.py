@@ -78,7 +78,7 @@ def replace_unusable(
                 taken |= _set_aside(context, injection, why)
                 short.add(injection.flow)
             else:
-                good.append(replace(bounded, item=status.item))
+                good.append(bounded if status.item == bounded.item else replace(bounded, item=status.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.id, injection.link.source) for injection in good}
         remaining = replace(

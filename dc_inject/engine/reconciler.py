@@ -179,15 +179,17 @@ class Rounds:
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
         self._deletion.round(now)
-        in_service = [entry for entry in self._context.ledger.entries(*IN_SERVICE) if self._works(entry)]
-        self._count_rounds({e.injection.link.through for e in in_service if not self._under_way(e)}, now)
+        of_service = by_service(self._context.ledger.entries(*IN_SERVICE))
+        in_service = [entry for service in of_service if self._works(service) for entry in of_service[service]]
+        under_way = {entry.injection.key for entry in in_service if self._under_way(entry)}
+        self._count_rounds({e.injection.link.through for e in in_service if e.injection.key not in under_way}, now)
         keys = {entry.injection.key for entry in in_service}
         self._asked = {key: requested for key, requested in self._asked.items() if key in keys}
         # A service that is slower than the rounds: do not pile up.
         entries = [entry for entry in in_service if not self._calls[entry.injection.link.through]]
         settle = reconcile.to_settle(entries, now, every * 1.5)
-        last_chance = {entry.injection.key for entry in settle}
-        self._observe([e for e in entries if e.injection.key not in last_chance and not self._under_way(e)])
+        elsewhere = under_way.union(entry.injection.key for entry in settle)
+        self._observe([entry for entry in entries if entry.injection.key not in elsewhere])
         self._observe(settle, exact=True)
         bound = self._kept_for_second_hops(in_service, now)
         due = reconcile.to_end(
@@ -208,7 +210,7 @@ class Rounds:
         given_up = [
             entry
             for entry in self._context.ledger.entries(State.WITHDRAWN, since=now - self._look_back)
-            if entry.called_at is not None and self._works(entry)
+            if entry.called_at is not None and self._works(entry.injection.link.through)
         ]
         self._look_back = LATEST
         self._observe(given_up)
@@ -225,7 +227,10 @@ class Rounds:
     def ends_are_open(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""
         entries = self._context.ledger.entries(*IN_SERVICE, State.ENDED)
-        return any(e.end_asked_at and self._works(e) and not e.injection.link.service.cleans_up for e in entries)
+        return any(
+            e.end_asked_at and self._works(e.injection.link.through) and not e.injection.link.service.cleans_up
+            for e in entries
+        )
 
     # ------------------------------------------------------------------ what was seen
 
@@ -406,9 +411,8 @@ class Rounds:
             self._seen.add(service)
             self._context.observed(service)
 
-    def _works(self, entry: Entry) -> bool:
-        """Whether the service of an entry is known and not waiting for a person to repair it."""
-        service = entry.injection.link.through
+    def _works(self, service: str) -> bool:
+        """Whether a service is known and not waiting for a person to repair it."""
         return service in self._context.backends and service not in self._context.broken
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from dc_inject.model import shape, units
@@ -35,10 +36,14 @@ def area(flow: Flow, start: datetime, end: datetime) -> Fraction:
     begin, last = max(start, flow.start), min(end, flow.end)
     if begin >= last:
         return Fraction(0)
-    inside = (
-        Fraction((last - begin) // _MICROSECOND) if flow.shape is None else shape.area(flow.shape, begin, last)
-    )
-    return Fraction(flow.rate) * inside / 1_000_000
+    if flow.shape is None:
+        return _constant(flow.rate, (last - begin) // _MICROSECOND)
+    return Fraction(flow.rate) * shape.area(flow.shape, begin, last) / 1_000_000
+
+
+@lru_cache(maxsize=1 << 14)  # a link with a constant rate has the same in each cycle
+def _constant(rate: float, microseconds: int) -> Fraction:
+    return Fraction(rate) * microseconds / 1_000_000
 
 
 def planned(flow: Flow, start: datetime, end: datetime) -> Fraction:

@@ -133,16 +133,17 @@ def never_carried_out(entry: Entry, observation: Observation, now: datetime, gra
     Only once `grace` (longer than any call may take) has passed since the call: before that the service may
     still be at work on it. A service that did not tell of it (UNKNOWN) may well have it.
     """
-    late = entry.called_at is None or entry.called_at + grace <= now
-    return entry.state is State.CALLED and observation.status is Status.ABSENT and late
+    if entry.state is not State.CALLED or observation.status is not Status.ABSENT:
+        return False
+    return entry.called_at is None or entry.called_at + grace <= now
 
 
 def is_stalled(entry: Entry, observation: Observation, now: datetime) -> bool:
     """Whether a rule should be ended, since it does nothing."""
     return (
-        entry.state is State.LIVE
+        observation.status in _STALLED  # what most are not
+        and entry.state is State.LIVE
         and entry.injection.job is None
-        and observation.status in _STALLED
         and entry.accepted_at is not None
         and entry.accepted_at + STALLED_AFTER <= now
     )
