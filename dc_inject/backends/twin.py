@@ -171,10 +171,9 @@ class TwinBackend:
         del rse
         return []
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue]:
-        """Tell nothing: nobody has named its FTS."""
-        del links
-        return {}
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.Missing]:
+        """Tell nothing: nobody has named its FTS, and nobody could."""
+        return dict.fromkeys(links, ports.Missing("", ""))
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
         """Tell nothing: who asks is no administrator."""

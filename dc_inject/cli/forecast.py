@@ -91,7 +91,7 @@ def show(
     filled = [row for row in report["storages"] if row["most_used"]]
     for columns, rows in (
         (STORAGES, filled),
-        (QUEUES, report["queues"]),
+        (QUEUES, [row for row in report["queues"] if row["most"]]),
         (FORECAST, report["forecast"][:MOST_ROWS]),
     ):
         if rows:
@@ -113,7 +113,8 @@ def storages(world: World) -> list[dict[str, Any]]:
                 "site": spec.site,
                 "space": spec.space,
                 "most_used": round(most),
-                "most_filled": most / spec.space if spec.space else None,
+                # What arrives in a step of the world is counted at its end, so that it may seem a little too much.
+                "most_filled": min(most / spec.space, 1.0) if spec.space else None,
                 "hours_nearly_full": float(world.storages.hours_nearly_full[number]),
                 "to_delete": world.storages.backlog(number),
             }
@@ -122,7 +123,7 @@ def storages(world: World) -> list[dict[str, Any]]:
 
 
 def queues(world: World, start: datetime) -> list[dict[str, Any]]:
-    """Return how many files waited where, and when it was most."""
+    """Return how many files waited where, and when it was most; None where none ever did."""
     words = {
         "unsent": "wait for Rucio's submitter",
         "queued": "wait in FTS",
@@ -134,7 +135,7 @@ def queues(world: World, start: datetime) -> list[dict[str, Any]]:
     for key, text in words.items():
         values = [(getattr(sample, key), sample.at) for sample in world.samples]
         most, at = max(values, key=lambda pair: pair[0])
-        moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo)
+        moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo) if most else None
         mean = sum(value for value, _ in values) / len(values)
         rows.append({"queue": text, "mean": mean, "most": most, "at": tables.moment(moment)})
     return rows
@@ -220,5 +221,6 @@ def _sentence(report: dict[str, Any]) -> str:
         f"{part} of what is due is moved; {few if report['forecast'] else 'no link will be short'}; "
         f"{units.format_size(gone['unsent_bytes'])} expire unsent, "
         f"{units.counted(gone['cancelled_files'], 'files')} are cancelled, "
-        f"{units.counted(gone['failed_files'], 'files')} fail"
+        f"{units.counted(gone['failed_files'], 'files')} of rules fail in all attempts"
+        f"{', which `failed files` has only of jobs' if gone['failed_files'] else ''}"
     )

@@ -104,17 +104,17 @@ def _resolved(answers: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str,
     menus = []
     for draft in drafts:
         names = {}
-        try:
-            for through, expression in draft.expressions:
+        for through, expression in draft.expressions:
+            try:
                 if through in alive:
                     names[expression] = alive[through].resolve(expression)
+            except ServiceError as error:
+                answers.problems.append(draft.wrong(expression, error))
+        try:
             complete = len(names) == len({expression for _, expression in draft.expressions})
             menus.append(draft.resolve(names) if complete else draft.preview)
         except MenuError as error:
             answers.problems += error.problems
-            menus.append(draft.preview)
-        except ServiceError as error:
-            answers.problems.append(Problem(draft.name, 0, error.message, error.hint or ""))
             menus.append(draft.preview)
     try:
         return menu.campaign(menus)

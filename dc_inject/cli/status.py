@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from dc_inject.engine import controlling, readings
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, State, overrides, units
+from dc_inject.model import Cycle, FlowKey, State, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
 from dc_inject.system.clock import SystemClock
@@ -73,12 +73,13 @@ CONTROL = (
     tables.Column("target", "target", units.format_rate, right=True, spare=2),
     tables.Column("hold", "hold", lambda hold: hold or "none"),
     tables.Column("bias", "bias", tables.percent, right=True, spare=3),
-    tables.Column("numbers", "why", numbers, spare=1),
+    tables.Column("numbers", "why", numbers, below=True),
 )
 DECISIONS = (
-    tables.Column("cycle", "cycle"),
-    *CONTROL,
+    tables.Column("cycle", "cycle", heading=True),
+    *CONTROL[:-1],
     tables.Column("guards", "guards", " ".join, spare=4),
+    CONTROL[-1],
 )
 PAUSES = (
     tables.Column("subject", "stopped", _subject),
@@ -120,10 +121,17 @@ CHANGED = (
     metavar="SECONDS",
     help="Refresh it every so many seconds, until Ctrl-C.",
 )
+@common.LINKS
 @common.LEDGER
 @common.FORMAT
 def status(
-    campaign: str, summary: bool, decisions: int | None, watch: int | None, ledger_path: Path | None, fmt: str
+    campaign: str,
+    summary: bool,
+    decisions: int | None,
+    watch: int | None,
+    links: tuple[str, ...],
+    ledger_path: Path | None,
+    fmt: str,
 ) -> None:
     r"""Show the state of a campaign: its injector, the current cycle, holds, pauses and rights; or its totals.
 
@@ -134,7 +142,7 @@ def status(
     Example: dc-inject status dc27-rehearsal
     Example: dc-inject status dc27-rehearsal --watch 10
     Example: dc-inject status dc27-rehearsal --summary --format csv
-    Example: dc-inject status dc27-rehearsal --decisions 8
+    Example: dc-inject status dc27-rehearsal --decisions 8 --link T2_CH_CERN:T1_DE_KIT_Disk
     """
     path = ledger_files.existing(campaign, ledger_path)
     if decisions is not None and (summary or watch is not None):
@@ -142,8 +150,13 @@ def status(
     if decisions is not None:
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
-            tables.emit(fmt, DECISIONS, decided(view, decisions))
+            _known(view, links)
+            made = decided(view, decisions)
+        wanted = [one for one in made if not links or f"{one['source']}:{one['destination']}" in links]
+        tables.emit(fmt, DECISIONS, wanted)
         return
+    if links:
+        raise UsageError("--link chooses among decisions", "add --decisions CYCLES, or leave out --link")
     if watch is None:
         _show(campaign, path, fmt, summary=summary)
         return
@@ -156,6 +169,14 @@ def status(
             click.clear()
             _show(campaign, path, fmt, summary=summary)
             time.sleep(watch)
+
+
+def _known(view: Reader, links: Iterable[str]) -> None:
+    """Raise UsageError for a link that the campaign does not have."""
+    known = {str(key.link) for key in view.accounts()}
+    for link in links:
+        if link not in known:
+            raise UsageError(f"the campaign has no link {urls.arrow(link)}", units.did_you_mean(link, known))
 
 
 def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:

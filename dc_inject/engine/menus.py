@@ -9,9 +9,9 @@ from pathlib import Path
 from dc_inject import menu
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger
-from dc_inject.menu import differences
+from dc_inject.menu import MenuDraft, differences
 from dc_inject.model import Campaign
-from dc_inject.model.errors import MenuError, Problem
+from dc_inject.model.errors import MenuError, Permanent, Problem
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import shards
@@ -66,7 +66,7 @@ class Menus:
                 message = f"this run has no connection to {', '.join(unknown)}"
                 raise MenuError([Problem(draft.name, 0, message, "start `run` again to use another service")])
         names = {
-            (through, expression): self._resolve(through, expression)
+            (through, expression): self._resolve(draft, through, expression)
             for draft in drafts
             for through, expression in draft.expressions
         }
@@ -129,11 +129,17 @@ class Menus:
             self._ledger.record_resolution(SHARDS, place, [str(index)], self._clock.now())
         return {(SHARDS, place): (str(index),) for place, index in places.items()}
 
-    def _resolve(self, service: str, expression: str) -> tuple[str, ...]:
-        """Return what an expression meant when its menu came into force; asked once, then recorded."""
+    def _resolve(self, draft: MenuDraft, service: str, expression: str) -> tuple[str, ...]:
+        """Return what an expression meant when its menu came into force; asked once, then recorded.
+
+        Raises MenuError for one that means nothing.
+        """
         rses = self._ledger.resolution(service, expression)
         if rses is None:
-            rses = self._backends[service].resolve(expression)
+            try:
+                rses = self._backends[service].resolve(expression)
+            except Permanent as error:
+                raise MenuError([draft.wrong(expression, error)]) from None
             self._ledger.record_resolution(service, expression, rses, self._clock.now())
         return rses
 

@@ -15,7 +15,7 @@ from dc_inject.menu.schema import Document, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
 from dc_inject.menu.validation import is_from_the_future
 from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site, thresholds
-from dc_inject.model.errors import MenuError
+from dc_inject.model.errors import MenuError, Problem, ServiceError
 from dc_inject.model.thresholds import Threshold
 
 DEFAULT_CYCLE = timedelta(minutes=15)
@@ -46,6 +46,11 @@ class MenuDraft:
     def services(self) -> frozenset[str]:
         """The services that its links go through."""
         return frozenset(flow.link.through for flow in self.preview.flows)
+
+    def wrong(self, expression: str, error: ServiceError) -> Problem:
+        """Return why an expression could not be resolved, with the place of the first link that has it."""
+        places = ((flow.menu, flow.line) for flow in self.preview.flows if expression in flow.link[:2])
+        return Problem(*next(places, (self.name, 0)), error.message, error.hint or "")
 
     def resolve(self, names: Mapping[str, tuple[str, ...]]) -> Menu:
         """Return the menu with the RSEs that its expressions mean; raises MenuError with every problem."""

@@ -192,7 +192,10 @@ class Requests:
 
 
 class Missing(NamedTuple):
-    """A signal that cannot be read: of what (a link, an RSE, a service), and why."""
+    """A signal that cannot be read: of what (a link, an RSE, a service), and why.
+
+    One of nothing is not told to anybody: it cannot be had.
+    """
 
     subject: str
     why: str

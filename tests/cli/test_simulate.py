@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dc_inject.analysis import lint
-from dc_inject.cli import simulation
+from dc_inject.cli import forecast, simulation
 from dc_inject.menu import campaign
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
@@ -122,6 +123,43 @@ def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path):
     line = 1 + ONE_LINK.read_text().partition("T1_DE_KIT_Disk")[0].count("\n")
     message = f"{ONE_LINK}:{line}: {grid} has no storage T1_DE_KIT_Disk (did you mean T1_DE_KIT_Dis?)"
     assert str(done.exception) == message
+
+
+def test_an_expression_that_means_no_storage_is_told_with_its_place(tmp_path):
+    grid = ROOT / "menus" / "twin" / "one-link" / "grid.yaml"
+    (menu := tmp_path / "menu.yaml").write_text(
+        ONE_LINK.read_text().replace("T1_DE_KIT_Disk", "tier=1&country=DE")
+    )
+    line = 1 + menu.read_text().partition("tier=1")[0].count("\n")
+    error = run(menu, "--grid", grid).exception
+    assert isinstance(error, MenuError)
+    assert str(error).startswith(f"{menu}:{line}: no storage of the grid is 'tier=1&country=DE' (the twin knows")
+
+
+def test_queues_in_which_nothing_ever_waits_are_left_out_and_no_signal_is_missing(tmp_path):
+    ledger = tmp_path / "kept.sqlite"
+    done = of("one-link", "--days", 0.125, "--policy", "act", "--ledger", ledger)
+    assert "FTS moves" in done.stdout
+    assert "FTS has still to cancel" not in done.stdout
+    assert "0 files of rules fail in all attempts" in done.stdout.splitlines()[-1]
+    status = json.loads(ledgers.run("status", ledger, "--format", "json").stdout)
+    assert [one["signal"] for one in status["signals_missing"]] == []
+    queues = json.loads(of("one-link", "--days", 0.05, "--format", "json").stdout)["queues"]
+    assert {row["at"] for row in queues if not row["most"]} == {None}
+
+
+def test_a_storage_is_never_more_than_full():
+    """What arrives within a step of the world is counted at its end."""
+    spec = SimpleNamespace(site="S", space=100.0)
+    backlog = SimpleNamespace(hours_nearly_full=[0.0], backlog=lambda _: 0)
+    world = SimpleNamespace(
+        network=SimpleNamespace(storages={"A": 0}),
+        grid=SimpleNamespace(storages={"A": spec}),
+        samples=[SimpleNamespace(used=[100.3])],
+        storages=backlog,
+    )
+    (row,) = forecast.storages(world)
+    assert (row["most_used"], row["most_filled"]) == (100, 1.0)
 
 
 def test_a_host_that_the_grid_does_not_have_is_told():

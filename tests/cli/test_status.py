@@ -316,37 +316,6 @@ def test_fts_does_not_begin_anew_with_each_dataset_of_a_link_that_has_few(made: 
     assert [link.key for link in ramping(view, START + timedelta(minutes=16))] == [FNAL]
 
 
-def test_what_control_redistributed_is_shown_of_links_that_got_and_gave(made: Made) -> None:
-    """A column and a key only where there is any."""
-    assert "redistributed" not in run("status", made.path, "--summary").stdout
-    length = CYCLE.length
-    signals = Signals(1e9, length, length, 0, (Past(0, 0, 0),) * 4, None, None, None)
-    with Ledger.open(made.path) as ledger:
-        for key, shared in ((FNAL, {"added": 120 * GB}), (KIT, {"left": 120 * GB})):
-            one = flow(*key.link[:2], scenario=key.scenario, control=Control(Mode.ACT, redistribute=True))
-            ledger.record_signals(
-                [controlling.reading(one, CYCLE, Before(), decide(Memory(), signals), **shared)], START
-            )
-    closing = json.loads(run("status", made.path, "--summary", "--format", "json").stdout)
-    by_link = {link["destination"]: link["redistributed"] for link in closing["links"]}
-    assert by_link[FNAL.link.destination] == {"for_others": 120 * GB, "to_others": 0}
-    assert by_link[KIT.link.destination] == {"for_others": 0, "to_others": 120 * GB}
-    assert by_link[MESH.link.destination] == {}
-    assert closing["total"]["redistributed"] == {"for_others": 120 * GB, "to_others": 120 * GB}
-    table = run("status", made.path, "--summary").stdout
-    assert "redistributed" in table.splitlines()[0]
-    assert re.search(f"{KIT.link.destination} .* -120 GB", table)
-    assert "+120 GB, -120 GB" in table.splitlines()[-1]
-    assert (
-        run("status", made.path, "--summary", "--format", "csv").stdout.splitlines()[0].endswith(",redistributed")
-    )
-    report = json.loads(run("report", made.path, "--format", "json").stdout)
-    assert {row["destination"]: row["for_others"] - row["to_others"] for row in report["redistributed"]} == {
-        FNAL.link.destination: 120 * GB, KIT.link.destination: -120 * GB,
-    }  # fmt: skip
-    assert "## Redistributed by control" in run("report", made.path).stdout
-
-
 def test_what_control_advises_is_shown(made: Made) -> None:
     """The hold that it would have put on the link, and on what that rests."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:

@@ -1,0 +1,75 @@
+"""`status`: what control decided of links, and what it gave to others, as people and programs read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import tables
+from dc_inject.engine import controlling
+from dc_inject.engine.controlling import Before
+from dc_inject.ledger import ControlDecision, Ledger
+from dc_inject.model import Control, Hold, Mode
+from dc_inject.planning.control import Memory, Past, Signals, decide
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
+from tests.core.builders import flow
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 1}, dry=(KIT,))
+
+
+def test_what_control_redistributed_is_shown_of_links_that_got_and_gave(made: Made) -> None:
+    """A column and a key only where there is any."""
+    assert "redistributed" not in run("status", made.path, "--summary").stdout
+    length = CYCLE.length
+    signals = Signals(1e9, length, length, 0, (Past(0, 0, 0),) * 4, None, None, None)
+    with Ledger.open(made.path) as ledger:
+        for key, shared in ((FNAL, {"added": 120 * GB}), (KIT, {"left": 120 * GB})):
+            one = flow(*key.link[:2], scenario=key.scenario, control=Control(Mode.ACT, redistribute=True))
+            ledger.record_signals(
+                [controlling.reading(one, CYCLE, Before(), decide(Memory(), signals), **shared)], START
+            )
+    closing = json.loads(run("status", made.path, "--summary", "--format", "json").stdout)
+    by_link = {link["destination"]: link["redistributed"] for link in closing["links"]}
+    assert by_link[FNAL.link.destination] == {"for_others": 120 * GB, "to_others": 0}
+    assert by_link[KIT.link.destination] == {"for_others": 0, "to_others": 120 * GB}
+    assert by_link[MESH.link.destination] == {}
+    assert closing["total"]["redistributed"] == {"for_others": 120 * GB, "to_others": 120 * GB}
+    table = run("status", made.path, "--summary").stdout
+    assert "redistributed" in table.splitlines()[0]
+    assert re.search(f"{KIT.link.destination} .* -120 GB", table)
+    assert "+120 GB, -120 GB" in table.splitlines()[-1]
+    assert (
+        run("status", made.path, "--summary", "--format", "csv").stdout.splitlines()[0].endswith(",redistributed")
+    )
+    report = json.loads(run("report", made.path, "--format", "json").stdout)
+    assert {row["destination"]: row["for_others"] - row["to_others"] for row in report["redistributed"]} == {
+        FNAL.link.destination: 120 * GB, KIT.link.destination: -120 * GB,
+    }  # fmt: skip
+    assert "## Redistributed by control" in run("report", made.path).stdout
+
+
+def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = {"in_flight": 800 * GB, "window": 900 * GB, "allowed": 100 * GB, "delivered": 300 * GB, "age": 180}
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.record_decisions(
+            [ControlDecision(CYCLE, key, "act", Hold.BACKLOG, 5e8, 0.0, numbers, {}) for key in (FNAL, KIT)]
+        )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    shown = run("status", made.path, "--decisions", "1", "--link", str(KIT.link)).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "in_flight=800 GB window=900 GB allowed=100 GB" in shown
+    assert "delivered=300 GB age=3min" in " ".join(shown.split())
+    assert KIT.link.destination in shown
+    assert FNAL.link.destination not in shown
+    unknown = run("status", made.path, "--decisions", "1", "--link", "A:B").exception
+    assert "the campaign has no link A -> B" in str(unknown)
+    assert "chooses among decisions" in str(run("status", made.path, "--link", str(KIT.link)).exception)
