@@ -30,7 +30,7 @@ from dc_inject.model.ports import (
     RseFacts,
     Status,
 )
-from dc_inject.model.services import RUCIO
+from dc_inject.model.services import RUCIO, SIMULATED
 from dc_inject.planning import pool
 from dc_inject.twin.rucio import Rule
 from dc_inject.twin.transfers import Queue
@@ -83,7 +83,7 @@ class TwinBackend:
         """Tell who we are: an account that may do what an experiment's policy lets it."""
         self._call()
         grid = self._world.grid
-        address = f"twin://{grid.name}"
+        address = f"{SIMULATED}{grid.name}"
         return Identity(self.name, address, "twin", "def", "twin", admin=False, may_end=grid.rucio.may_end)
 
     def resolve(self, expression: str) -> tuple[str, ...]:

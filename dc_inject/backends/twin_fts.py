@@ -37,7 +37,7 @@ from dc_inject.model.ports import (
     RseFacts,
     Status,
 )
-from dc_inject.model.services import FTS
+from dc_inject.model.services import FTS, SIMULATED
 from dc_inject.planning import pool
 from dc_inject.twin.jobs import Job
 from dc_inject.twin.transfers import Queue
@@ -59,7 +59,7 @@ class TwinFts:
     def check(self) -> Identity:
         """Tell who we are."""
         self._call()
-        address = f"twin://{self._world.grid.name}"
+        address = f"{SIMULATED}{self._world.grid.name}"
         return Identity(self.name, address, "twin", "def", "twin", admin=False, may_end=True)
 
     def resolve(self, expression: str) -> tuple[str, ...]:

@@ -107,6 +107,13 @@ LINKS = click.option(
     shell_complete=completion.links,
     help="Only this link, also written 'SRC->DST' (may be repeated).",
 )
+SINCE = click.option(
+    "--since",
+    type=params.UTC_TIME,
+    metavar="TIME",
+    help="Only cycles that begin from then on (UTC unless an offset is given).",
+)
+UNTIL = click.option("--until", type=params.UTC_TIME, metavar="TIME", help="Only what begins before.")
 SHARD = click.option(
     "--shard",
     type=params.SHARD,

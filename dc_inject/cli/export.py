@@ -20,7 +20,7 @@ import click
 
 from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import planned_flows
-from dc_inject.cli import active_overrides, common, ledger_files, menu_files, params
+from dc_inject.cli import active_overrides, common, ledger_files, menu_files
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
@@ -44,14 +44,13 @@ PRIVATE = 0o600
 @click.argument(
     "subjects", cls=common.CampaignArgument, nargs=-1, required=True, metavar="CAMPAIGN|LEDGER|MENU..."
 )
-@click.option("--planned", is_flag=True, help="Export the flows that are to come: of menus, or of a campaign.")
 @click.option(
-    "--since",
-    type=params.UTC_TIME,
-    metavar="TIME",
-    help="Only cycles that begin from then on; flows that end later (UTC unless an offset is given).",
+    "--planned",
+    is_flag=True,
+    help="Export the flows that are to come: of menus, or of a campaign; with --since those that end later.",
 )
-@click.option("--until", type=params.UTC_TIME, metavar="TIME", help="Only what begins before.")
+@common.SINCE
+@common.UNTIL
 @click.option("--experiment", metavar="NAME", help="The experiment, where no scitag tells it [default: the VO].")
 @click.option(
     "--format",

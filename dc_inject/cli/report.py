@@ -57,13 +57,8 @@ def _exclusion(text: str) -> ExcludedWindow:
 
 @click.command()
 @common.CAMPAIGN
-@click.option(
-    "--since",
-    type=params.UTC_TIME,
-    metavar="TIME",
-    help="Only cycles that begin from then on (UTC unless an offset is given).",
-)
-@click.option("--until", type=params.UTC_TIME, metavar="TIME", help="Only cycles that begin before.")
+@common.SINCE
+@common.UNTIL
 @click.option(
     "--exclude",
     "excluded",

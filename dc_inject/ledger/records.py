@@ -14,7 +14,7 @@ from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.overrides import EVERYTHING, shown
 from dc_inject.model.ports import Identity
-from dc_inject.model.services import SERVICES
+from dc_inject.model.services import SERVICES, SIMULATED
 from dc_inject.model.units import format_duration
 
 NOTES_KEPT = 200  # how many, of those that differ; a bug that shows at every step must not fill the disk
@@ -61,6 +61,12 @@ class RecordReader(Store):
             )
             for row in self._db.rows("SELECT * FROM identity ORDER BY service")
         )
+
+    @property
+    def simulated_in(self) -> str | None:
+        """The grid in which the campaign was simulated; None for a real one."""
+        addresses = (identity.address for identity in self.identities())
+        return next((text.removeprefix(SIMULATED) for text in addresses if text.startswith(SIMULATED)), None)
 
     def menus_in_force(self) -> tuple[MenuInForce, ...]:
         """Return the menus in force, by name."""

@@ -66,6 +66,7 @@ FTS = Service(
 )
 SERVICES = {service.name: service for service in (RUCIO, FTS)}
 DEFAULT = RUCIO  # where no menu says which
+SIMULATED = "twin://"  # begins the address of a service that is simulated; the name of the grid follows
 
 
 def by_end(*, is_url: bool) -> Service:

@@ -147,6 +147,7 @@ def report(
     by_kind = {kind: all_.total(kind) for kind in CycleKind}
     values: dict[str, Any] = {
         "campaign": view.campaign or view.path.stem,
+        "simulated_in": view.simulated_in,
         "at": moment(now),
         "running": view.holder() is not None,
         "since": moment(cycles[0].start),

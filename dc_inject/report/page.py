@@ -17,7 +17,7 @@ from importlib.resources import files
 from dc_inject.model.redaction import visible
 from dc_inject.report import pictures
 from dc_inject.report.figures import DIMENSIONS, SERIES
-from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections, time_of
+from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections, time_of, title
 
 SCRIPT, LIVE = (
     files("dc_inject.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
@@ -88,14 +88,14 @@ def html(report: Report, renewed_every: float = 0) -> str:
     drawn = {name: pictures.svg(spec) for name, spec in pictures.pictures(report)}
     parts = list(sections(report))
     links = " ".join(f'<a href="#{section.name}">{_text(section.title)}</a>' for section in parts)
-    title = _text(f"Report: {report['campaign']}")
+    name = _text(title(report))
     lines = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{allowed}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-        f'{renewed}<main>\n<header id="top"><h1>{title}</h1>\n<p>{_text(heading(report))}</p></header>',
+        f"<title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+        f'{renewed}<main>\n<header id="top"><h1>{name}</h1>\n<p>{_text(heading(report))}</p></header>',
         f'<nav id="parts">{links}</nav>',
     ]
     behind = _series(report)

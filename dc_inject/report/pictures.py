@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
 from dc_inject.report.figures import DIMENSIONS, OTHERS, SERIES, moment
-from dc_inject.report.sections import Report, heading
+from dc_inject.report.sections import Report, heading, title
 
 WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"
@@ -70,8 +70,9 @@ def png(spec: Spec) -> bytes:
 def together(report: Report) -> Spec:
     """Return all pictures below each other, as one."""
     parts = [spec for _, spec in pictures(report)]
-    title = {"text": report["campaign"], "subtitle": heading(report), "offset": 12}
-    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": title}
+    name = report["campaign"] if report["simulated_in"] is None else title(report)
+    heads = {"text": name, "subtitle": heading(report), "offset": 12}
+    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": heads}
 
 
 def library() -> Any:  # noqa: ANN401  a module, which may be missing

@@ -93,11 +93,19 @@ def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
     return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour, value)
 
 
+def title(report: Report) -> str:
+    """Return the title of a report, which tells a simulation from a campaign."""
+    kind = "Report" if report["simulated_in"] is None else "Report of a simulation"
+    return f"{kind}: {report['campaign']}"
+
+
 def heading(report: Report) -> str:
-    """Return in a sentence of which time a report is, and from when."""
+    """Return in a sentence of which time a report is, and from when; before it, in which grid it was simulated."""
+    grid = report["simulated_in"]
+    simulated = "" if grid is None else f"Simulated in the grid {grid}: no real transfer is in it. "
     running = "; it is running" if report["running"] else ""
     when = f"{time_of(report['since'], report)} to {time_of(report['until'], report)} UTC"
-    return f"{when}, as the ledger stood at {time_of(report['at'], report)}{running}."
+    return f"{simulated}{when}, as the ledger stood at {time_of(report['at'], report)}{running}."
 
 
 def time_of(moment: str, report: Report) -> str:

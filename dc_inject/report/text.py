@@ -12,7 +12,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.report import figures
-from dc_inject.report.sections import Report, Section, Table, heading, sections
+from dc_inject.report.sections import Report, Section, Table, heading, sections, title
 
 HEADS = (
     *("start", "seconds", "scenario", "source", "destination", "service", "due", "injected", "moved"),
@@ -22,22 +22,26 @@ HEADS = (
 
 def markdown(report: Report) -> str:
     """Return a report as Markdown, with tables as GitHub has them."""
-    parts = [f"# Report: {_escaped(report['campaign'])}", _escaped(heading(report))]
+    parts = [f"# {_escaped(title(report))}", _escaped(heading(report))]
     for section in sections(report):
         parts += _section(section)
     return "\n\n".join(parts) + "\n"
 
 
 def lines(view: Reader, chosen: Period) -> Iterator[str]:
-    """Yield the lines of the CSV: what each link got in each step, the cycles of each kind apart."""
+    """Yield the lines of the CSV: what each link got in each step, the cycles of each kind apart.
+
+    Those of a simulation have a column more, with its grid.
+    """
     long = figures.step([cycle for cycle, _ in view.cycles(chosen)])
-    yield _row(HEADS)
+    grid = [] if view.simulated_in is None else [no_formula(visible(view.simulated_in))]
+    yield _row([*HEADS, *("simulated_in" for _ in grid)])
     seconds = round(long / timedelta(seconds=1))
     for span in view.spans(chosen, long):
         link = span.key.link
         names = (span.key.scenario, link.source, link.destination, link.through)
         key = [no_formula(visible(name)) for name in names]
-        yield _row([figures.moment(span.start), seconds, *key, *span.sums, span.kind.name.lower()])
+        yield _row([figures.moment(span.start), seconds, *key, *span.sums, span.kind.name.lower(), *grid])
 
 
 def _row(cells: Sequence[object]) -> str:

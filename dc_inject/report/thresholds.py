@@ -147,9 +147,9 @@ def junit(report: Mapping[str, Any]) -> str:
     count = {kind: str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "error")}
     totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
     suites = ET.Element("testsuites", totals)
-    suite = ET.SubElement(
-        suites, "testsuite", {"name": visible(report["campaign"]), **totals, "timestamp": report["at"]}
-    )
+    grid = report["simulated_in"]
+    name = visible(report["campaign"] + ("" if grid is None else f", simulated in the grid {grid}"))
+    suite = ET.SubElement(suites, "testsuite", {"name": name, **totals, "timestamp": report["at"]})
     suite.extend(cases)
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import stat
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.units import format_size
-from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, make, run
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, ME, MESH, START, make, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
 
@@ -180,6 +181,29 @@ def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> N
     assert " % -- |" in shown
     for line in shown.splitlines():
         assert not line.startswith("|") or line.endswith("|")
+
+
+@pytest.mark.parametrize("fmt", ["md", "json", "html", "svg", "junit", "csv"])
+def test_a_report_of_a_simulation_says_so_in_every_format(tmp_path: Path, fmt: str) -> None:
+    if fmt in command.PICTURED:
+        pytest.importorskip("vl_convert")
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", CYCLE.length, [replace(ME, address="twin://one-link")], START)
+        ledger.open_cycle(CYCLE, {FNAL: (450 * GB, None)}, START)
+        ledger.close_cycle(CYCLE, CYCLE.end)
+    shown = run("report", path, "--format", fmt, "--fail-under", "ratio >= 0").stdout
+    words = {
+        "md": "# Report of a simulation: dc27\n\nSimulated in the grid one-link: no real transfer is in it. 2027-",
+        "json": '"simulated_in": "one-link"',
+        "html": "<h1>Report of a simulation: dc27</h1>\n<p>Simulated in the grid one-link: ",
+        "svg": "Simulated in the grid one-link: no real transfer is in it.",
+        "junit": '<testsuite name="dc27, simulated in the grid one-link"',
+        "csv": ",kind,simulated_in\n",
+    }
+    assert words[fmt] in shown
+    if fmt == "csv":
+        assert {line.rpartition(",")[2] for line in shown.splitlines()[1:]} == {"one-link"}
 
 
 def test_a_name_is_no_formula_in_a_csv(tmp_path: Path) -> None:
