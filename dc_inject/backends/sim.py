@@ -205,8 +205,8 @@ class SimBackend:
                 rule.deleted = self.clock.now()
                 del self._there[self._place(entry.injection)]
         self.answer("remove", entries)
-        there = {entry.injection.key: self._place(entry.injection) in self._there for entry in entries}
-        return [Removal(key, gone=not left) for key, left in there.items()]
+        left = {entry.injection.key: self._there.get(self._place(entry.injection)) for entry in entries}
+        return [Removal(key, gone=rule is None, left=int(rule.moved) if rule else 0) for key, rule in left.items()]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell space, quota and availability."""

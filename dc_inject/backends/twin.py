@@ -144,10 +144,10 @@ class TwinBackend:
         return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Tell whose files the reaper has deleted."""
+        """Tell whose files the reaper has deleted, and how much is left of others."""
         self._call()
-        keys = [entry.injection.key for entry in entries]
-        return [Removal(key, gone=key not in self._world.rucio.rules) for key in keys]
+        rules = {entry.injection.key: self._world.rucio.rules.get(entry.injection.key) for entry in entries}
+        return [Removal(key, gone=rule is None, left=rule.left if rule else 0) for key, rule in rules.items()]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell which storages there are, and their free space as Rucio knows it, which may be an hour old."""

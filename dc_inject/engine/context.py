@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from dc_inject.engine.call_limits import Breaker, Limit
 from dc_inject.engine.calls import Calls
+from dc_inject.engine.spaces import Looks
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Numbers
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
@@ -70,6 +71,7 @@ class EngineContext:
     broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+    looks: Looks = field(default_factory=Looks)  # what was left of ended injections at their destinations
     rooms: dict[FlowKey, Room] = field(default_factory=dict)  # of flows that wait for room at their destination
     whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then
     warned: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since

@@ -1,10 +1,11 @@
 """Deleting: what has ended is gone once nothing of it is left at its destination.
 
-Rucio deletes by itself what its rules leave; it is asked one cycle later whether the bytes are gone. Through FTS
-nobody deletes: the files of ended jobs are deleted here, at their destinations (which files those are, and that
-they are ours, is settled in `model/deletion.py`). Deleting is slow and storages may hang, so every destination has
-its own pace, beside everything else: one that does not answer is asked by one call at a time, with waits between,
-and the others go on. That bytes are gone is written down as soon as it is known.
+Rucio deletes by itself what its rules leave; it is asked one cycle later whether the bytes are gone, and at once
+where room is waited for (`guarding.py`). Through FTS nobody deletes: the files of ended jobs are deleted here, at
+their destinations (which files those are, and that they are ours, is settled in `model/deletion.py`). Deleting is
+slow and storages may hang, so every destination has its own pace, beside everything else: one that does not answer
+is asked by one call at a time, with waits between, and the others go on. That bytes are gone is written down as
+soon as it is known.
 
 `Deletions` is the one way to do this. `DeletionRounds` drives it in a run, a part of it each round;
 `DeletionByHand` drives it for `dc-inject end`, to the end or until a destination does not get on.
@@ -177,8 +178,8 @@ class DeletionRounds:
     def check_cleaned_up(self, now: datetime, places: AbstractSet[str] | None = None) -> None:
         """Ask services that delete by themselves what is gone, one cycle after a rule has ended.
 
-        That is asked of all destinations, or of some. A ghost, a replica row without a file, may stay for a while:
-        it counts as gone one cycle later.
+        That is asked of all destinations, or of some; there, what was complete is asked for without that wait. A
+        ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
         """
         if places is not None and not places:
             return
@@ -186,16 +187,17 @@ class DeletionRounds:
             e
             for e in self._ended(cleans_up=True)
             if e.ended_at
-            and e.ended_at + e.injection.cycle.length <= now
+            and (
+                e.ended_at + e.injection.cycle.length <= now or (places is not None and e.completed_at is not None)
+            )
             and (places is None or e.injection.link.destination in places)
             and e.injection.key not in self._checking
         ]
         for service, entries in sorted(by_service(due).items()):
             for part in in_parts(entries, CHECKS_AT_ONCE):
-                keys = {entry.injection.key for entry in part}
-                self._checking |= keys
+                self._checking |= {entry.injection.key for entry in part}
                 call = partial(self._context.backends[service].remove, part)
-                self._context.calls.start(call, partial(self._checked, service, keys), service)
+                self._context.calls.start(call, partial(self._checked, service, part, now), service)
 
     def round(self, now: datetime) -> None:
         """Delete what no service deletes: every destination goes on from where it is.
@@ -221,13 +223,19 @@ class DeletionRounds:
         self._deletions.go_on()
 
     def _checked(
-        self, service: str, keys: set[str], removals: list[Removal] | None, error: ServiceError | None
+        self,
+        service: str,
+        entries: Sequence[Entry],
+        asked_at: datetime,
+        removals: list[Removal] | None,
+        error: ServiceError | None,
     ) -> None:
-        self._checking -= keys
+        self._checking -= {entry.injection.key for entry in entries}
         if error is not None:
             self._context.fail(service, error)
         else:
             self._write(removals or [])
+            self._context.looks.removed(entries, removals or [], asked_at)
 
     def _write(self, removals: Sequence[Removal]) -> None:
         context, now = self._context, self._context.clock.now()

@@ -22,9 +22,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
-from dc_inject.engine import controlling
+from dc_inject.engine import controlling, spaces
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext, Room
 from dc_inject.ledger.reading import Reader
@@ -45,15 +44,12 @@ LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anythi
 # FTS's optimizer runs once a minute, and looks at a link at the latest after five, but only while something waits
 # or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
 OLD = timedelta(minutes=10)
-REMEMBERED = 5  # cycles of which the least space counts
-ARRIVALS = timedelta(hours=2)  # for how long it is kept what had arrived: as old as a word of free space may be
 FAILED_CYCLES = 3  # in which what came to its end tells what fails
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
-SPACES = "spaces"  # of the signal that keeps them
 PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
 STEP = 2  # transfers that FTS's optimizer adds at a time
 NEARLY = 0.8  # of a space: when so much is used or on its way, what goes out waits for room
-ROOM = 0.97  # of a space: what is waited for; it may be found a percent too large, by what was deleted unseen
+ROOM = 0.97  # of a space: what is waited for; services may be late to tell what is left there
 
 Facts = Mapping[tuple[str, str], RseFacts]
 
@@ -71,7 +67,10 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     queues, requests = _queues(context, situation.cycle, controlled, deadline)
     ours, destinations = context.ledger.resident(), dict(situation.destinations)
     places = {demand.flow.link.destination for demand in controlled}
-    for name, (space, age) in _spaces(context, situation.cycle, destinations, places, facts).items():
+    of_places = {name: destinations[name] for name in places}
+    now = context.clock.now()
+    least = spaces.least(context.ledger, context.looks, situation.cycle, now, of_places, facts)
+    for name, (space, age) in least.items():
         destinations[name] = replace(destinations[name], space=space, free=space - ours.get(name, 0), age=age)
     rooms: dict[str, Room] = {}  # of destinations that are nearly full
     for name in places:
@@ -89,21 +88,21 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         if (queue := queues.get(demand.flow.link)) is not None
     }
     with context.ledger.together():
-        engaged = controlling.engage(context.ledger, situation.cycle, readings, floors, context.clock.now())
+        engaged = controlling.engage(context.ledger, situation.cycle, readings, floors, now)
     acting: dict[FlowKey, Demand] = {}
     late: dict[str, Held] = {}
     held_back: dict[str, Destination] = {}
     for demand in controlled:
         if demand.flow.control.mode is Mode.ACT:
             key, place = demand.flow.key, demand.flow.link.destination
-            now = engaged.get(key, {})
+            holding = engaged.get(key, {})
             # These leave something to a link, so that it shows when it works again: planning holds it.
-            stops: dict[Hold, int] = {hold: calm for hold, calm in now.items() if hold not in PACED}
+            stops: dict[Hold, int] = {hold: calm for hold, calm in holding.items() if hold not in PACED}
             held = demand.held or guards.leading(stops, readings[key])
-            lags = guards.leading({hold: 0 for hold in now if hold is Hold.DELETION_LAG}, readings[key])
+            lags = guards.leading({hold: 0 for hold in holding if hold is Hold.DELETION_LAG}, readings[key])
             if lags is not None:
                 late[place] = lags
-            fails = Hold.FAILING in now
+            fails = Hold.FAILING in holding
             failed = readings[key][Hold.FAILING].value if fails else demand.failed
             acting[key] = replace(demand, held=held, failing=fails, failed=failed)
     context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
@@ -143,75 +142,6 @@ def _going(ledger: Reader, destination: str, cycle: Cycle, lag: timedelta) -> in
         if entry.injection.link.destination == destination
     )
     return sum(size for at, size in ends if at is not None and oldest <= at <= latest)
-
-
-def _spaces(
-    context: EngineContext,
-    cycle: Cycle,
-    destinations: Mapping[str, Destination],
-    names: Iterable[str],
-    facts: Facts,
-) -> dict[str, tuple[int, int | None]]:
-    """Return the least space of destinations that was told in the last cycles, and how old it is, in seconds.
-
-    What is told now is kept.
-    """
-    kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == SPACES}
-    ours, on_its_way = context.ledger.resident(), context.ledger.on_its_way()
-    spaces: dict[str, tuple[int, int | None]] = {}
-    now = context.clock.now()
-    with context.ledger.together():
-        for name in names:
-            space = destinations[name].space
-            if space is None:
-                continue
-            reports = sorted(
-                (fact.free, fact.free_at or now)
-                for (_, end), fact in facts.items()
-                if end == name and fact.free is not None
-            )
-            before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
-            there = ours.get(name, 0) - on_its_way.get(name, 0)
-            memory = _remembered(before, cycle, space, reports, there)
-            context.ledger.signal(SPACES, name, json.dumps(memory), now)
-            seen, at = memory["seen"], memory["at"]
-            least = min(seen, key=lambda when: (seen[when], when))
-            age = now - datetime.fromisoformat(at[least]) if least in at else None
-            spaces[name] = seen[least], None if age is None else round(age.total_seconds())
-    return spaces
-
-
-def _remembered(
-    before: Mapping[str, Any], cycle: Cycle, space: int, reports: Sequence[tuple[int, datetime]], there: int
-) -> dict[str, Any]:
-    """Return what is kept of a destination's space: what was told in the last cycles, and of when that was.
-
-    The space is what is free and ours. Rucio's word of free space may be an hour old: with it counts what of ours
-    had arrived then. Where nobody says of when it is, a space is taken only when free space is told anew. The
-    latest one counts as long as nothing else is told: Rucio does not say when it was told the same again.
-    """
-    name, free = cycle.name, [size for size, _ in reports]
-    oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
-    earliest = min(oldest, Cycle(cycle.start - ARRIVALS, cycle.length).name)
-    arrived = {when: size for when, size in before.get("arrived", {}).items() if when >= earliest} | {name: there}
-    seen: dict[str, int] = before.get("seen", {})
-    at: dict[str, str] = before.get("at", {})
-    if free != before.get("told") or not free or not seen or name in seen:
-        if reports and space >= free[0] + there:  # the menu does not say less
-            moment = reports[0][1]
-            space, at = free[0] + min(_around(arrived, moment)), at | {name: moment.isoformat()}
-        seen = seen | {name: min(space, seen.get(name, space))}  # a cycle may be planned in several tries
-    seen = {when: size for when, size in seen.items() if when >= oldest or when == max(seen)}
-    at = {when: moment for when, moment in at.items() if when in seen}
-    return {"told": free, "seen": seen, "at": at, "arrived": arrived}
-
-
-def _around(sizes: Mapping[str, int], moment: datetime) -> list[int]:
-    """Return the sizes at the beginnings of the cycles before and after a moment, as far as they are known."""
-    name = Cycle(moment, LATE).name
-    before = [cycle for cycle in sorted(sizes) if cycle <= name][-1:]
-    after = [cycle for cycle in sorted(sizes) if cycle >= name][:1]
-    return [sizes[cycle] for cycle in before + after]
 
 
 def _readings(

@@ -179,6 +179,7 @@ class Rounds:
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
         self._deletion.round(now)
+        self._context.looks.write(self._context.ledger, now)
         of_service = by_service(self._context.ledger.entries(*IN_SERVICE))
         in_service = [entry for service in of_service if self._works(service) for entry in of_service[service]]
         under_way = {entry.injection.key for entry in in_service if self._under_way(entry)}
@@ -247,6 +248,7 @@ class Rounds:
             observation for observation in observations if states[observation.key] is before[observation.key].state
         ]
         current = self._reconciler.observed(batch.entries, current)
+        context.looks.observed(before, current, now)
         self._end_stalled(before, current, now)
         for entry in (
             before[observation.key]

@@ -126,12 +126,13 @@ class Observation:
 class Removal:
     """What is known of the bytes that an ended injection left at its destination.
 
-    `gone` when nothing of it is there any more, nor can come; else `again_at` is when to ask next (None: when it
-    suits), and `error` what stands in the way.
+    `gone` when nothing of it is there any more, nor can come; else `left` are the bytes that are still there
+    (None: not told), `again_at` is when to ask next (None: when it suits), and `error` what stands in the way.
     """
 
     key: str
     gone: bool
+    left: int | None = None
     again_at: datetime | None = None
     error: ServiceError | None = None
 

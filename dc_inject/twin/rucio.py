@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from dc_inject.twin import grid as g
-from dc_inject.twin.storages import Storages
+from dc_inject.twin.storages import Doomed, Storages
 from dc_inject.twin.transfers import Queue, Transfers
 
 
@@ -37,6 +37,12 @@ class Rule:
     completed: float | None = None
     ended: float | None = None
     is_gone: bool = False
+    doomed: Doomed | None = None  # what is deleted of it
+
+    @property
+    def left(self) -> int:
+        """Bytes that are there, as far as the poller and the reaper know."""
+        return self.arrived if self.doomed is None else int(self.doomed.bytes)
 
     @property
     def arrived(self) -> int:
@@ -152,4 +158,4 @@ class Rules:
             rule.is_gone = True
             del self.there[rule.dataset, rule.queue.destination], self.rules[rule.name]
 
-        self._storages.delete(self._numbers[rule.queue.destination], rule.done, size, now, gone)
+        rule.doomed = self._storages.delete(self._numbers[rule.queue.destination], rule.done, size, now, gone)

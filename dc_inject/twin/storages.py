@@ -18,7 +18,7 @@ from dc_inject.twin.grid import Grid
 
 
 @dataclass(slots=True)
-class _Doomed:
+class Doomed:
     """Files to delete: not before when, how many, how many bytes, and what to call when all are gone."""
 
     after: float
@@ -38,7 +38,7 @@ class Storages:
         self.used = np.zeros(self.count)
         self.arrived = 0.0  # bytes that were ever put on any of them
         self.slower = np.ones(self.count)  # by how many times deletions take longer now
-        self._doomed: list[deque[_Doomed]] = [deque() for _ in self._specs]
+        self._doomed: list[deque[Doomed]] = [deque() for _ in self._specs]
         self._begun = [0.0] * self.count  # parts of a file, deleted in advance
         self.hours_nearly_full = np.zeros(self.count)  # above 98 % of the space
 
@@ -55,10 +55,11 @@ class Storages:
         self.used += summed(storages, sizes, self.count)
         self.arrived += float(sizes.sum())
 
-    def delete(self, storage: int, files: int, size: float, now: float, gone: Callable[[], None]) -> None:
-        """Have files deleted; `gone` is called when they are."""
-        after = now + self._specs[storage].delete_lag
-        self._doomed[storage].append(_Doomed(after, files, size, gone))
+    def delete(self, storage: int, files: int, size: float, now: float, gone: Callable[[], None]) -> Doomed:
+        """Have files deleted, and return what is left of them, as time goes on; `gone` is called when they are."""
+        doomed = Doomed(now + self._specs[storage].delete_lag, files, size, gone)
+        self._doomed[storage].append(doomed)
+        return doomed
 
     def reap(self, now: float, since: float) -> None:
         """Let the reaper delete for the time since its last pass."""

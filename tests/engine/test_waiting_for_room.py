@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.engine.guarding import REMEMBERED
+from dc_inject.engine.spaces import REMEMBERED
 from dc_inject.model import Control, Hold, Mode, State
 from tests.engine import world as worlds
 from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
@@ -39,6 +39,17 @@ def test_a_space_that_is_just_enough_is_used_by_counting_on_what_is_deleted(tmp_
     rows = one.ledger.rows()[8:]
     assert sum(row.injected for row in rows) >= 0.98 * sum(row.due for row in rows)
     assert most <= 0.98 * 1350 * GB
+
+
+def test_what_was_complete_is_asked_for_as_soon_as_it_has_ended(tmp_path):
+    """Elsewhere a cycle later: what is deleted unseen would be counted as if it were there."""
+    one = nearly_full(tmp_path)
+    one.backend.deletion_lag = timedelta(minutes=1)
+    one.backend.space = {"B": 1100 * GB}
+    one.run(cycles=16)
+    gone = one.ledger.entries(State.GONE, since=START + 5 * CYCLE)
+    assert len(gone) > 50
+    assert [e for e in gone if e.gone_at > e.ended_at + 2 / 5 * CYCLE] == []
 
 
 def test_what_counts_on_deletions_that_do_not_come_waits_for_room_and_is_withdrawn(tmp_path):
@@ -152,7 +163,7 @@ def test_what_waits_for_room_leads_although_a_small_pool_took_more(tmp_path):
     one.run(cycles=12)
     assert of_last(one).held.hold is Hold.POOL_DRY
     one.backend.deletion_lag = timedelta(days=2)
-    told(one, 20 * GB)
+    told(one, 20 * GB, CYCLE)
     one.run(cycles=1)
     waited = of_last(one).held
     assert (of_last(one).injected, waited.hold) == (0, Hold.DESTINATION_FULL)

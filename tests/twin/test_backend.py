@@ -13,7 +13,7 @@ from dc_inject.backends.twin import TwinBackend, TwinClock, named
 from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Silent
-from dc_inject.model import Dataset, DatasetFilter, Hold, State
+from dc_inject.model import Control, Dataset, DatasetFilter, Hold, Mode, State
 from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.planning import pool
 from dc_inject.twin.grid import Fault, Fts, Grid, LinkTraits, Rucio, Stock, Trouble
@@ -114,6 +114,20 @@ def test_a_full_disk_holds_its_link(tmp_path):
     assert line.holds.get(Hold.DESTINATION_FULL, 0) >= 10
     assert line.injected < 0.7 * line.due
     assert run.world.storages.hours_nearly_full[1] < 1
+
+
+@pytest.mark.parametrize("how", [{"delete_lag": 60.0}, {"delete_lag": 600.0}, {"delete_seconds": 20.0}])
+def test_a_disk_for_ten_datasets_is_never_above_98_percent_where_control_acts(tmp_path, how):
+    """Free space is told once an hour. What is deleted just before, nobody has seen to be gone."""
+    far = storage("A"), storage("B", space=2000 * GB, **how)
+    made = grid(
+        *far, default_link=LinkTraits(rate=1.25 * GB, actives=(2, 130)), fts=FREE,
+        rucio=Rucio(requests=1e6, may_end=False),
+    )  # fmt: skip
+    link = flow("A", "B", GBPS, control=Control(Mode.ACT))
+    run = Run(made, [link], tmp_path, hours=7)
+    assert run.world.storages.hours_nearly_full[1] == 0
+    assert run.lines["B"].injected > 0.3 * run.lines["B"].due
 
 
 def test_the_same_seed_gives_the_same_ledger(tmp_path):

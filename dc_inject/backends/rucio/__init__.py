@@ -135,11 +135,12 @@ class RucioBackend:
         """Tell which replicas the reaper has deleted: nothing of them is available at the destination."""
         places = {Candidate(e.injection.item.id, e.injection.link): e.injection.key for e in entries}
         statuses = self.check_replicas(tuple(places))
-        return [
-            Removal(key, gone=not (statuses[place].destination_bytes or statuses[place].destination_locked))
-            for place, key in places.items()
-            if place in statuses
-        ]
+        removals = []
+        for place, key in places.items():
+            if place in statuses:
+                left = statuses[place].destination_bytes
+                removals.append(Removal(key, gone=not (left or statuses[place].destination_locked), left=left))
+        return removals
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell space, quota and availability; a signal that cannot be read is named as missing."""

@@ -1,0 +1,196 @@
+"""Spaces: how large the disk at a destination is for us, by what is told of it and by what of ours is there.
+
+A space is what is free and what is ours, both at one moment: that of which the service's word is, which may be an
+hour ago. A space that is found too large fills the disk. So what counts as ours is what was there for certain at
+that moment, of each injection the least that looks before and after it tell:
+
+- what had arrived, as the last look before had found it;
+- of what had ended by then, what the next look found left. Nobody sees a deletion when it happens, and what was
+  deleted and still counts as ours is free as well: it would count twice.
+
+What was not looked at counts as nothing. Later looks only tell of more that was there for certain, so each word is
+counted again in every cycle; and of five cycles the least space counts. What looks found is kept for two hours and
+written down in each round, so that a run from cron, which begins anew in each cycle, knows it as well.
+
+Of a word without its time, all that is ours counts, as it is known now, and only when another one is told.
+What may be used of a space, `guarding.py` says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any
+
+from dc_inject.ledger import Ledger
+from dc_inject.model import Cycle, Entry, State
+from dc_inject.model.ports import Observation, Removal, RseFacts
+from dc_inject.planning.limits import Destination
+
+REMEMBERED = 5  # cycles of which the least space counts
+KEPT = timedelta(hours=2)  # what looks found: as old as a word of free space may be
+SPACES, LOOKS = "spaces", "looks"  # the signals that keep them
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of an injection at its destination: bytes by whole seconds since 1970."""
+
+    ends: int | None = None  # when it ended, or will, at the earliest
+    arrived: list[tuple[int, int]] = field(default_factory=list)
+    left: list[tuple[int, int]] = field(default_factory=list)  # after its end
+
+    def there(self, moment: float) -> int:
+        """Return the bytes that were there at a moment for certain."""
+        arrived = max((size for at, size in self.arrived if at <= moment), default=0)
+        if self.ends is None or self.ends > moment:
+            return arrived
+        return min(next((left for at, left in self.left if at > moment), 0), arrived)
+
+
+class Looks:
+    """What looks at injections found of their bytes, at destinations that tell when their space was free."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[str, Seen]] = {}  # by destination and key
+
+    def follow(self, ledger: Ledger, names: Iterable[str], now: datetime) -> None:
+        """Keep of destinations what is seen there, and forget what was gone long ago."""
+        if new := set(names) - self._seen.keys():
+            kept = {signal.subject: json.loads(str(signal.value)) for signal in ledger.signals(LOOKS)}
+            for name in new:
+                seen = kept.get(name, {})
+                self._seen[name] = {key: Seen(*found) for key, found in seen.items()}
+        if not self._seen:
+            return
+        living = ledger.entries(State.LIVE, State.COMPLETE, State.ENDED)
+        for entry in living:
+            self._know(entry)
+        kept_keys, oldest = {entry.injection.key for entry in living}, (now - KEPT).timestamp()
+        for name, seen in self._seen.items():
+            self._seen[name] = {
+                key: found
+                for key, found in seen.items()
+                if key in kept_keys or (found.left and found.left[-1][0] >= oldest)
+            }
+
+    def observed(self, entries: Mapping[str, Entry], observations: Iterable[Observation], now: datetime) -> None:
+        """Keep what had arrived by now."""
+        for observation in observations:
+            seen = self._of(entries[observation.key])
+            if seen is not None and observation.moved:
+                _add(seen.arrived, ceil(now.timestamp()), observation.moved)
+
+    def removed(self, entries: Iterable[Entry], removals: Iterable[Removal], asked_at: datetime) -> None:
+        """Keep what was left of entries when it was asked for, where that is told."""
+        left = {removal.key: 0 if removal.gone else removal.left for removal in removals}
+        for entry in entries:
+            size, seen = left.get(entry.injection.key), self._know(entry)
+            if seen is not None and size is not None:
+                seen.left.append((int(asked_at.timestamp()), size))
+
+    def there(self, name: str, moment: datetime) -> int:
+        """Return the bytes of ours that were at a destination at a moment for certain."""
+        return sum(seen.there(moment.timestamp()) for seen in self._seen[name].values())
+
+    def write(self, ledger: Ledger, now: datetime) -> None:
+        """Write down what was seen."""
+        if not self._seen:
+            return
+        ledger.record_signals(
+            (
+                (LOOKS, name, json.dumps({key: (s.ends, s.arrived, s.left) for key, s in seen.items()}), "")
+                for name, seen in self._seen.items()
+            ),
+            now,
+        )
+
+    def _of(self, entry: Entry) -> Seen | None:
+        """Return what was seen of an injection; None where nobody asks for it."""
+        of_place = self._seen.get(entry.injection.link.destination)
+        return None if of_place is None else of_place.setdefault(entry.injection.key, Seen())
+
+    def _know(self, entry: Entry) -> Seen | None:
+        """Take over when an entry ended or ends, and what the ledger knows to have arrived."""
+        seen = self._of(entry)
+        if seen is not None:
+            ends = (entry.ended_at, entry.expires_at, entry.end_asked_at)
+            seen.ends = min((int(end.timestamp()) for end in ends if end is not None), default=None)
+            if entry.completed_at is not None:
+                _add(seen.arrived, ceil(entry.completed_at.timestamp()), entry.moved)
+        return seen
+
+
+def _add(found: list[tuple[int, int]], at: int, size: int) -> None:
+    if not found or size > found[-1][1]:
+        found.append((at, size))
+
+
+def least(
+    ledger: Ledger,
+    looks: Looks,
+    cycle: Cycle,
+    now: datetime,
+    destinations: Mapping[str, Destination],
+    facts: Mapping[tuple[str, str], RseFacts],
+) -> dict[str, tuple[int, int | None]]:
+    """Return the least space of destinations that was told in the last cycles, and how old it is, in seconds.
+
+    Destinations whose space is not known have none. What is told now is kept.
+    """
+    known = {name: place.space for name, place in destinations.items() if place.space is not None}
+    told: dict[str, list[RseFacts]] = {name: [] for name in known}
+    for (_, name), fact in facts.items():
+        if name in told and fact.free is not None:
+            told[name].append(fact)
+    looks.follow(ledger, (name for name in told if any(fact.free_at for fact in told[name])), now)
+    kept = {signal.subject: signal.value for signal in ledger.signals(SPACES)}
+    ours, on_its_way = ledger.resident(), ledger.on_its_way()
+    spaces: dict[str, tuple[int, int | None]] = {}
+    with ledger.together():
+        for name, space in known.items():
+            before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
+            there = ours.get(name, 0) - on_its_way.get(name, 0)
+            memory = _remembered(before, cycle, now, space, told[name], there)
+            seen, at = memory["seen"], memory["at"]
+            for when, free in memory["free"].items():
+                seen[when] = max(free + looks.there(name, datetime.fromisoformat(at[when])), seen[when])
+            ledger.signal(SPACES, name, json.dumps(memory), now)
+            smallest = min(seen, key=lambda when: (seen[when], when))
+            age = now - datetime.fromisoformat(at[smallest]) if smallest in at else None
+            spaces[name] = seen[smallest], None if age is None else round(age.total_seconds())
+    return spaces
+
+
+def _remembered(
+    before: Mapping[str, Any], cycle: Cycle, now: datetime, space: int, told: Sequence[RseFacts], there: int
+) -> dict[str, Any]:
+    """Return what is kept of a destination's space: what was told in the last cycles, and of when that was.
+
+    `space` is what is free now and `there`, or what the menu grants. Of `free`, what was ours at its time is to be
+    added yet. The latest word counts as long as nothing else is told: Rucio does not say when it was told the same
+    again.
+    """
+    reports = sorted((fact.free or 0, fact.free_at or now, fact.free_at is not None) for fact in told)
+    name, frees = cycle.name, [free for free, _, _ in reports]
+    oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
+    seen: dict[str, int] = before.get("seen", {})
+    at: dict[str, str] = before.get("at", {})
+    timed: dict[str, int] = before.get("free", {})
+    if frees != before.get("told") or not frees or not seen or name in seen:
+        if reports and space >= frees[0] + there:  # the menu does not say less
+            free, moment, is_timed = reports[0]
+            at = at | {name: moment.isoformat()}
+            if is_timed:
+                space, timed = free, timed | {name: free}
+        seen = seen | {name: min(space, seen.get(name, space))}  # a cycle may be planned in several tries
+    seen = {when: size for when, size in seen.items() if when >= oldest or when == max(seen)}
+    return {
+        "told": frees,
+        "seen": seen,
+        "at": {when: moment for when, moment in at.items() if when in seen},
+        "free": {when: size for when, size in timed.items() if when in seen},
+    }
