@@ -117,7 +117,7 @@ def test_its_life_ends_with_its_rule(backend: RucioBackend, server: FakeRucio, l
     assert [outcome.error for outcome in backend.end([entry])] == [None]
     (expiry,) = server.expiries.values()
     assert expiry == server.clock.now() + HOUR
-    assert [removal.gone for removal in backend.remove([entry])] == [False]
+    assert [(removal.gone, removal.left) for removal in backend.remove([entry])] == [(False, 3 * GB)]
     server.clean()
     assert [removal.gone for removal in backend.remove([entry])] == [True]
 
