@@ -19,6 +19,7 @@ What may be used of a space, `guarding.py` says.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -94,7 +95,7 @@ class Looks:
 
     def there(self, name: str, moment: datetime) -> int:
         """Return the bytes of ours that were at a destination at a moment for certain."""
-        return sum(seen.there(moment.timestamp()) for seen in self._seen[name].values())
+        return sum(seen.there(moment.timestamp()) for seen in self._seen.get(name, {}).values())
 
     def write(self, ledger: Ledger, now: datetime) -> None:
         """Write down what was seen."""
@@ -149,12 +150,14 @@ def least(
     looks.follow(ledger, (name for name in told if any(fact.free_at for fact in told[name])), now)
     kept = {signal.subject: signal.value for signal in ledger.signals(SPACES)}
     ours, on_its_way = ledger.resident(), ledger.on_its_way()
+    arrived = Counter[str]()  # what ended before it had arrived is in `ours` until it is known to be gone
+    for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED):
+        arrived[entry.injection.link.destination] += entry.moved
     spaces: dict[str, tuple[int, int | None]] = {}
     with ledger.together():
         for name, space in known.items():
             before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
-            there = ours.get(name, 0) - on_its_way.get(name, 0)
-            memory = _remembered(before, cycle, now, space, told[name], there)
+            memory = _remembered(before, cycle, now, space, told[name], arrived[name])
             seen, at = memory["seen"], memory["at"]
             for when, free in memory["free"].items():
                 seen[when] = max(free + looks.there(name, datetime.fromisoformat(at[when])), seen[when])
@@ -162,17 +165,20 @@ def least(
             smallest = min(seen, key=lambda when: (seen[when], when))
             age = now - datetime.fromisoformat(at[smallest]) if smallest in at else None
             spaces[name] = seen[smallest], None if age is None else round(age.total_seconds())
+            there = ours.get(name, 0) - on_its_way.get(name, 0)
+            if space < min([seen[smallest], *((fact.free or 0) + there for fact in told[name])]):
+                spaces[name] = space, None  # the menu grants less
     return spaces
 
 
 def _remembered(
-    before: Mapping[str, Any], cycle: Cycle, now: datetime, space: int, told: Sequence[RseFacts], there: int
+    before: Mapping[str, Any], cycle: Cycle, now: datetime, space: int, told: Sequence[RseFacts], arrived: int
 ) -> dict[str, Any]:
     """Return what is kept of a destination's space: what was told in the last cycles, and of when that was.
 
-    `space` is what is free now and `there`, or what the menu grants. Of `free`, what was ours at its time is to be
-    added yet. The latest word counts as long as nothing else is told: Rucio does not say when it was told the same
-    again.
+    `space` is what the menu grants, where nothing is told. Without a time, what is ours is what has `arrived`; of
+    `free`, what was ours at its time is to be added yet. The latest word counts as long as nothing else is told:
+    Rucio does not say when it was told the same again.
     """
     reports = sorted((fact.free or 0, fact.free_at or now, fact.free_at is not None) for fact in told)
     name, frees = cycle.name, [free for free, _, _ in reports]
@@ -181,11 +187,11 @@ def _remembered(
     at: dict[str, str] = before.get("at", {})
     timed: dict[str, int] = before.get("free", {})
     if frees != before.get("told") or not frees or not seen or name in seen:
-        if reports and space >= frees[0] + there:  # the menu does not say less
+        if reports:
             free, moment, is_timed = reports[0]
             at = at | {name: moment.isoformat()}
-            if is_timed:
-                space, timed = free, timed | {name: free}
+            space = free if is_timed else free + arrived
+            timed = timed | {name: free} if is_timed else timed
         seen = seen | {name: min(space, seen.get(name, space))}  # a cycle may be planned in several tries
     seen = {when: size for when, size in seen.items() if when >= oldest or when == max(seen)}
     return {

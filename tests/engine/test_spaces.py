@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.engine.spaces import Seen
-from dc_inject.model import Control, Mode
+from dc_inject.model import Control, Mode, RseSpec, Site, State
 from dc_inject.model.events import Observed
 from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
@@ -62,12 +62,12 @@ def found(one) -> list[int]:
     return list(kept["seen"].values())
 
 
-def coarse(tmp_path, lag, **more):
+def coarse(tmp_path, lag, sites=()):
     """A disk of 2 TB for datasets of 200 GB that live for an hour, at 8 Gb/s: nearly two lifetimes' worth."""
     link = flow("A", "B", 8.0, control=ACT, lifetime_min=4 * CYCLE, lifetime_max=4 * CYCLE)
     return world(
-        tmp_path, campaign([link]), {"A": items("A", 300, 200 * GB)}, deletion_lag=lag, may_end=False,
-        speed=lambda _: 1.25 * GB, **{"space": {"B": 2 * TB}, **more},
+        tmp_path, campaign([link], sites=sites), {"A": items("A", 300, 200 * GB)}, deletion_lag=lag, may_end=False,
+        speed=lambda _: 1.25 * GB, space={"B": 2 * TB},
     )  # fmt: skip
 
 
@@ -89,6 +89,37 @@ def test_no_space_is_found_larger_than_it_is_and_no_disk_above_98_percent(tmp_pa
     assert max(most) <= 0.98 * 2 * TB
     given = sum(row.injected for row in one.ledger.rows())
     assert given >= 0.7 * 24 * CYCLE / (4 * CYCLE + lag * MINUTE) * 2 * TB  # what fits, less what is not known
+
+
+def test_what_ended_before_it_had_arrived_is_not_there(tmp_path):
+    """What expires on a link that stands still is in the ledger until it is known to be gone."""
+    one, largest = coarse(tmp_path, timedelta(days=2)), []
+    one.heard.at[Observed] = lambda: largest.extend(found(one))
+    one.run(cycles=2)
+    one.backend.speed = lambda _: 0.01 * GB
+    one.run(cycles=10)
+    assert [entry for entry in one.ledger.entries(State.ENDED) if entry.completed_at is None]
+    assert max(largest) <= 2 * TB
+
+
+def test_a_run_that_begins_while_free_space_is_not_told_goes_on_with_what_was_told(tmp_path):
+    granted = (Site("S", rses={"B": RseSpec(space=3 * TB)}),)
+    one = coarse(tmp_path, MINUTE, sites=granted)
+    hourly(one)
+    one.run(cycles=6)
+    before, look = found(one), one.backend.sites
+    one.backend.sites = lambda rses: {name: replace(fact, free=None) for name, fact in look(rses).items()}
+    one.run(cycles=1)
+    assert min(found(one)) == min(before)
+
+
+def test_a_menu_that_grants_more_than_there_is_changes_nothing(tmp_path):
+    """While what was deleted unseen counts as ours, there seems to be even more than it grants."""
+    one, most = coarse(tmp_path, MINUTE, sites=(Site("S", rses={"B": RseSpec(space=2100 * GB)}),)), []
+    hourly(one, 2 * MINUTE)
+    one.heard.at[Observed] = lambda: most.append(on_disk(one))
+    one.run(cycles=24)
+    assert max(most) <= 0.98 * 2 * TB
 
 
 @pytest.mark.parametrize("percent", [0.7, 12])
