@@ -145,8 +145,8 @@ class Closing:
             if sizes and (trouble is None or (Trait.ITEMS in trouble.hold.traits and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
                 waited = self._submitting.without_room.get(row.key)
-                hold = Hold.OVERLOAD if waited is None else Hold.DESTINATION_FULL
-                troubles[row.key] = Held(hold, {**(waited or {}), **numbers})
+                lack = Held(Hold.OVERLOAD) if waited is None else waited[0].lacks(sum(sizes), waited[1])
+                troubles[row.key] = Held(lack.hold, {**lack.numbers, **numbers})
         return troubles
 
 
@@ -168,7 +168,7 @@ def _leading(
         and (
             # What was never intended, since nobody answered the last check, is missing from the budget.
             2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
-            or (held.hold is Hold.DESTINATION_FULL and row.injected <= 0 < lost[row.key])
+            or (held.hold in (Hold.DESTINATION_FULL, Hold.DELETION_LAG) and row.injected <= 0 < lost[row.key])
         )
     }
 

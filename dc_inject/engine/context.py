@@ -16,7 +16,7 @@ from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
 from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import SERVICES
-from dc_inject.planning.plan import Demand
+from dc_inject.planning.plan import Demand, Destination
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,12 @@ class Room:
 
     bytes: int
     numbers: Numbers
+    destination: Destination
+
+    def lacks(self, missing: int, resident: int) -> Held:
+        """Say why there is no room for so many bytes, beside those of ours that are there."""
+        lack = self.destination.lacks_now(missing)
+        return Held(lack.hold, {**self.numbers, "resident": resident, **lack.numbers})
 
 
 @dataclass(slots=True)

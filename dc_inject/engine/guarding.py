@@ -10,7 +10,7 @@ lag that was measured, if it is longer than the menu's; and a part of each space
 disk is filled to its last percent. Where a disk is nearly full, a plan counts on what will be deleted in its
 cycle, and what goes out waits for room (`submitting.py`). All that bounds only links on which control acts:
 others to the same destination get what they would get without it. Where the mode is `advise`, `status` shows what
-would hold.
+would hold. In both it is told whether a disk is full or deletions are late (`Deletions` of `planning/limits.py`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from dc_inject.engine import controlling, spaces
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext, Room
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Link, Mode, State
+from dc_inject.model import Cycle, Flow, FlowKey, Held, Hold, Link, Mode, State
+from dc_inject.model.holds import beside
 from dc_inject.model.ports import LinkQueue, Missing, Requests, RseFacts
 from dc_inject.model.services import SERVICES
-from dc_inject.planning import guards
+from dc_inject.planning import guards, lifetime
 from dc_inject.planning.guards import GuardReading
-from dc_inject.planning.limits import Destination
+from dc_inject.planning.limits import Deletions, Destination
+from dc_inject.planning.link_plan import with_overhead
 from dc_inject.planning.situation import Demand, Situation
 
 LATE = timedelta(hours=1)  # after its deletion lag, when what ended should be gone at the latest
@@ -72,14 +74,15 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     least = spaces.least(context.ledger, context.looks, situation.cycle, now, of_places, facts)
     for name, (space, age) in least.items():
         destinations[name] = replace(destinations[name], space=space, free=space - ours.get(name, 0), age=age)
-    rooms: dict[str, Room] = {}  # of destinations that are nearly full
+    nearly_full: set[str] = set()
     for name in places:
         known = destinations[name]
         if known.space is not None and (used := _used(known).value) is not None and used >= NEARLY:
             lag = max(deletions[name][0], known.deletion_lag) if name in deletions else None
             going = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
             destinations[name] = replace(known, going=going)
-            rooms[name] = Room(round(ROOM * known.space), {"space": known.space, **known.told})
+            nearly_full.add(name)
+    careful = _careful(context.ledger, situation, destinations, places, deletions)
     readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
     floors = {
@@ -96,38 +99,88 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         if demand.flow.control.mode is Mode.ACT:
             key, place = demand.flow.key, demand.flow.link.destination
             holding = engaged.get(key, {})
-            # These leave something to a link, so that it shows when it works again: planning holds it.
-            stops: dict[Hold, int] = {hold: calm for hold, calm in holding.items() if hold not in PACED}
-            held = demand.held or guards.leading(stops, readings[key])
+            held = demand.held or _stopped(holding, readings[key], demand, careful[place])
             lags = guards.leading({hold: 0 for hold in holding if hold is Hold.DELETION_LAG}, readings[key])
             if lags is not None:
                 late[place] = lags
             fails = Hold.FAILING in holding
             failed = readings[key][Hold.FAILING].value if fails else demand.failed
             acting[key] = replace(demand, held=held, failing=fails, failed=failed)
+    rooms = {name: _room(destinations[name], careful[name]) for name in nearly_full}
+    acting_on = {key.link.destination for key in acting}
     context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
-    for name in {demand.flow.link.destination for demand in acting.values()}:
-        lag, gone = deletions.get(name, (destinations[name].deletion_lag + length, 0))
-        guarded = _careful(destinations[name], lag)
+    for name in places:
+        guarded = careful[name]
         if name in late:
-            deleted = gone // LATELY
+            deleted = deletions[name][1] // LATELY if name in deletions else 0
             numbers = {**late[name].numbers, "deleted": deleted}
             guarded = replace(guarded, deleted=deleted, late=numbers)
-        held_back[name] = replace(situation.destinations[name], guarded=guarded)
+        seen = replace(situation.destinations[name], deletions=guarded.deletions)
+        held_back[name] = replace(seen, guarded=guarded) if name in acting_on else seen
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
     return replace(situation, demands=demands, destinations={**situation.destinations, **held_back})
 
 
-def _careful(destination: Destination, lag: timedelta) -> Destination:
-    """Return a destination that is never filled to its last percent, with the deletion lag that was measured.
+def _stopped(
+    holding: guards.Engaged, readings: Mapping[Hold, GuardReading], demand: Demand, destination: Destination
+) -> Held | None:
+    """Return the hold of a link that its guards give nothing, and beside it all others; None: it gets something.
 
-    What was measured of the lag has the time in it until somebody looked.
+    Guards that pace a link leave it something, so that it shows when it works again: planning holds it.
     """
-    space, free = destination.space, destination.free
-    if space is not None and free is not None:
-        kept = round((1 - guards.USED) * space)
-        space, free = space - kept, free - kept
-    return replace(destination, space=space, free=free, deletion_lag=max(destination.deletion_lag, lag))
+    held = guards.leading({hold: calm for hold, calm in holding.items() if hold not in PACED}, readings)
+    if held is None:
+        return None
+    others = [hold for hold in holding if hold is not held.hold]
+    if held.hold is Hold.DESTINATION_FULL:
+        lack = destination.lacks_now(demand.due)
+        held = Held(lack.hold, {**held.numbers, **lack.numbers})
+    return beside(held, others)
+
+
+def _room(destination: Destination, careful: Destination) -> Room:
+    """Return for what there is room at a destination that is nearly full."""
+    space = destination.space or 0
+    return Room(round(ROOM * space), {"space": space, **destination.told}, careful)
+
+
+def _careful(
+    ledger: Reader,
+    situation: Situation,
+    destinations: Mapping[str, Destination],
+    names: Iterable[str],
+    deletions: Mapping[str, tuple[timedelta, int]],
+) -> dict[str, Destination]:
+    """Return destinations that are never filled to their last percent, with what is known of their deletions.
+
+    The lag that was measured has the time in it until somebody looked. Deletions are in time a cycle after the lag
+    of the menu, as planning has it elsewhere, and late after two.
+    """
+    length = situation.cycle.length
+    lags = {name: destinations[name].deletion_lag for name in names}
+    late = {name: lag + LOOKS * length for name, lag in lags.items()}
+    overdue = _ended_before(ledger, {name: situation.now - lag for name, lag in late.items()})
+    parts: dict[str, list[tuple[Flow, float, timedelta | None]]] = defaultdict(list)
+    for demand in situation.demands:
+        rate = with_overhead(demand.recent_due, demand.flow) / length.total_seconds()
+        parts[demand.flow.link.destination].append((demand.flow, rate, demand.completion))
+    careful = {}
+    for name, lag in lags.items():
+        in_time, measured = lag + length, deletions[name][0] if name in deletions else None
+        space, free = destinations[name].space, destinations[name].free
+        if space is not None and free is not None:
+            kept = round((1 - guards.USED) * space)
+            space, free = space - kept, free - kept
+        needed = lifetime.needed(parts[name], space, in_time, may_end=situation.may_end)
+        is_late = measured is not None and measured > late[name]
+        careful[name] = replace(
+            destinations[name],
+            space=space,
+            free=free,
+            deletion_lag=in_time if measured is None else max(lag, measured),
+            deletions=Deletions(needed, overdue.get(name, 0), measured, is_late),
+        )
+    return careful
 
 
 def _going(ledger: Reader, destination: str, cycle: Cycle, lag: timedelta) -> int:
@@ -358,14 +411,19 @@ def _stale(ledger: Reader, situation: Situation, demands: Iterable[Demand]) -> d
     for demand in demands:
         name = demand.flow.link.destination
         lived[name] = max(demand.flow.lifetime_max, lived.get(name, timedelta(0)))
-    stale: dict[str, int] = defaultdict(int)
+    late = {name: max(min(LATE, longest), LOOKS * situation.cycle.length) for name, longest in lived.items()}
+    lags = {name: situation.destinations.get(name, Destination()).deletion_lag for name in late}
+    return _ended_before(ledger, {name: situation.now - lags[name] - late[name] for name in late})
+
+
+def _ended_before(ledger: Reader, moments: Mapping[str, datetime]) -> dict[str, int]:
+    """Return our bytes at destinations that ended at these moments or before, and are not known to be gone."""
+    sizes: dict[str, int] = defaultdict(int)
     for entry in ledger.entries(State.ENDED):
         name = entry.injection.link.destination
-        lag = situation.destinations.get(name, Destination()).deletion_lag
-        late = max(min(LATE, lived.get(name, LATE)), LOOKS * situation.cycle.length)
-        if entry.ended_at is not None and entry.ended_at + lag + late <= situation.now:
-            stale[name] += entry.injection.item.bytes
-    return stale
+        if name in moments and entry.ended_at is not None and entry.ended_at <= moments[name]:
+            sizes[name] += entry.injection.item.bytes
+    return sizes
 
 
 def _part(part: int, whole: int) -> float:

@@ -25,8 +25,8 @@ from functools import partial
 from heapq import heappop, heappush
 
 from dc_inject.engine import preflight
-from dc_inject.engine.context import EngineContext
-from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, Numbers, State, transitions
+from dc_inject.engine.context import EngineContext, Room
+from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, State, transitions
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.events import Answered, Called, Calling, Refused
 from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE, Outcome
@@ -114,7 +114,8 @@ class Submitting:
         self._short: set[FlowKey] = set()  # flows that lack an item which another one may replace
         self._replace_at = context.clock.now()
         self._wrong: Counter[FlowKey] = Counter()  # jobs of this cycle that were refused for good
-        self.without_room: dict[FlowKey, Numbers] = {}  # flows that waited for room in this cycle, and why
+        # Flows that waited for room in this cycle: for what, and how many bytes of ours were there.
+        self.without_room: dict[FlowKey, tuple[Room, int]] = {}
         self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
@@ -249,7 +250,7 @@ class Submitting:
         for key, entry in entries.items():
             spaces[place] -= entry.injection.item.bytes
             if spaces[place] < 0:
-                self.without_room[flow] = {**room.numbers, "resident": room.bytes - left}
+                self.without_room[flow] = room, room.bytes - left
                 break
             fitting[key] = entry
         return fitting

@@ -13,9 +13,9 @@ it is decided:
    that stands still, an availability that could not be read, a closed end, deletions that do not work, an
    inventory that could not be read. Where control acts, guards (`planning/guards.py`, `engine/guarding.py`) hold a
    link by such signals too, and do not let go at once.
-3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the limit that cut most bytes
-   (`planning/limits.py`: `cut`), if that is at least half of what is missing; among equals the one that comes
-   first in `Hold`. Else it is what stopped the choice of datasets; else that nothing fitted. Where only old debt
+3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the tightest limit
+   (`planning/limits.py`: `leading`), if one takes at least half of what is missing; among equals the one that
+   comes first in `Hold`. A lack of space is told by its cause (`Destination`). Else it is what stopped the choice of datasets; else that nothing fitted. Where only old debt
    is forgiven, it is the hold of the cycle before.
 4. In the middle of the cycle (`engine/context.py`: `trouble`). The first kind of trouble of a link counts.
 5. When the cycle is closed (`engine/closing.py`). Calls for which there was no time are `overload` (`_troubles`).
@@ -32,7 +32,7 @@ translates the error (`errors.py` of each), and `fail` of `engine/context.py` pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Flag, StrEnum, auto
@@ -44,8 +44,9 @@ Numbers = Mapping[str, int | float | str]
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 _SIZES = frozenset(  # numbers that are bytes
     {"allowed", "budget", "bytes", "cap", "coming", "debt", "deleted", "deliverable", "delivered", "failed_bytes"}
-    | {"forgiven", "free", "in_flight", "injected", "left", "pool_bytes", "probe", "quota_left", "resident"}
-    | {"smallest", "space", "unanswered", "wanted", "window", "withdrawn", "for_others", "to_others"}
+    | {"for_others", "forgiven", "free", "in_flight", "injected", "left", "needed", "overdue", "pool_bytes"}
+    | {"probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered", "wanted", "window"}
+    | {"withdrawn"}
 )
 _DURATIONS = frozenset({"age", "completion", "lag", "oldest", "waits"})  # numbers that are seconds
 
@@ -98,12 +99,12 @@ class Hold(StrEnum):
     BACKLOG = "backlog", "", Trait.LINK | Trait.LEAVES
     DELETION_LAG = (
         "deletion-lag",
-        "the destination does not delete the data of ended rules",
+        "the destination does not delete the data of ended rules in time",
         Trait.HOPELESS | Trait.LEAVES,
     )
     DESTINATION_FULL = (
         "destination-full",
-        "the destination has no space left (or --space is too small)",
+        "the destination has too little space (or --space is too small)",
         Trait.HOPELESS | Trait.LEAVES,
     )
     QUOTA = "quota", "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES
@@ -131,6 +132,13 @@ class Held:
 
     hold: Hold
     numbers: Numbers = field(default_factory=dict)
+
+
+def beside(held: Held, others: Iterable[Hold]) -> Held:
+    """Return a hold that names others beside it: lifting the leading one alone would not let everything out."""
+    named = [Hold(name) for name in str(held.numbers.get("also", "")).split(", ") if name]
+    also = ", ".join(dict.fromkeys(hold.value for hold in (*named, *others) if hold is not held.hold))
+    return Held(held.hold, {**held.numbers, "also": also}) if also else held
 
 
 def format_numbers(numbers: Numbers) -> str:

@@ -16,6 +16,7 @@ dataset lets none out then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dc_inject.planning import control, limits
 from dc_inject.planning.limits import Constraint
@@ -36,7 +37,9 @@ def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) ->
     parts, now = limits.cut(wants, claims, [c for c in constraints if not c.of_dues])
     for i, (line, want, part) in enumerate(zip(lines, wants, parts, strict=True)):
         line.shared = want - part
-        line.cuts = [cuts[i] for cuts in (lasting, now) if i in cuts]
+        line.forgone = lasting.get(i, [])
+        # Beside this cycle's due the budget makes up for debt, which lasting limits do not bound.
+        line.cuts = [replace(cut, alone=max(cut.alone, want)) for cut in line.forgone] + now.get(i, [])
         cap(line)
 
 

@@ -37,7 +37,7 @@ observes and ends it, and `engine/deleting.py` deletes what it leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime, timedelta
 from math import ceil
 from typing import NamedTuple
@@ -109,6 +109,26 @@ def horizon(r: timedelta, lag: timedelta, window: timedelta) -> timedelta:
     than ingress x window.
     """
     return min(r + lag, window)
+
+
+def needed(
+    parts: Iterable[tuple[Flow, float, timedelta | None]],
+    space: int | None,
+    lag: timedelta,
+    *,
+    may_end: Container[str],
+) -> int:
+    """Return the bytes that flows fill at a destination in the steady state, if deletions take so long.
+
+    `parts` are flows with their ingress, in bytes per second, and measured times to completion; `may_end` the
+    services in which what is complete can be ended.
+    """
+    known = list(parts)
+    ingress, total = sum(rate for _, rate, _ in known), 0.0
+    for flow, rate, completion in known:
+        life = planned(flow, space, ingress, lag, completion, may_end=flow.link.through in may_end)
+        total += rate * life.horizon.total_seconds()
+    return round(total)
 
 
 def until_ended(

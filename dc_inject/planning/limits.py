@@ -9,6 +9,10 @@ A constraint has members (flows) and a capacity for one cycle:
 
 `weight` is 1 where bytes are counted, and horizon / cycle where they stay: bytes per cycle x horizon / cycle are
 what is resident in the steady state. What is scarce is shared by priority, then in proportion to the amounts.
+
+Of limits that hold one link the tightest leads: the one that lets something out if it alone is lifted. Those that
+would hold the link nearly as much without it are told beside it (`also`). A lack of space has two causes, too
+small a space or deletions that are late, and `Destination` tells them apart.
 """
 
 from __future__ import annotations
@@ -20,12 +24,33 @@ from datetime import timedelta
 from typing import TypeVar
 
 from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, urls
+from dc_inject.model.holds import beside
 
 HOUR = timedelta(hours=1)
 TOLERANCE = 1e-6  # part of a limit by which amounts may be above it: every due is rounded to a byte, and rates are
 # written with few digits, so what a menu asks for sums to its limits only about
 _T = TypeVar("_T", bound=Hashable)
 _ORDER = {hold: place for place, hold in enumerate(Hold)}
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """What is known of deletions at a destination, in bytes: by that a lack of space is their fault or not.
+
+    `needed` is what the rates fill in the steady state if deletions come in time, `overdue` ours that are there
+    and should have been gone for a cycle, `lag` how long deletions take (None: not measured), and `late` tells
+    that this is too long.
+    """
+
+    needed: int
+    overdue: int = 0
+    lag: timedelta | None = None
+    late: bool = False
+
+    @property
+    def numbers(self) -> Numbers:
+        """The lag, where it is known, as a number of holds."""
+        return {} if self.lag is None else {"lag": round(self.lag.total_seconds())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +74,7 @@ class Destination:
     going: int = 0
     age: int | None = None
     late: Numbers = field(default_factory=dict)
+    deletions: Deletions | None = None
     guarded: Destination | None = None
 
     @property
@@ -60,6 +86,29 @@ class Destination:
         """Return what a link may use of it: less, perhaps, if control acts on the link."""
         return self.guarded if guarded and self.guarded is not None else self
 
+    def lacks_in_steady_state(self, wanted: float) -> Held:
+        """Say why the space does not hold all that the rates fill in the steady state with its deletion lag."""
+        space, deletions = max(self.space or 0, 0), self.deletions
+        lag = deletions.numbers if deletions is not None and deletions.late else {}
+        if deletions is not None and lag and deletions.needed <= space:
+            return Held(Hold.DELETION_LAG, {**lag, "needed": deletions.needed})
+        return Held(Hold.DESTINATION_FULL, {**lag, "message": _too_small(space, wanted)})
+
+    def lacks_now(self, missing: float) -> Held:
+        """Say why so many bytes find no room now.
+
+        It is `deletion-lag` if half of them had room without what is overdue, and the space holds what is needed.
+        """
+        full, space, deletions = Held(Hold.DESTINATION_FULL), max(self.space or 0, 0), self.deletions
+        if deletions is None or self.space is None:
+            return full
+        is_late, suffices = 0 < missing <= 2 * deletions.overdue, deletions.needed <= space
+        overdue: Numbers = {"overdue": deletions.overdue, **deletions.numbers} if is_late else {}
+        if is_late and suffices:
+            return Held(Hold.DELETION_LAG, overdue)
+        message: Numbers = {} if suffices else {"message": _too_small(space, deletions.needed)}
+        return beside(Held(full.hold, {**overdue, **message}), [Hold.DELETION_LAG] if is_late else [])
+
     def less(self, size: int) -> Destination:
         """Return it as it is when so many bytes more are on their way there."""
         return replace(
@@ -68,6 +117,11 @@ class Destination:
             quota_left=None if self.quota_left is None else self.quota_left - size,
             guarded=None if self.guarded is None else self.guarded.less(size),
         )
+
+
+def _too_small(space: int, needed: float) -> str:
+    held = f"{min(int(100 * space / needed), 99)} %" if needed > 0 else "too little"
+    return f"the space holds {held} of what the rates need: let data go sooner, give more space, or lower a rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +150,8 @@ class Constraint:
 
     A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `of_dues` says that it
     bounds nothing else: what was too little in one cycle may be made up in another. `room` are bytes that may not
-    be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound).
+    be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound). `space_of` is the
+    destination whose space it is, which tells the hold.
     """
 
     hold: Hold
@@ -107,62 +162,88 @@ class Constraint:
     weights: tuple[float, ...] = ()  # all 1 when empty
     room: int | None = None
     of_dues: bool = False
+    space_of: Destination | None = None
 
-    def held(self, wanted: float, budget: int) -> Held:
-        """Say both sides: what the constraint has, what its members wanted, and what is left for one of them."""
-        return Held(self.hold, {**self.numbers, "wanted": round(wanted), "budget": budget})
+    def held(self, wanted: float, budget: int, missing: float) -> Held:
+        """Say both sides: what the constraint has, what its members wanted, and what is left for one of them.
+
+        `missing` is by how much they wanted too much.
+        """
+        numbers = {**self.numbers, "wanted": round(wanted), "budget": budget}
+        if self.space_of is None:
+            return Held(self.hold, numbers)
+        lack = self.space_of.lacks_in_steady_state(wanted) if self.lasting else self.space_of.lacks_now(missing)
+        return Held(lack.hold, {**numbers, **lack.numbers})
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was taken from one amount, by the constraint that took most."""
+    """What one constraint did to an amount, which wanted so many bytes before all constraints.
 
+    `bytes` is what it took of what those before it had left, `alone` what it would have left as the only one.
+    """
+
+    wanted: int
     bytes: int
+    alone: int
     held: Held
 
 
 def cut(
     amounts: Sequence[int], claims: Sequence[Claim], constraints: Iterable[Constraint]
-) -> tuple[list[int], dict[int, Cut]]:
-    """Return the amounts cut to what all constraints let through, and for each one that was cut, by what.
+) -> tuple[list[int], dict[int, list[Cut]]]:
+    """Return the amounts cut to what all constraints let through, and for each one that is held, by which.
 
     Constraints are applied one after the other, the local ones first, so that what a full destination leaves
     over of a site's limit is there for others.
     """
     left = list(amounts)
-    cuts: dict[int, Cut] = {}
+    cuts: dict[int, list[Cut]] = defaultdict(list)
     for constraint in constraints:
         weights = constraint.weights or (1.0,) * len(constraint.members)
         wanted = sum(left[i] * weight for i, weight in zip(constraint.members, weights, strict=True))
-        if wanted <= constraint.capacity * (1 + TOLERANCE):
-            continue
-        parts = _parts(constraint, weights, left, claims)
-        for i in constraint.members:
-            allowed = int(left[i] * parts[claims[i].priority])
-            lost = left[i] - allowed
-            if lost > 0 and (i not in cuts or _stronger(lost, constraint.hold, cuts[i])):
-                cuts[i] = Cut(lost, constraint.held(wanted, allowed))
+        most = constraint.capacity * (1 + TOLERANCE)
+        shares = _shares(constraint, weights, left, claims)
+        for i, weight in zip(constraint.members, weights, strict=True):
+            taken = (amounts[i] - left[i]) * weight  # by those before it
+            if wanted + taken <= most:
+                continue
+            room, asked = shares[claims[i].priority]
+            allowed = int(left[i] * _part(room, asked)) if wanted > most else left[i]
+            alone = int(amounts[i] * _part(room, asked + taken))
+            if alone < amounts[i]:
+                held = constraint.held(wanted, allowed, wanted - constraint.capacity)
+                cuts[i].append(Cut(amounts[i], left[i] - allowed, alone, held))
             left[i] = allowed
     return left, cuts
 
 
-def _stronger(lost: int, hold: Hold, strongest: Cut) -> bool:
-    return (-lost, _ORDER[hold]) < (-strongest.bytes, _ORDER[strongest.held.hold])
+def leading(cuts: Sequence[Cut]) -> Held | None:
+    """Return the hold of the tightest limit, and beside it those that would take half as much without it."""
+    tightest = min(cuts, key=lambda cut: (cut.alone, _ORDER[cut.held.hold]), default=None)
+    if tightest is None:
+        return None
+    wanted = max(cut.wanted for cut in cuts)
+    others = [cut.held.hold for cut in cuts if 2 * (wanted - cut.alone) >= wanted - tightest.alone]
+    return beside(tightest.held, others)
 
 
-def _parts(
+def _part(room: float, wanted: float) -> float:
+    return min(1.0, room / wanted) if wanted else 1.0
+
+
+def _shares(
     constraint: Constraint, weights: Sequence[float], amounts: Sequence[int], claims: Sequence[Claim]
-) -> dict[int, float]:
-    """Return for each priority, the highest first, which part of its members' amounts there is room for."""
+) -> dict[int, tuple[float, float]]:
+    """Return for each priority, the highest first, what there is room for, and what its members want."""
     wanted: dict[int, float] = defaultdict(float)
     for i, weight in zip(constraint.members, weights, strict=True):
         wanted[claims[i].priority] += amounts[i] * weight
-    left, parts = max(constraint.capacity, 0.0), {}
+    left, shares = max(constraint.capacity, 0.0), {}
     for priority in sorted(wanted, reverse=True):
-        amount = wanted[priority]
-        parts[priority] = min(1.0, left / amount) if amount else 1.0
-        left = max(0.0, left - amount)
-    return parts
+        shares[priority] = left, wanted[priority]
+        left = max(0.0, left - wanted[priority])
+    return shares
 
 
 # --------------------------------------------------------------------------- which constraints there are
@@ -318,12 +399,23 @@ def _of_destination(
         weights = tuple(claims[i].horizon / length for i in members)
         capacity, numbers = max(destination.space, 0), {"space": destination.space, **destination.told}
         result.append(
-            Constraint(Hold.DESTINATION_FULL, members, capacity, True, numbers, weights, of_dues=of_dues)
+            Constraint(
+                Hold.DESTINATION_FULL,
+                members,
+                capacity,
+                True,
+                numbers,
+                weights,
+                of_dues=of_dues,
+                space_of=destination,
+            )
         )
     if destination.free is not None:
         room = max(destination.free + destination.going, 0)
         numbers = {"free": destination.free, **destination.told}
-        result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
+        result.append(
+            Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room, space_of=destination)
+        )
     if destination.deleted is not None:
         # A bound on what is chosen: half of a coarse dataset that waits to go out must not let it out here.
         result.append(

@@ -72,7 +72,8 @@ class LinkPlan:
     budget: int = 0
     forgiven: int = 0
     unspent: int = 0  # of the budget: what no item was chosen for yet
-    cuts: list[Cut] = field(default_factory=list)
+    forgone: list[Cut] = field(default_factory=list)  # of this cycle's due, by lasting limits
+    cuts: list[Cut] = field(default_factory=list)  # of the budget, by all limits
     items: list[Item] = field(default_factory=list)
     stopped: Held | None = None  # by a limit that datasets are too large or too many for
     ranges: TakenRanges | None = None  # of datasets that are taken at its destination, if they may be cut; shared

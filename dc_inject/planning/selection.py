@@ -11,7 +11,7 @@ from dc_inject.model.goals import Recycle, SecondHop
 from dc_inject.model.holds import Trait
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning.budget import cap
-from dc_inject.planning.limits import HOUR, Constraint
+from dc_inject.planning.limits import HOUR, Constraint, leading
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 from dc_inject.planning.pool import Pool, SelectionPolicy
 from dc_inject.planning.slices import TakenRanges, cut
@@ -109,7 +109,7 @@ def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jo
     if line.unspent > 0:
         next_one = line.next_size
         if next_one and room - size < next_one <= line.unspent + max(slack, line.unspent):
-            line.stopped = tightest.held(next_one, room - size)
+            line.stopped = tightest.held(next_one, room - size, next_one - (room - size))
     return size
 
 
@@ -245,14 +245,15 @@ def why(line: LinkPlan) -> Held | None:
     numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
     if demand.before and Trait.OUTAGE in demand.before.traits and beyond_cap > max(short, line.limited):
         return Held(demand.before, numbers)  # the debt is of the outage, whatever slows down making it up
-    strongest = max(line.cuts, key=lambda cut: cut.bytes, default=None)
+    only_forgiven = short <= 0 and 2 * line.limited >= line.forgiven
+    limit = leading(line.forgone if only_forgiven else line.cuts)
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
-    if strongest is not None and 2 * strongest.bytes >= short:
+    if limit is not None and 2 * max(cut.bytes for cut in line.cuts) >= short:
         nothing = not line.items and not demand.intended  # goes out: what lets nothing of the rest out leads then
-        if nothing and line.unspent > 0 and line.next_size is None and strongest.held.hold is not Hold.POOL_DRY:
+        if nothing and line.unspent > 0 and line.next_size is None and limit.hold is not Hold.POOL_DRY:
             return _lacks(line)
-        if line.stopped is None or not nothing or line.stopped.hold is strongest.held.hold:
-            return strongest.held
+        if line.stopped is None or not nothing or line.stopped.hold is limit.hold:
+            return limit
     if line.stopped is not None:
         return line.stopped
     if short <= 0:

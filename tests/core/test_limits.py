@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.model import Hold, Limits, Link, PoolKey, Site
+from dc_inject.model import Held, Hold, Limits, Link, PoolKey, Site
 from dc_inject.planning import limits
-from dc_inject.planning.limits import Claim, Constraint, Destination
+from dc_inject.planning.limits import Claim, Constraint, Deletions, Destination
 from dc_inject.planning.plan import Account, plan
 from tests.core.builders import ALL, GB, LENGTH, NO_LIMITS, demand, flow, items, situation
 
@@ -46,7 +46,7 @@ def test_what_is_scarce_is_shared_by_priority_then_in_proportion(why, wants, cap
     claims = [claim(priority=priority) for priority, _ in wants]
     left, cuts = limits.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
     assert left == expected
-    assert {i: c.bytes for i, c in cuts.items()} == {
+    assert {i: c.bytes for i, (c,) in cuts.items()} == {
         i: want - got for i, ((_, want), got) in enumerate(zip(wants, expected, strict=True)) if want > got
     }
 
@@ -59,14 +59,86 @@ def test_what_one_limit_takes_away_is_there_for_others_of_the_next() -> None:
     assert cuts.keys() == {0}
 
 
-def test_the_limit_that_took_most_is_the_reason_and_says_both_sides() -> None:
-    """Of equals the one that comes first in the order of holds."""
+def held(want: int, *constraints: Constraint, claims: tuple[Claim, ...] = (claim(),)) -> Held | None:
+    """What leads of the first claim."""
+    _, cuts = limits.cut([want] * len(claims), claims, constraints)
+    return limits.leading(cuts[0])
+
+
+def test_the_tightest_limit_leads_whatever_took_most_before_it() -> None:
+    """The quota takes 40 and leaves 60, of which the site lets 50 through: a larger quota would be no help."""
     quota, site = limit(60, 0, hold=Hold.QUOTA), limit(50, 0)
-    _, cuts = limits.cut([100], [claim()], [quota, site])
-    assert cuts[0].held.hold is Hold.QUOTA
-    assert cuts[0].held.numbers == {"wanted": 100, "budget": 60}
-    _, cuts = limits.cut([100], [claim()], [limit(80, 0), limit(60, 0, hold=Hold.QUOTA)])
-    assert cuts[0].held.hold is Hold.QUOTA
+    for constraints in ([quota, site], [site, quota]):
+        leads = held(100, *constraints)
+        assert leads is not None
+        assert (leads.hold, leads.numbers["budget"], leads.numbers["also"]) == (Hold.SITE_LIMIT, 50, "quota")
+
+
+def test_of_limits_that_are_equally_tight_the_first_hold_leads_and_the_other_is_told() -> None:
+    leads = held(100, limit(60, 0), limit(60, 0, hold=Hold.QUOTA))
+    assert leads is not None
+    assert (leads.hold, leads.numbers["also"]) == (Hold.QUOTA, "site-limit")
+
+
+def test_a_limit_that_takes_little_is_not_told_beside_the_one_that_leads() -> None:
+    """80 would go out without the quota, of the 100 that are wanted: it is the quota."""
+    leads = held(100, limit(80, 0), limit(20, 0, hold=Hold.QUOTA))
+    assert leads == Held(Hold.QUOTA, {"wanted": 80, "budget": 20})
+
+
+def test_a_limit_that_many_share_leads_only_for_whom_it_is_tighter_than_their_own() -> None:
+    """The site cuts what all want by a tenth: the one whose destination is full has 10 with or without it."""
+    full, site = limit(10, 0, hold=Hold.DESTINATION_FULL), limit(0.9 * 910, *range(10))
+    leads = held(100, full, site, claims=(claim(),) * 10)
+    assert leads is not None
+    assert leads.hold is Hold.DESTINATION_FULL
+    assert "also" not in leads.numbers
+
+
+def full(**deletions) -> Destination:
+    """A destination of 100 bytes, of which the rates need 90 if deletions come in time."""
+    return Destination(space=100, deletions=Deletions(**{"needed": 90, "lag": H, **deletions}))
+
+
+HELP = "of what the rates need: let data go sooner, give more space, or lower a rate"
+IN_TIME, OVERDUE = Held(Hold.DESTINATION_FULL), {"overdue": 15, "lag": 3600}
+LACKS = [
+    ("nothing is late", {}, IN_TIME),
+    ("half would find room without what is late", {"overdue": 15}, Held(Hold.DELETION_LAG, OVERDUE)),
+    ("what is late is too little", {"overdue": 14}, IN_TIME),
+    ("too small a space", {"needed": 150}, Held(IN_TIME.hold, {"message": f"the space holds 66 % {HELP}"})),
+]
+
+
+@pytest.mark.parametrize(("why", "more", "expected"), LACKS, ids=[row[0] for row in LACKS])
+def test_a_full_destination_is_blamed_on_deletions_only_if_they_alone_fill_it(why, more, expected) -> None:
+    """30 bytes find no room."""
+    assert full(**more).lacks_now(30) == expected
+
+
+def test_a_space_that_is_too_small_and_deletions_that_are_late_are_both_told() -> None:
+    both = full(needed=200, overdue=30).lacks_now(30)
+    assert (both.hold, both.numbers["also"]) == (Hold.DESTINATION_FULL, "deletion-lag")
+    assert "holds 50 %" in str(both.numbers["message"])
+
+
+def test_a_space_that_only_a_late_deletion_makes_too_small_is_no_lack_of_space() -> None:
+    """In the steady state: 90 of 100 if deletions came in time, 120 with the lag that was measured."""
+    late = full(late=True).lacks_in_steady_state(120)
+    assert late == Held(Hold.DELETION_LAG, {"lag": 3600, "needed": 90})
+    assert full().lacks_in_steady_state(120).hold is Hold.DESTINATION_FULL
+    small = full(needed=110, late=True).lacks_in_steady_state(120)
+    assert (small.hold, small.numbers["lag"]) == (Hold.DESTINATION_FULL, 3600)
+
+
+def test_a_space_that_is_too_small_is_not_called_full() -> None:
+    """Nothing is there yet, and less goes out than is due, so that the disk is never full."""
+    empty = {"B": Destination(space=1800 * GB, free=1800 * GB)}
+    (decision,) = plan(situation([demand(flow(), 900 * GB)], items(*[GB] * 4000), destinations=empty)).decisions
+    assert decision.held is not None
+    assert decision.held.hold is Hold.DESTINATION_FULL
+    part = 100 * decision.held.numbers["space"] // decision.held.numbers["wanted"]
+    assert decision.held.numbers["message"] == f"the space holds {part} % {HELP}"
 
 
 def test_what_stays_is_weighed_by_how_long_it_stays() -> None:

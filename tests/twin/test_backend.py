@@ -130,6 +130,35 @@ def test_a_disk_for_ten_datasets_is_never_above_98_percent_where_control_acts(tm
     assert run.lines["B"].injected > 0.3 * run.lines["B"].due
 
 
+@pytest.mark.parametrize(
+    ("space", "lag", "failures", "expected"),
+    [
+        (5000, 3600.0, 0.0, {Hold.DELETION_LAG}),  # 4.5 TB would do if deletions came within a quarter of an hour
+        (1800, 3600.0, 0.0, {Hold.DESTINATION_FULL}),
+        (1800, 600.0, 0.97, {Hold.FAILING, Hold.BACKLOG}),
+    ],
+)
+def test_who_lets_nothing_out_of_a_small_disk_leads(tmp_path, space, lag, failures, expected):
+    """1 GB/s for an hour: in the end of four hours most cycles are held by what is short, and by nothing else."""
+    small = storage("B", space=space * GB, delete_lag=lag)
+    made = grid(
+        storage("A"),
+        small,
+        default_link=LinkTraits(rate=2 * GB, actives=(200, 200), failures=failures),
+        fts=FREE,
+        rucio=Rucio(may_end=False),
+    )
+    link = flow("A", "B", GBPS, control=Control(Mode.ACT), lifetime_min=4 * CYCLE, lifetime_max=4 * CYCLE)
+    run = Run(made, [link], tmp_path, hours=4)
+    with LedgerView.open(run.path) as view:
+        rows = [row.held for row in view.rows() if row.due]
+    if space == 1800:
+        assert rows[0].hold is Hold.DESTINATION_FULL  # while the disk is empty
+        assert "the space holds" in rows[0].numbers["message"]
+    later = [held.hold for held in rows[8:] if held is not None and not held.hold.harmless]
+    assert sum(hold in expected for hold in later) >= 0.7 * len(later) > 0
+
+
 def test_the_same_seed_gives_the_same_ledger(tmp_path):
     def rows(seed, folder):
         folder.mkdir()
