@@ -15,8 +15,8 @@ it is decided:
    link by such signals too, and do not let go at once.
 3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the tightest limit
    (`planning/limits.py`: `leading`), if one takes at least half of what is missing; among equals the one that
-   comes first in `Hold`. A lack of space is told by its cause (`Destination`). Else it is what stopped the choice of datasets; else that nothing fitted. Where only old debt
-   is forgiven, it is the hold of the cycle before.
+   comes first in `Hold`. A lack of space is told by its cause (`Destination`). Else it is what stopped the choice
+   of datasets; else that nothing fitted. Where only old debt is forgiven, it is the hold of the cycle before.
 4. In the middle of the cycle (`engine/context.py`: `trouble`). The first kind of trouble of a link counts.
 5. When the cycle is closed (`engine/closing.py`). Calls for which there was no time are `overload` (`_troubles`).
    Trouble replaces what planning said if it cost at least half of what is missing (`_leading`). A row that is

@@ -219,13 +219,17 @@ def cut(
 
 
 def leading(cuts: Sequence[Cut]) -> Held | None:
-    """Return the hold of the tightest limit, and beside it those that would take half as much without it."""
+    """Return the hold of the tightest limit, and beside it those that would take half as much without it.
+
+    A backlog on a link that fails is told beside its failures: what fails is tried again, and does not arrive.
+    """
     tightest = min(cuts, key=lambda cut: (cut.alone, _ORDER[cut.held.hold]), default=None)
     if tightest is None:
         return None
     wanted = max(cut.wanted for cut in cuts)
-    others = [cut.held.hold for cut in cuts if 2 * (wanted - cut.alone) >= wanted - tightest.alone]
-    return beside(tightest.held, others)
+    tight = {cut.held.hold: cut for cut in cuts if 2 * (wanted - cut.alone) >= wanted - tightest.alone}
+    lead = tight.get(Hold.FAILING, tightest) if tightest.held.hold is Hold.BACKLOG else tightest
+    return beside(lead.held, tight)
 
 
 def _part(room: float, wanted: float) -> float:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from dc_inject.model import Bundle, File, Held, Hold, Item, Limits
 from dc_inject.model.goals import Recycle, SecondHop
-from dc_inject.model.holds import Trait
+from dc_inject.model.holds import Trait, beside
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning.budget import cap
 from dc_inject.planning.limits import HOUR, Constraint, leading
@@ -252,8 +252,9 @@ def why(line: LinkPlan) -> Held | None:
         nothing = not line.items and not demand.intended  # goes out: what lets nothing of the rest out leads then
         if nothing and line.unspent > 0 and line.next_size is None and limit.hold is not Hold.POOL_DRY:
             return _lacks(line)
-        if line.stopped is None or not nothing or line.stopped.hold is limit.hold:
+        if line.stopped is None or not nothing or _first(limit, line.stopped):
             return limit
+        return beside(line.stopped, [limit.hold])
     if line.stopped is not None:
         return line.stopped
     if short <= 0:
@@ -261,6 +262,11 @@ def why(line: LinkPlan) -> Held | None:
             return _lacks(line)
         return Held(demand.before or Hold.NOT_RUNNING, numbers)
     return _lacks(line)
+
+
+def _first(limit: Held, stopped: Held) -> bool:
+    """Whether a limit leads before the one that stopped the choice: it is the same one, or makes the backlog."""
+    return limit.hold is stopped.hold or (limit.hold, stopped.hold) == (Hold.FAILING, Hold.BACKLOG)
 
 
 def _lacks(line: LinkPlan) -> Held:

@@ -86,6 +86,16 @@ def test_a_limit_that_takes_little_is_not_told_beside_the_one_that_leads() -> No
     assert leads == Held(Hold.QUOTA, {"wanted": 80, "budget": 20})
 
 
+def test_failures_lead_before_the_backlog_that_they_make() -> None:
+    """The window is tighter than what a failing link is left: it is so since nothing arrives."""
+    window = limit(5, 0, hold=Hold.BACKLOG)
+    leads = held(100, limit(10, 0, hold=Hold.FAILING), window, limit(60, 0, hold=Hold.QUOTA))
+    assert leads == Held(Hold.FAILING, {"wanted": 100, "budget": 10, "also": "backlog"})
+    alone = held(100, limit(60, 0, hold=Hold.QUOTA), window)
+    assert alone is not None
+    assert alone.hold is Hold.BACKLOG
+
+
 def test_a_limit_that_many_share_leads_only_for_whom_it_is_tighter_than_their_own() -> None:
     """The site cuts what all want by a tenth: the one whose destination is full has 10 with or without it."""
     full, site = limit(10, 0, hold=Hold.DESTINATION_FULL), limit(0.9 * 910, *range(10))
