@@ -116,3 +116,13 @@ def test_what_comes_in_during_a_lifetime_fits_unless_the_least_lifetime_is_too_l
     assert shortest <= result <= longest
     if result > shortest:
         assert ingress * (result + wait).total_seconds() <= space * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"), [(None, 9 * 2.25), (13.5e9 * 3600, 9 * 1.5), (4e9 * 3600, 9 * 1.25)]
+)
+def test_a_space_is_needed_for_as_long_as_rules_stay_and_deletions_take(space, expected) -> None:
+    """9 GB/s for an hour at least, or as long as fits up to two, and a quarter until it is deleted."""
+    parts = [(flow("A"), 6e9, None), (flow("C"), 3e9, None)]
+    whole = lifetime.needed(parts, space, timedelta(minutes=15), may_end=())
+    assert whole == pytest.approx(expected * 1e9 * 3600)
