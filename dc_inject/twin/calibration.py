@@ -242,7 +242,7 @@ def _fit(
         before = None if begin is None else begin.links.get(link)
         rate = _as_before(_capacity(carried[link], alone), None if before is None else before.rate)
         files = of_link.of_file(failures[link].rate.value or 0.0, daemons + past.look / 2)
-        if before is not None:
+        if before is not None and (files.overhead is None) == (before.files.overhead is None):
             files = FileFit(_as_before(files.speed, before.files.speed), before.files.overhead)
         links[link] = LinkFit(rate, groups[link], files, failures[link])
     deletions = {}

@@ -168,3 +168,16 @@ def test_an_outage_with_failed_files_is_no_rate_of_failures():
     fit = calibrated(replace(fine, sent=rules, moved={LINK: moved}), grid).fit
     assert fit.links[LINK].failures.rate.value is None
     assert fit.links[LINK].failures.files > 0
+
+
+def test_an_overhead_that_shows_in_the_first_cycles_only_is_not_mixed_with_what_all_of_them_show():
+    """All cycles show only how long a file takes, so the speed has no bounds that could be corrected."""
+    rules = []
+    for number, rule in enumerate(every(200.0)):
+        size = 1 + number % 9
+        taken = 60 + 40 * size if rule.accepted < CYCLE * CYCLES * 2 / 3 else 480 - 45 * size
+        over = rule.accepted + taken
+        rules.append(replace(rule, bytes=size * GB, completed=over, ended=over, done=10))
+    before = past(*rules, moved=25.0 * GB).until(8)
+    assert calibrated(before, grid).fit.links[LINK].files.overhead is not None
+    assert calibrated(past(*rules, moved=25.0 * GB), grid).fit.links[LINK].files.overhead is None
