@@ -21,7 +21,7 @@ from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Accepted, CycleKind, Period
-from dc_inject.model import Cycle, units, urls
+from dc_inject.model import Cycle, Hold, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.system import files
 
@@ -135,6 +135,11 @@ def read(view: Reader) -> Past:
         ends, number = grid_ends(span.key.link), round((span.start - first.start) / length)
         if span.kind is CycleKind.COUNTED and ends in moved:
             moved[ends][number] += span.sums.moved
+    held: dict[Ends, list[bool]] = {ends: [False] * count for ends in moved}
+    for key, start in view.held_in(Hold.BACKLOG):
+        number = round((start - first.start) / length)
+        if grid_ends(key.link) in held and number < count:
+            held[grid_ends(key.link)][number] = True
     ends_of = {end for key in view.accounts() for end in grid_ends(key.link)}
     urls_ = {end for key in view.accounts() for end in (key.link.source, key.link.destination) if urls.is_url(end)}
     sites = {
@@ -158,6 +163,7 @@ def read(view: Reader) -> Past:
         {grid_name(url): urls.host_of(url) for url in urls_},
         all(identity.may_end is not False for identity in view.identities()),
         frozenset(ends_of),
+        {ends: arrays.flags(cycles) for ends, cycles in held.items()},
     )
 
 

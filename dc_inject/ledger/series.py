@@ -176,6 +176,12 @@ class SeriesReader(CycleReader):
                 stuck,
             )
 
+    def held_in(self, hold: Hold) -> Iterator[tuple[FlowKey, datetime]]:
+        """Yield each flow key that a hold led, with the beginning of the cycle."""
+        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        for account, start in self._db.stream("SELECT account, cycle FROM cycle_row WHERE hold = ?", hold.value):
+            yield keys[account], moment(start)
+
     def dues(self) -> list[tuple[datetime, int]]:
         """Return when each cycle began, and the bytes that all flows were due in it."""
         rows = self._db.rows("SELECT cycle, sum(due) FROM cycle_row GROUP BY cycle")

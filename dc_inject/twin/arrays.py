@@ -24,6 +24,11 @@ def floats(values: Sequence[float]) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
+def flags(values: Sequence[bool]) -> Flags:
+    """Return an array of truth values."""
+    return np.array(values, dtype=np.bool_)
+
+
 def none() -> Ints:
     """Return an empty array of whole numbers."""
     return np.zeros(0, dtype=np.int64)

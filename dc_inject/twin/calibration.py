@@ -3,11 +3,12 @@
 What a figure rests on, and when a ledger cannot tell it:
 
 - *Capacity.* A link is *full* in a cycle when at every look in it some rule had waited far longer than rules of
-  that link have to. What moved in such cycles is what it carries; failed attempts come on top. A link that was
-  never full gives a lower bound and nothing else. Where the sum over all links of a storage or site varies much
-  less than the link alone, that storage or site is what is full. What looks full may also be FTS's limit of
-  transfers: from a ledger nobody can tell. Transfers that began together end together, so that a cycle alone tells
-  little: means over four cycles are compared.
+  that link have to, or when it was held for a backlog: with control rules need not wait where little is carried,
+  since little is injected. What moved in such cycles is what it carries; failed attempts come on top. A link
+  that was never full gives a lower bound and nothing else. Where the sum over all links of a storage or site
+  varies much less than the link alone, that storage or site is what is full. What looks full may also be FTS's
+  limit of transfers: from a ledger nobody can tell. Transfers that began together end together, so that a cycle
+  alone tells little: means over four cycles are compared.
 - *Speed and overhead of a file.* When little is under way, a rule takes as long as its slowest file: attempts x
   (overhead + size / speed), and what daemons and looks add. Sizes that differ separate the two; where they hardly
   do, only the time of a file is known, and the overhead is assumed.

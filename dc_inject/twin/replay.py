@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dc_inject.twin.arrays import Floats
+from dc_inject.twin.arrays import Flags, Floats
 from dc_inject.twin.grid import Grid
 from dc_inject.twin.jobs import Job
 from dc_inject.twin.rucio import Rule
@@ -70,7 +70,8 @@ class Past:
 
     `moved` has the bytes of each link by cycle. `sites` tells the site of storages, where it is known. `stocks`
     has the files and bytes of the datasets at each source. `hosts` are those of storages that have URLs.
-    `storages` are all ends of links, also of those on which nothing was sent.
+    `storages` are all ends of links, also of those on which nothing was sent. `held` tells in which cycles links
+    were held for a backlog.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Past:
     hosts: Mapping[str, str] = field(default_factory=dict)
     may_end: bool = True
     storages: frozenset[str] = frozenset()
+    held: Mapping[Ends, Flags] = field(default_factory=dict)
 
     def until(self, cycles: int) -> Past:
         """Return what was known when so many cycles were over."""
@@ -93,6 +95,7 @@ class Past:
             cycles=cycles,
             sent=[rule.known_by(moment) for rule in self.sent if rule.accepted < moment],
             moved={link: moved[:cycles] for link, moved in self.moved.items()},
+            held={link: held[:cycles] for link, held in self.held.items()},
         )
 
 

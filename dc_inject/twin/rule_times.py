@@ -53,7 +53,7 @@ class RuleTimes:
     def __init__(self, past: Past, numbers: Sequence[int]) -> None:
         """Take the numbers of the link's rules among all that were sent."""
         rules = [past.sent[number] for number in numbers]
-        self.numbers = numbers
+        self.numbers, self._link = numbers, rules[0].link
         self._accepted = np.array([rule.accepted for rule in rules])
         self._taken = np.array([np.inf if s.completed is None else s.completed - s.accepted for s in rules])
         self._files = np.array([rule.files for rule in rules])
@@ -87,10 +87,11 @@ class RuleTimes:
         return np.asarray(np.cumsum(steps[0] - steps[1])[: self._looks + 1], dtype=np.float64)
 
     def full(self, past: Past) -> Flags:
-        """Tell in which cycles some rule was late at every look."""
+        """Tell in which cycles some rule was late at every look, or the link was held for a backlog."""
         looks = round(past.cycle / past.look)
         late = self._late > 0
-        return np.array([late[c * looks : (c + 1) * looks + 1].all() for c in range(past.cycles)], dtype=bool)
+        full = np.array([late[c * looks : (c + 1) * looks + 1].all() for c in range(past.cycles)], dtype=bool)
+        return full | past.held[self._link] if self._link in past.held else full
 
     def of_file(self, failures: float, added: float) -> FileFit:
         """Return speed and overhead of a file, by rules that had to wait for nobody; `added` is daemons and looks.

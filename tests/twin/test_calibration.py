@@ -181,3 +181,15 @@ def test_an_overhead_that_shows_in_the_first_cycles_only_is_not_mixed_with_what_
     before = past(*rules, moved=25.0 * GB).until(8)
     assert calibrated(before, grid).fit.links[LINK].files.overhead is not None
     assert calibrated(past(*rules, moved=25.0 * GB), grid).fit.links[LINK].files.overhead is None
+
+
+def test_cycles_in_which_a_link_was_held_for_its_backlog_tell_its_capacity():
+    """With control its rules never wait long, though it carries less than is asked for."""
+    rules = [replace(rule, completed=rule.accepted + 200, done=10) for rule in every(300.0)]
+    known = past(*rules, moved=30.0 * GB)
+    assert calibrated(known, grid).fit.links[LINK].rate.value is None
+    held = replace(known, held={LINK: np.arange(CYCLES) >= 2})
+    assert held.until(5).held[LINK].tolist() == [False, False, True, True, True]
+    rate = calibrated(held, grid).fit.links[LINK].rate
+    assert rate.count == CYCLES - 2
+    assert rate.value == pytest.approx(30 * GB / CYCLE, rel=0.3)
