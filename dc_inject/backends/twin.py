@@ -249,7 +249,8 @@ class TwinBackend:
         if rule is None or rule.ended is not None:
             self._told.pop(key, None)
             return Observation(key, Status.ABSENT)
-        self._world.rucio.look(rule)
+        if rule.completed is None:
+            self._world.rucio.look(rule)
         if rule.completed is not None:
             status = Status.COMPLETE
         elif rule.failed and rule.done + rule.failed == rule.files:

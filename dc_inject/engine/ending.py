@@ -248,7 +248,8 @@ class ManualEnd:
         errors: list[ServiceError] = []
         batches = list(self._reconciler.observing(entries, exact=exact, at_once=at_once))
         for batch, observations, error in self._gather(batches, within):
-            written = self._reconciler.observed(batch.entries, observations or [])
+            before = {entry.injection.key: entry for entry in batch.entries}
+            written = self._reconciler.observed(before, observations or [])
             by_key |= {observation.key: observation for observation in written}
             errors += [error] if error else []
         for key, observation in by_key.items():

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from dc_inject.engine import second_hops
@@ -110,9 +111,9 @@ class Reconciler:
             for part in [*in_parts(accepted, at_once), *in_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
                 yield Batch(service, part, partial(backend.observe, part, exact=exact))
 
-    def observed(self, entries: Sequence[Entry], observations: Iterable[Observation]) -> list[Observation]:
-        """Write down how entries stand; returns the observations as they were written."""
-        now, before = self._clock.now(), {entry.injection.key: entry for entry in entries}
+    def observed(self, before: Mapping[str, Entry], observations: Iterable[Observation]) -> list[Observation]:
+        """Write down how entries stand, known `before` by their keys; returns the observations as written."""
+        now = self._clock.now()
         named = [
             reconcile.with_stalled_named(before[observation.key], observation, now) for observation in observations
         ]
@@ -181,20 +182,23 @@ class Rounds:
         self._deletion.round(now)
         self._context.looks.write(self._context.ledger, now)
         of_service = by_service(self._context.ledger.entries(*IN_SERVICE))
-        in_service = [entry for service in of_service if self._works(service) for entry in of_service[service]]
+        of_service = {service: entries for service, entries in of_service.items() if self._works(service)}
+        in_service = list(chain.from_iterable(of_service.values()))
         under_way = {entry.injection.key for entry in in_service if self._under_way(entry)}
-        self._count_rounds({e.injection.link.through for e in in_service if e.injection.key not in under_way}, now)
+        waited_for = {s for s in of_service if any(e.injection.key not in under_way for e in of_service[s])}
+        self._count_rounds(waited_for, now)
         keys = {entry.injection.key for entry in in_service}
         self._asked = {key: requested for key, requested in self._asked.items() if key in keys}
         # A service that is slower than the rounds: do not pile up.
-        entries = [entry for entry in in_service if not self._calls[entry.injection.link.through]]
+        entries = list(chain.from_iterable(of_service[s] for s in of_service if not self._calls[s]))
         settle = reconcile.to_settle(entries, now, every * 1.5)
         elsewhere = under_way.union(entry.injection.key for entry in settle)
         self._observe([entry for entry in entries if entry.injection.key not in elsewhere])
         self._observe(settle, exact=True)
         bound = self._kept_for_second_hops(in_service, now)
+        free = [entry for entry in entries if entry.injection.key not in bound] if bound else entries
         due = reconcile.to_end(
-            [self._as_asked(entry, now) for entry in entries if entry.injection.key not in bound],
+            [self._as_asked(entry, now) for entry in free],
             now,
             lambda entry: self._dwell.get(entry.injection.flow, timedelta(0)),
             max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
@@ -247,7 +251,7 @@ class Rounds:
         current = [
             observation for observation in observations if states[observation.key] is before[observation.key].state
         ]
-        current = self._reconciler.observed(batch.entries, current)
+        current = self._reconciler.observed(before, current)
         context.looks.observed(before, current, now)
         self._end_stalled(before, current, now)
         for entry in (

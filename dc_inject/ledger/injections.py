@@ -212,7 +212,8 @@ class Injections(InjectionReader, Uniqueness):
         self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
     ) -> Iterator[Entry]:
         if _of_living(states, cycle, since):
-            return iter([entry for entry in self._living.entries().values() if entry.state in states])
+            wanted = frozenset(states)
+            return iter([entry for entry in self._living.entries().values() if entry.state in wanted])
         if cycle is not None and not states:
             living = [e for e in self._living.entries().values() if e.injection.cycle == cycle]
             return chain(living, super()._entries(_OVER, cycle))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers
 
@@ -39,8 +40,7 @@ class Totals:
         return Totals(*(getattr(self, name) + getattr(other, name) for name in Totals.__slots__))
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What one cycle did for one flow key; it never changes once the cycle is closed.
 
     `injected`, `moved` and `rules` are the account's totals less those at the last close, so that late news lands

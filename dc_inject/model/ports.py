@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from dc_inject.model.errors import ServiceError
@@ -91,8 +92,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"  # the service did not tell of this one
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """What was seen of one injection: status, and how far it got.
 
     `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
@@ -114,7 +114,7 @@ class Observation:
     size: int | None = None
     present: int | None = None
     failed: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = MappingProxyType({})
     unfit: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
     expires_at: datetime | None = None

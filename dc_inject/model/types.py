@@ -355,7 +355,7 @@ class State(StrEnum):
         return self in {State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE, State.ENDED}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as a Flow
 class Injection:
     """The intent to give one item to one link in one cycle; `key` makes every call about it repeatable."""
 
@@ -374,7 +374,7 @@ class Injection:
     once: bool = field(default=False, compare=False)  # its item, or members, go out once in their scenario
     keeps_files: bool = False  # its members are known until it has ended: a second hop needs them
 
-    @property
+    @cached_property
     def flow(self) -> FlowKey:
         """The account that it counts for."""
         return _flow_key(self.scenario, self.link)

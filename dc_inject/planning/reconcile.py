@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
@@ -158,13 +157,13 @@ def with_stalled_named(entry: Entry, observation: Observation, now: datetime) ->
     if is_stalled(entry, observation, now):
         minutes = STALLED_AFTER.seconds // 60
         error = f"{_STALLED[observation.status]}: the rule has not started {minutes} minutes after it was accepted"
-        return replace(observation, error=f"{error} ({observation.error})" if observation.error else error)
+        return observation._replace(error=f"{error} ({observation.error})" if observation.error else error)
     is_gone = observation.status is Status.ABSENT and entry.state is State.LIVE
     if is_gone and (failure := _stalled_before(entry)) is not None:
         item = entry.injection.item
         missing = item.files - entry.files_done
         failed = item.bytes - entry.present - entry.moved
-        return replace(observation, failed=failed, reasons={failure: missing}, error=entry.error)
+        return observation._replace(failed=failed, reasons={failure: missing}, error=entry.error)
     return observation
 
 

@@ -164,7 +164,7 @@ def test_rules_that_are_ending_already_are_left_alone(world: Rules, monkeypatch:
     observe = world.service.observe
 
     def expired(*args, **kwargs):
-        return [replace(seen, expires_at=START) for seen in observe(*args, **kwargs)]
+        return [seen._replace(expires_at=START) for seen in observe(*args, **kwargs)]
 
     monkeypatch.setattr(world.service, "observe", expired)
     done = world.end("--cancel")

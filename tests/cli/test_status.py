@@ -308,7 +308,7 @@ def test_fts_does_not_begin_anew_with_each_dataset_of_a_link_that_has_few(made: 
         (first, *_) = (row for row in view.rows() if row.key == FNAL)
     slots = [CYCLE, CYCLE.next, CYCLE.next.next]
     rows = [
-        replace(first, cycle=slot, injected=size, moved=0) for slot, size in zip(slots, (9, 0, 9), strict=True)
+        first._replace(cycle=slot, injected=size, moved=0) for slot, size in zip(slots, (9, 0, 9), strict=True)
     ]
     view = SimpleNamespace(last_cycle=lambda: rows[-1].cycle, rows=lambda since: rows, since=START)
     assert list(ramping(view, START + timedelta(minutes=31))) == []

@@ -164,7 +164,7 @@ def test_what_has_moved_is_settled_before_the_end() -> None:
     def estimating(entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
         """As Rucio: only a look at the locks is exact."""
         seen = observe(entries, exact=exact)
-        return seen if exact else [replace(one, exact=False, moved=1) for one in seen]
+        return seen if exact else [one._replace(exact=False, moved=1) for one in seen]
 
     w.backend.observe = estimating  # type: ignore[method-assign]
     standing = w.ending.observe(w.entries)

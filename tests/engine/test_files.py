@@ -327,7 +327,7 @@ def test_no_answer_however_odd_breaks_the_ledger(tmp_path):
     one = world(tmp_path, campaign([LINK]), source_files("A", 400), **FTS)
     real = one.backend.observe
     one.backend.observe = lambda entries, exact=False: [
-        replace(seen, files_stuck=10**6, failed=10**15, files_done=-7, moved=10**15, status=Status.COMPLETE)
+        seen._replace(files_stuck=10**6, failed=10**15, files_done=-7, moved=10**15, status=Status.COMPLETE)
         for seen in real(entries, exact=exact)
     ]
     one.run(cycles=2)

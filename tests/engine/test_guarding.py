@@ -348,7 +348,7 @@ def stuck(one, fails: dict[str, bool]) -> None:
         if not given_up.setdefault(entry.injection.key, fails["now"]):
             return seen
         files = entry.injection.item.files
-        return replace(seen, status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
+        return seen._replace(status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
 
     def observe(entries, **more):
         known = {entry.injection.key: entry for entry in entries}
@@ -365,7 +365,7 @@ def test_of_a_rule_that_is_partly_stuck_no_byte_stays_in_flight(tmp_path):
 
     def observe(entries, **more):
         part = {"status": Status.STUCK, "files_stuck": 2, "files_done": 1, "moved": 5 * GB // 3, "exact": False}
-        return [replace(seen, **part) for seen in look(entries, **more)]
+        return [seen._replace(**part) for seen in look(entries, **more)]
 
     one.backend.observe = observe
     one.run(cycles=2)

@@ -44,7 +44,7 @@ def test_of_files_that_fail_each_kind_is_said_once(tmp_path, caplog, monkeypatch
             return seen
         number = next(count)
         reasons = {kinds[number % len(kinds)]: seen.files_stuck}
-        return replace(seen, reasons=reasons, error=f"it fails with {number}")
+        return seen._replace(reasons=reasons, error=f"it fails with {number}")
 
     one.backend._observation = observation
     one.run(cycles=3)

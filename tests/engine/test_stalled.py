@@ -25,7 +25,7 @@ def _held_back(backend: SimBackend, status: Status, which: Callable[[Entry], boo
         seen = tell(entry)
         if not which(entry) or seen.status is Status.ABSENT:
             return seen if not which(entry) else Observation(entry.injection.key, Status.ABSENT)
-        return replace(seen, status=status, files_done=0, moved=0, exact=False, error="no quota")
+        return seen._replace(status=status, files_done=0, moved=0, exact=False, error="no quota")
 
     backend._observation = observation  # type: ignore[method-assign]
 
@@ -80,7 +80,7 @@ def test_of_one_that_moved_some_files_before_it_was_suspended_the_rest_is_given_
         bad = {entry.injection.key for entry in entries if which(entry)}
         moved = arrived if exact else 5 * GB
         return [
-            replace(seen, status=Status.SUSPENDED, files_done=25, moved=moved, exact=exact)
+            seen._replace(status=Status.SUSPENDED, files_done=25, moved=moved, exact=exact)
             if seen.key in bad and seen.status is not Status.ABSENT
             else seen
             for seen in look(entries)

@@ -203,8 +203,9 @@ def test_a_look_that_is_repeated_leaves_what_it_left_before(ledger, seed, monkey
 def anything(dice):
     """A look at what is live: any of its numbers may be wrong."""
     some = {"moved": dice.choice([None, 0, 40, 10**15]), "size": dice.choice([None, None, 30, 10**12])}
-    return replace(
-        seen(ONE.key, dice.choice([Status.MOVING, Status.STUCK, Status.COMPLETE, Status.UNKNOWN])),
+    return seen(
+        ONE.key,
+        dice.choice([Status.MOVING, Status.STUCK, Status.COMPLETE, Status.UNKNOWN]),
         **some,
         exact=dice.random() < 0.3,
         present=dice.choice([None, None, 7]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from dataclasses import replace
 
 import pytest
 
@@ -101,7 +100,7 @@ def test_an_open_row_shows_what_it_would_be_closed_with(ledger):
     row = before[AB]
     assert (row.injected, row.moved, row.estimated, row.rules, row.closed) == (99 * GB, 40 * GB, 40 * GB, 1, False)
     ledger.close_cycle(CYCLE, END)
-    assert rows(ledger) == {key: replace(row, closed=True) for key, row in before.items()}
+    assert rows(ledger) == {key: row._replace(closed=True) for key, row in before.items()}
 
 
 def test_late_news_is_in_the_row_of_the_cycle_in_which_it_became_known(ledger):

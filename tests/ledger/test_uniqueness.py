@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dc_inject.model import Bundle, File, JobOptions
@@ -63,7 +61,7 @@ def test_files_that_did_not_arrive_may_go_out_again(tmp_path, told, left):
         ledger.call([JOB.key], START)
         ledger.answer([Outcome(JOB.key, "job")], START, {})
         for _ in range(2):
-            ledger.observe([replace(told, key=JOB.key)], START)
+            ledger.observe([told._replace(key=JOB.key)], START)
             assert ledger.once_only() == {(FILES[n].name, "day") for n in left}
 
 

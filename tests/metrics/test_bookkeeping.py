@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -281,7 +280,7 @@ def test_a_counter_does_not_fall_when_an_estimate_was_too_high(path: Path) -> No
         assert ledger.accounts()[GOOD].moved < before
     assert scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)] == before
     with Ledger.open(path) as ledger:
-        ledger.observe([replace(lower, moved=90 * GB)], START)
+        ledger.observe([lower._replace(moved=90 * GB)], START)
         assert scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)] == ledger.accounts()[GOOD].moved
 
 
