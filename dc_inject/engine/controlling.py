@@ -32,6 +32,7 @@ from dc_inject.planning.guards import GuardReading
 log = logging.getLogger(__name__)
 
 NAME = "control"  # of the signal that keeps what was decided
+Records = Mapping[str, Mapping[str, Any]]  # what is kept of each link, by its subject
 _OWN = frozenset(  # of what is kept: what nobody else needs
     {"kept", "before", "guards", "guards_before", "floor", "floor_before", "added", "moved_over", "law"}
     | {"others", "others_before"}
@@ -76,7 +77,7 @@ def decide(
     wanted = {key: flows[key] for key in dues if flows[key].control.mode is not Mode.OFF}
     if not wanted:
         return Controlled()
-    now, records, decisions = context.clock.now(), _kept(context.ledger), {}
+    now, records, decisions = context.clock.now(), kept_records(context.ledger), {}
     kept: list[Reading] = []
     planned = context.ledger.is_planned(cycle)
     memories = {key: _before(records.get(subject(key), {}), cycle) for key in wanted}
@@ -148,7 +149,7 @@ def _redistributed(
     cycle: Cycle,
     flows: Mapping[FlowKey, Flow],
     dues: Mapping[FlowKey, int],
-    records: Mapping[str, Mapping[str, Any]],
+    records: Records,
 ) -> tuple[dict[FlowKey, int], dict[FlowKey, int], dict[FlowKey, int]]:
     """Return what held links leave to others in this cycle: what is added, what each left, and is forgiven of it.
 
@@ -201,14 +202,14 @@ def redistributed(view: Reader) -> dict[FlowKey, ForOthers]:
         FlowKey(record["scenario"], Link(record["source"], record["destination"], record["service"])): ForOthers(
             *record.get("others", ())
         )
-        for record in _kept(view).values()
+        for record in kept_records(view).values()
     }
     return {key: total for key, total in totals.items() if any(total)}
 
 
 def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, int]:
     """Return what was forgiven of links' older debts when a cycle was opened, since others are due it."""
-    records = _kept(ledger)
+    records = kept_records(ledger)
     by_flow = {key: records.get(subject(key), {}) for key in flows}
     return {key: record["moved_over"] for key, record in by_flow.items() if record.get("cycle") == cycle.name}
 
@@ -218,7 +219,7 @@ def last_decisions(view: Reader) -> list[dict[str, Any]]:
     cycle = view.last_cycle()
     return [
         {name: value for name, value in decision.items() if name not in _OWN}
-        for decision in _kept(view).values()
+        for decision in kept_records(view).values()
         if cycle is not None and decision["cycle"] == cycle.name
     ]
 
@@ -231,7 +232,8 @@ def subject(key: FlowKey) -> str:
     return f"{key.scenario} {key.link} {key.link.through}"
 
 
-def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
+def kept_records(ledger: Reader) -> dict[str, dict[str, Any]]:
+    """Return what was kept last of each link, by its subject."""
     return {
         signal.subject: json.loads(str(signal.value))
         for signal in ledger.signals(NAME)
@@ -270,15 +272,15 @@ def _written(memory: Memory) -> list[float | None]:
     return [memory.bias, completion, memory.delivered]
 
 
-def engaged_before(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, frozenset[Hold]]:
-    """Return which guards held links before a cycle."""
-    records = _kept(ledger)
+def engaged_before(records: Records, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, frozenset[Hold]]:
+    """Return which guards held links before a cycle, as the `records` of them say."""
     before = {key: _before(records.get(subject(key), {}), cycle).guards for key in flows}
     return {key: frozenset(map(Hold, guards)) for key, guards in before.items()}
 
 
 def engage(
     ledger: Ledger,
+    records: Records,
     cycle: Cycle,
     readings: Mapping[FlowKey, Mapping[Hold, GuardReading]],
     floors: Mapping[FlowKey, int],
@@ -288,13 +290,14 @@ def engage(
 
     The guard that comes first is what `status` shows.
 
-    Links that are due nothing have none. `floors` is what links need to have under way in the next cycle.
+    Links that are due nothing have none. `records` is what was kept when the cycle was opened, `floors` what links
+    need to have under way in the next cycle.
     """
-    records, held_by = _kept(ledger), {}
+    held_by: dict[FlowKey, dict[Hold, int]] = {}
     made: list[ControlDecision] = []
     readings_kept: list[Reading] = []
     for key, seen in readings.items():
-        kept = records.get(subject(key), {})
+        kept = dict(records.get(subject(key), {}))
         if kept.get("cycle") != cycle.name:
             continue
         before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}

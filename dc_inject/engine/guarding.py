@@ -66,7 +66,8 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         return situation
     start, length = situation.cycle.start, situation.cycle.length
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
-    queues, requests = _queues(context, situation.cycle, controlled, deadline)
+    records = controlling.kept_records(context.ledger)
+    queues, requests = _queues(context, records, situation.cycle, controlled, deadline)
     ours, destinations = context.ledger.resident(), dict(situation.destinations)
     places = {demand.flow.link.destination for demand in controlled}
     of_places = {name: destinations[name] for name in places}
@@ -91,7 +92,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         if (queue := queues.get(demand.flow.link)) is not None
     }
     with context.ledger.together():
-        engaged = controlling.engage(context.ledger, situation.cycle, readings, floors, now)
+        engaged = controlling.engage(context.ledger, records, situation.cycle, readings, floors, now)
     acting: dict[FlowKey, Demand] = {}
     late: dict[str, Held] = {}
     held_back: dict[str, Destination] = {}
@@ -282,26 +283,32 @@ def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) 
 
 
 def _queues(
-    context: EngineContext, cycle: Cycle, demands: Sequence[Demand], deadline: datetime
+    context: EngineContext,
+    records: controlling.Records,
+    cycle: Cycle,
+    demands: Sequence[Demand],
+    deadline: datetime,
 ) -> tuple[dict[Link, LinkQueue], dict[Link, Requests]]:
     """Return what waits in FTS on links, and before it; why that cannot be read is told as missing.
 
     Those are asked about that have anything on its way, or were held by a queue before.
     """
-    links_of: dict[str, list[Link]] = defaultdict(list)
+    links_of: dict[str, dict[Link, None]] = defaultdict(dict)  # each link once, in order
     idle = [demand.flow.key for demand in demands if not demand.coming]
-    before = controlling.engaged_before(context.ledger, cycle, idle) if idle else {}
+    before = controlling.engaged_before(records, cycle, idle)
     for demand in demands:
         link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
-        if used and demand.held is None and link not in links_of[link.through]:
-            links_of[link.through].append(link)
+        if used and demand.held is None:
+            links_of[link.through][link] = None
     parts = {
         ("queues", service, number): part
         for service, links in links_of.items()
-        for number, part in enumerate(in_parts(links, LINKS_AT_ONCE))
+        for number, part in enumerate(in_parts(list(links), LINKS_AT_ONCE))
     }
     parts |= {
-        ("requests", name, 0): links for name, links in links_of.items() if links and SERVICES[name].has_requests
+        ("requests", name, 0): list(links)
+        for name, links in links_of.items()
+        if links and SERVICES[name].has_requests
     }
     tasks = {
         (what, name, number): partial(getattr(context.backends[name], what), part)

@@ -80,6 +80,8 @@ class Looks:
 
     def observed(self, entries: Mapping[str, Entry], observations: Iterable[Observation], now: datetime) -> None:
         """Keep what had arrived by now."""
+        if not self._seen:
+            return
         for observation in observations:
             seen = self._of(entries[observation.key])
             if seen is not None and observation.moved:
