@@ -69,7 +69,7 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
 @click.option(
     "--every",
     type=params.DURATION,
-    help="The duration of a step; with --until-saturated, ten times that of a trial [default: 30m].",
+    help="The duration of a step; with --until-saturated, five times that of a trial [default: 30m].",
 )
 @click.option(
     "--until-saturated",
@@ -130,8 +130,8 @@ def link(
     prefixes (then FTS moves files of SRC). An ordinary account is enough.
 
     With --until-saturated, the rate rises in short trials until less than 90 % of it moves or more than 5 % fails,
-    then the search narrows down on what the link carries, and repeats that at least three times. The verdict is
-    the mean, with its 95 % interval. A trial lasts as long as a rule takes to complete, and a tenth of --every. A
+    then the search keeps the link overloaded until repeated trials agree on what it carries. The verdict is their
+    mean, with its 95 % interval. A trial lasts as long as a rule takes to complete, and a fifth of --every. A
     step that an outage disturbed is repeated. Ctrl-C ends the test: rules are ended, and the verdict so far is
     printed.
 

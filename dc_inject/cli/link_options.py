@@ -69,7 +69,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
     ladder, lasting = _ladder(options, options.rate)
     cycle = options.cycle or link_menu.cycle_for(ladder)
     if 2 * cycle > ladder.shortest:
-        noun = "a trial, a tenth of --every," if ladder.saturate else "a step"
+        noun = "a trial, a fifth of --every," if ladder.saturate else "a step"
         raise UsageError(f"{noun} has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
     start = now.replace(microsecond=0)
     _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)

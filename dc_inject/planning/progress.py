@@ -20,11 +20,14 @@ IDLE = 2  # cycles without a byte, for a reason of our own, after which there is
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rate (bytes per second) that holds since the first of its readings, or already before it: a `repeat`."""
+    """A rate (bytes per second) that holds since the first of its readings.
+
+    `at_once` says that it is measured from there on: it held before, or the link has more to move than it can.
+    """
 
     rate: float
     readings: tuple[Reading, ...]
-    repeat: bool = False
+    at_once: bool = False
 
     def over(self, ladder: Ladder, quickest: timedelta | None = None) -> bool:
         """Tell whether it has lasted long enough; `quickest` is the least time to completion so far."""
@@ -34,7 +37,7 @@ class Step:
 
     def settles(self, quickest: timedelta | None) -> timedelta | None:
         """Return the time in which its rate shows nothing yet; None while that is not known."""
-        return timedelta(0) if self.repeat else quickest
+        return timedelta(0) if self.at_once else quickest
 
     @property
     def idle(self) -> bool:
@@ -111,7 +114,8 @@ class Progress:
             self.over = reading.at
         else:
             readings = (replace(reading, fresh=False),)
-            self.step = Step(decision.rate, readings, repeat=decision.kind is Next.CONFIRM)
+            full = decision.kind is Next.BETWEEN and bool(saturation.overloaded(self.verdicts))
+            self.step = Step(decision.rate, readings, at_once=full or decision.kind is Next.CONFIRM)
         return decision
 
     def stopped(self, reading: Reading) -> None:
@@ -127,7 +131,8 @@ class Progress:
 
     def _judged(self, step: Step, *, early: bool = False, idle: bool = False) -> Verdict:
         settle = step.settles(self._quickest) if self.ladder.saturate else None
-        return judge(step.rate, step.readings, early=early, idle=idle, settle=settle)
+        verdict = judge(step.rate, step.readings, early=early, idle=idle, settle=settle)
+        return replace(verdict, quickest=self._quickest)
 
     def _too_short(self, verdict: Verdict) -> bool:
         """Whether datasets were too coarse for a short trial, so that it goes on."""
@@ -193,11 +198,11 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     if saturation.after(ladder, verdicts).kind is not Next.STOP:
         words = "there was not enough time to find out"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("time", words), least)
-    if not last.good and least is None:
+    estimated = saturation.estimate(verdicts)
+    if estimated is None and not last.good and least is None:
         return Conclusion(
             StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.describe(last)}", last.cause
         )
-    estimated = saturation.estimate(verdicts)
     if estimated is None:
         words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {saturation.describe(last)}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from math import inf
 from typing import NamedTuple
 
 from dc_inject.model.transfers import FILE_SPEED, LINK_LIMIT
@@ -98,3 +99,8 @@ def possible(rate: float, since: timedelta, moved: float, file_speed: float = FI
     """
     grows = since < time(rate, file_speed=file_speed)
     return grows and moved < rate and moved <= MORE * allowed(since, file_speed)
+
+
+def binding(since: timedelta, moved: float, file_speed: float = FILE_SPEED) -> bool:
+    """Whether what a link moves (bytes per second) so long after its begin may be all that FTS carries by then."""
+    return since < time(inf) and 1 / MORE <= moved / allowed(since, file_speed) <= MORE

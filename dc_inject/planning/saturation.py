@@ -1,13 +1,15 @@
 """The search for the rate at which a link is saturated: short trials first, then repeats that tell how sure it is.
 
-A link that is asked for more than it carries delivers what it carries. So one trial above the capacity tells more
-than many below: the search
+A link that is asked for more than it carries delivers what it carries, whatever that is asked for. So one trial
+above the capacity tells more than many below: the search
 
 1. goes up from the first rate, each time by twice as much as before, until the link does not follow;
-2. tries what that trial delivered and 6 % more; if the link takes all of that, the middle between that and the
-   lowest rate that was too much, and so on until the two are within 5 % of each other;
-3. repeats the last trial at least three times, without a pause: their mean is where the link stands, with the
-   interval in which it lies with a probability of 95 % (Student's t), and up to six times while that is wide.
+2. then keeps it overloaded: it asks for what moves and a little more, and at first for so much more that twice or
+   thrice as much is on its way as a link always has there. Since the link has more to move than it can, each trial
+   begins where the last one ended, and tells what it carries. If all that waited arrives, it was not too much, and
+   the search goes on up;
+3. ends after four trials that began with enough waiting, or more while they differ: their mean is where the link
+   stands, with the interval in which it lies with a probability of 95 % (Student's t).
 
 Where transfers fail, what is delivered says little: then the middle is tried between the highest rate at which few
 failed and the lowest at which many did.
@@ -18,11 +20,13 @@ fio's `latency_target` doubles while it succeeds, bisects after the first failur
 found once more (`lat_target_success` in its io_u.c).
 
 A trial lasts as long as it must and no longer: the least time to completion seen so far, in which a new rate shows
-nothing yet, and then a tenth of a step, or ten datasets (`window`). Repeats have no new rate to wait for.
+nothing yet, and then a fifth of a step, or ten datasets (`window`). Services tell what has moved only when one of
+their daemons passes, often once a minute: a window of several passes is as wrong as a part of one. Trials of an
+overloaded link have no new rate to wait for, and what one sees too little the next one sees too much.
 
-What was too much once may be carried later, when FTS has grown to more transfers (`ramp.py`). So a trial counts no
-longer that a later one has exceeded, or that FTS was too small for and may have outgrown; and repeats go on while
-what moves still grows as FTS's transfers do.
+FTS may be what is too small for a link (`ramp.py`). It begins with half of the transfers that it may run, and adds
+one a minute only while at least as many files wait as it runs: hence the queue. Where the link may need more
+transfers than FTS begins with, there are more repeats, and what moved before it grew does not count.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import pairwise
 from statistics import fmean, stdev
 
 from dc_inject.model import units
@@ -39,11 +44,16 @@ from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
 from dc_inject.planning.verdict import FOLLOWS, Cause, Reading, StepOutcome, Verdict
 
 PRECISION = 0.05  # of a rate: how near each other the last good and the first bad one have to be
-TAKES_ALL = 0.985  # part of what is asked from which on nothing tells that the link is at its limit
-GOES_UP = 0.95  # the same on the way up, where a trial that is too much is what tells most
-ABOVE = 1.06  # times what moved while it was too much: the rate to try next, which the link just does not take
-LEAST, MOST = 3, 6  # repeats at the end
-WIDE = 0.07  # of the mean: half of an interval for which repeats go on
+TAKES_ALL = (
+    0.985  # part of all that was asked for: when that has moved, nothing tells that the link is at its limit
+)
+ABOVE = 1.06  # times what moves: what an overloaded link is asked for
+FAR = 1.15  # times what moves: more than that is not asked for again
+QUEUE = 1.7  # times what a link always has on its way: so much is on its way in an overload
+FOR_FTS = 3  # the same, where FTS may have to run more transfers
+ROOM = 0.2  # part of what shall wait: so much more is asked for
+LEAST, MOST = 4, 6  # repeats at the end
+WIDE = 0.1  # of the mean: half of an interval for which repeats go on
 TRIALS = 40  # after which a link that never settles is given up
 LONGEST = 4  # steps: how long the first trial waits for something to complete
 LOWEST = 0.5  # of the first rate or of a step: what is lower is not tried
@@ -64,7 +74,7 @@ def over(ladder: Ladder, rate: float, readings: Sequence[Reading], settle: timed
 
 
 def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
-    """Return for how long a rate is measured: a tenth of a step, or ten datasets of a size, at most a step."""
+    """Return for how long a rate is measured: a fifth of a step, or ten datasets of a size, at most a step."""
     datasets = timedelta(seconds=FEW * dataset / rate)
     return max(ladder.shortest, min(datasets, ladder.every))
 
@@ -75,26 +85,81 @@ def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
 def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     """Return what comes after the last of the trials so far, which was not inconclusive."""
     trials = conclusive(verdicts)
-    last, same = trials[-1], _same(trials)
-    takes = sum(trial.moved for trial in same) / sum(trial.asked for trial in same)
+    last, run = trials[-1], overloaded(trials)
     if len(trials) >= TRIALS:
         return NextStep(Next.STOP)
-    if failing(last) or takes < FOLLOWS:
-        lower = _lower(ladder, trials, takes * last.rate)
-        small = not failing(last) and ramp.possible(last.rate, last.end - trials[0].start, last.moved_rate)
-        return replace(lower, why=RAMPING if small and lower.kind is not Next.STOP else "")
-    above = _too_much(trials)
-    if above is None and takes >= GOES_UP and last.rate < ladder.highest and len(same) == 1:
-        return NextStep(Next.UP, _higher(ladder, last.rate))
-    if takes >= TAKES_ALL and last.rate < ladder.highest and (len(same) == 1 or len(same) > LEAST):
-        if above is None:
-            return NextStep(Next.UP, _higher(ladder, last.rate))
-        if above.rate > last.rate * (1 + PRECISION):
-            return NextStep(Next.BETWEEN, _rounded(_between(last, above)))
-    growing = ramping(same, trials[0])
-    if _sure(same[1:]) and not growing:
+    if failing(last):
+        return _to(ladder, _below(trials))
+    higher = None if run else _upwards(ladder, trials)
+    if higher is not None:
+        return higher
+    small = _may_be_small(trials)
+    if _sure(_rates(trials), MOST if small else LEAST):
         return NextStep(Next.STOP)
-    return NextStep(Next.CONFIRM, last.rate, RAMPING if growing else "")
+    following = _overload(ladder, run) if run else NextStep(Next.CONFIRM, last.rate)
+    return replace(following, why=RAMPING if small else "")
+
+
+def overloaded(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the last trials in which the link had more to move than it could, so that all tell what it carries.
+
+    The first of them was not reached. What a trial has left is moved in the next, whatever that asks for, so only
+    their sums tell when all of it has arrived. At some time clearly more was asked for than moved since.
+    """
+    run: list[Verdict] = []
+    for trial in conclusive(verdicts):
+        run = [*run, trial] if run or not trial.good else []
+        arrived = _moved(run) >= TAKES_ALL * sum(one.asked for one in run)
+        if failing(trial) or arrived or _mean_rate(run[1:] or run) >= FOLLOWS * max(one.rate for one in run):
+            run = []
+    return run
+
+
+def _upwards(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep | None:
+    """Return the next higher rate to try after one that the link takes; None if it is as high as it may be."""
+    last, above = trials[-1], _too_much(trials)
+    if last.rate >= ladder.highest:
+        return None
+    if above is not None and above.rate > last.rate * (1 + PRECISION):
+        return NextStep(Next.BETWEEN, _rounded(_between(last, above)))
+    if above is not None and failing(above):
+        return None
+    return NextStep(Next.UP, _higher(ladder, last.rate))
+
+
+def _overload(ladder: Ladder, run: Sequence[Verdict]) -> NextStep:
+    """Return the rate that keeps a link overloaded: the same while it does, and enough waits."""
+    last, moves = run[-1], _mean_rate((run[1:] or run)[-LEAST:])
+    if _enough(last) and moves * (1 + PRECISION / 2) <= last.rate <= moves * FAR:
+        return NextStep(Next.CONFIRM, last.rate)
+    lacking = max((1 + ROOM) * _queue(last) - last.waiting, 0.0)
+    more = min(lacking / ladder.shortest.total_seconds(), moves)
+    following = _to(ladder, ABOVE * moves + more)
+    return replace(following, kind=Next.CONFIRM) if following.rate == last.rate else following
+
+
+def _enough(trial: Verdict) -> bool:
+    """Whether so much waits at the end of a trial that FTS adds transfers if it can."""
+    return trial.waiting >= _queue(trial)
+
+
+def _queue(trial: Verdict) -> float:
+    """Return the bytes that shall be on their way after a trial: more where FTS has to grow.
+
+    FTS adds transfers only while as many files wait in it as it runs, and some are not with FTS at a time.
+    """
+    times = FOR_FTS if _transfers(trial) >= ramp.HALF_WAY else QUEUE
+    return times * trial.moved_rate * _quickest(trial)
+
+
+def _transfers(trial: Verdict) -> float:
+    """Return how many transfers a link has at most: a file is moved in less than the least time to completion."""
+    return trial.moved_rate * _quickest(trial) / trial.file if trial.file else 0.0
+
+
+def _quickest(trial: Verdict) -> float:
+    """Return the least time in which something was completed, in seconds: what it takes without waiting."""
+    return trial.quickest.total_seconds() if trial.quickest else 0.0
 
 
 def conclusive(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -132,18 +197,17 @@ def up(ladder: Ladder) -> list[float]:
     return rates
 
 
-def _lower(ladder: Ladder, trials: Sequence[Verdict], moved: float) -> NextStep:
-    """Return what comes after a trial that was too much, in which so many bytes a second moved."""
-    last = trials[-1]
-    good = max((trial.rate for trial in trials if trial.good and trial.rate < last.rate), default=0.0)
-    if not failing(last):
-        lower = moved * ABOVE
-    elif last.rate <= good * (1 + PRECISION):
-        lower = good
-    else:
-        lower = (good + last.rate) / 2
+def _to(ladder: Ladder, rate: float) -> NextStep:
+    """Return a trial at a rate (bytes per second), or the end where that is too low to be tried."""
     least = LOWEST * min(ladder.first, ladder.step or ladder.first)
-    return NextStep(Next.BETWEEN, _rounded(lower)) if lower >= least else NextStep(Next.STOP)
+    return NextStep(Next.BETWEEN, min(_rounded(rate), ladder.highest)) if rate >= least else NextStep(Next.STOP)
+
+
+def _below(trials: Sequence[Verdict]) -> float:
+    """Return the rate to try after a trial in which transfers failed: the middle, until that is near enough."""
+    last = trials[-1].rate
+    good = max((trial.rate for trial in trials if trial.good and trial.rate < last), default=0.0)
+    return good if last <= good * (1 + PRECISION) else (good + last) / 2
 
 
 def _rounded(rate: float) -> float:
@@ -187,25 +251,56 @@ def _between(good: Verdict, bad: Verdict) -> float:
     return math.sqrt(good.rate * bad.rate)
 
 
-def _sure(repeats: Sequence[Verdict]) -> bool:
-    """Whether there are enough repeats: three at least, more while they differ much."""
-    if len(repeats) < LEAST:
-        return False
-    estimated = Estimate.of(repeats)
-    return len(repeats) >= MOST or estimated.half <= WIDE * estimated.mean
+def _rates(trials: Sequence[Verdict]) -> list[float]:
+    """Return what moved (bytes per second) in the last trials that tell where the link stands.
 
-
-def ramping(same: Sequence[Verdict], earliest: Verdict) -> bool:
-    """Whether what moves in trials at one rate still grows as it does while FTS adds transfers.
-
-    `earliest` is the first trial of all, with which FTS began to grow.
+    Of an overloaded link these are those that began with enough waiting, without what moved before FTS grew; else
+    all after the first at the last rate: when it takes all of that, more is only what was late.
     """
-    half, last = len(same) // 2, same[-1]
-    if not half or not ramp.possible(last.rate, last.end - earliest.start, last.moved_rate):
+    run = overloaded(trials)
+    if run:
+        rates = [trial.moved_rate for before, trial in pairwise(run) if _enough(before)]
+    else:
+        rates = [min(trial.rate, trial.moved_rate) for trial in _same(trials)[1:]]
+    rates = rates[-MOST:]
+    while _may_be_small(trials) and _grow(rates):
+        del rates[0]
+    return rates
+
+
+def _grow(rates: Sequence[float]) -> bool:
+    half = len(rates) // 2
+    return half > 0 and fmean(rates[-half:]) > (1 + PRECISION) * fmean(rates[:half])
+
+
+def _sure(rates: Sequence[float], least: int) -> bool:
+    """Whether there are enough repeats: so many at least, more while they differ much."""
+    if len(rates) < least:
         return False
-    early, late = same[:half], same[-half:]
-    grown = fmean(trial.moved_rate for trial in late) - fmean(trial.moved_rate for trial in early)
-    return grown >= ramp.gain((late[0].end - early[0].end).total_seconds()) / 4
+    estimated = Estimate.of(rates)
+    return len(rates) >= MOST or estimated.half <= WIDE * estimated.mean
+
+
+def _moved(trials: Sequence[Verdict]) -> int:
+    return sum(trial.moved for trial in trials)
+
+
+def _mean_rate(trials: Sequence[Verdict]) -> float:
+    """Return the bytes per second that moved in some trials."""
+    return _moved(trials) / sum((trial.end - trial.measured).total_seconds() for trial in trials)
+
+
+def _may_be_small(trials: Sequence[Verdict]) -> bool:
+    """Whether FTS may run too few transfers for a link that has more to move: more than it begins with are needed.
+
+    Where it is not known how many there are, FTS's usual ramp tells.
+    """
+    last = trials[-1]
+    if not overloaded(trials):
+        return False
+    if last.file and last.quickest:
+        return _transfers(last) >= ramp.HALF_WAY
+    return ramp.binding(last.end - trials[0].start, last.moved_rate)
 
 
 # --------------------------------------------------------------------------- what all trials have shown
@@ -220,9 +315,8 @@ class Estimate:
     repeats: int
 
     @classmethod
-    def of(cls, repeats: Sequence[Verdict]) -> Estimate:
-        """Return the mean of what moved in repeats (two or more), with its interval of 95 %."""
-        rates = [min(trial.rate, trial.moved_rate) for trial in repeats]
+    def of(cls, rates: Sequence[float]) -> Estimate:
+        """Return the mean of the rates of repeats (two or more), with its interval of 95 %."""
         t = T[min(len(rates) - 2, len(T) - 1)]
         return cls(fmean(rates), t * stdev(rates) / math.sqrt(len(rates)), len(rates))
 
@@ -235,8 +329,8 @@ class Estimate:
 def estimate(verdicts: Sequence[Verdict]) -> Estimate | None:
     """Return where the link stands; None while it was not repeated often enough."""
     trials = conclusive(verdicts)
-    repeats = _same(trials)[1:] if trials else []
-    return Estimate.of(repeats) if len(repeats) >= LEAST else None
+    rates = _rates(trials) if trials else []
+    return Estimate.of(rates) if len(rates) >= LEAST else None
 
 
 def at_least(verdicts: Sequence[Verdict]) -> float | None:
@@ -247,16 +341,18 @@ def at_least(verdicts: Sequence[Verdict]) -> float | None:
 def reason(verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
     """Say why a link that has been found carries no more."""
     trials = conclusive(verdicts)
-    same = _same(trials)
-    above = [trial for trial in trials if not trial.good and trial.rate > same[-1].rate]
+    last, run = trials[-1], overloaded(trials)
+    if run:
+        moved = units.format_rate(fmean(_rates(trials) or [last.moved_rate]))
+        waiting = units.format_size(last.waiting)
+        words = f"of {units.format_rate(last.rate)} only {moved} moved, and {waiting} are on their way"
+        if _transfers(last) >= ramp.HALF_WAY:
+            words += "; FTS may carry more once it runs more transfers"
+        return words, Cause("saturated", words)
+    above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
     if above:
         bad = min(above, key=lambda trial: trial.rate)
         return describe(bad), bad.cause
-    takes = sum(trial.moved for trial in same) / sum(trial.asked for trial in same)
-    rate = units.format_rate(same[-1].rate)
-    if takes < TAKES_ALL:
-        words = f"of {rate} only {units.format_rate(takes * same[-1].rate)} moved"
-        return words, Cause("saturated", words)
     return "it can carry at least the highest rate that was tried", None
 
 

@@ -16,7 +16,7 @@ from dc_inject.planning.verdict import Verdict
 
 FEW = 10  # datasets or files in a step: with so many, half a one is 10 % of the half by which a step is judged
 REPEATS = 2  # how often in a row a step is repeated that something else has spoilt
-SHORT = 10  # trials of a search in the time of a step
+SHORT = 5  # trials of a search in the time of a step
 
 
 @dataclass(frozen=True, slots=True)

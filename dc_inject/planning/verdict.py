@@ -113,7 +113,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a step has shown: asked and moved (bytes) from `measured` to `end`; `failed` is a part of one."""
+    """What a step has shown: asked and moved (bytes) from `measured` to `end`; `failed` is a part of one.
+
+    `waiting` are the bytes on their way at its end, `file` the mean bytes of a file (0: not known), and `quickest`
+    is the least time to completion so far, if known.
+    """
 
     rate: float
     start: datetime
@@ -128,6 +132,9 @@ class Verdict:
     cause: Cause | None = None
     early: bool = False  # it was ended before its time
     disturbed: Cause | None = None  # what did not work for a while, though it was reached
+    waiting: int = 0
+    file: int = 0
+    quickest: timedelta | None = None
 
     @property
     def ratio(self) -> float:
@@ -185,6 +192,8 @@ def judge(
         failed=failed / over if over else 0.0,
         hold=leading(readings),
         early=early or idle,
+        waiting=last.waiting,
+        file=last.file,
     )
     # What was on its way before is not of this step: then all of it shows that the link follows, too.
     own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()

@@ -156,7 +156,7 @@ def test_a_rate_from_which_on_transfers_fail_is_found_by_bisection(capacity):
 
 
 @pytest.mark.parametrize("capacity", [4, 9.3])
-def test_a_search_ends_with_three_repeats_at_one_rate(capacity):
+def test_a_search_ends_with_trials_at_one_rate(capacity):
     """And it goes up by twice as much each time, no further than one trial that is too much."""
     progress = searched(LADDER, Link(capacity * GB))
     done = [decision.kind for decision in progress.decisions]
@@ -176,14 +176,14 @@ def test_without_a_step_the_second_trial_asks_for_twice_as_much():
 
 def test_a_trial_lasts_as_long_as_datasets_and_completions_need():
     """Repeats have no new rate to wait for; what never completes is waited for, but not for ever."""
-    lasts = [Reading(START), Reading(START + 3 * MINUTE)]
-    longer = [Reading(START), Reading(START + 8 * MINUTE)]
+    lasts = [Reading(START), Reading(START + 6 * MINUTE)]
+    longer = [Reading(START), Reading(START + 11 * MINUTE)]
     assert saturation.over(LADDER, GB, lasts, timedelta(0))
     assert not saturation.over(LADDER, GB, lasts, 5 * MINUTE)
     assert saturation.over(LADDER, GB, longer, 5 * MINUTE)
     assert not saturation.over(LADDER, GB, [Reading(START), Reading(START + 119 * MINUTE)], None)
     assert saturation.over(LADDER, GB, [Reading(START), Reading(START + 120 * MINUTE)], None)
-    assert saturation.window(LADDER, GB, 0) == 3 * MINUTE
+    assert saturation.window(LADDER, GB, 0) == 6 * MINUTE
     assert saturation.window(LADDER, GB, 60 * GB) == 10 * MINUTE
     assert saturation.window(LADDER, GB, 6000 * GB) == 30 * MINUTE
 
@@ -209,7 +209,7 @@ DRY = made(4, 0.3, StepOutcome.INCONCLUSIVE, cause="pool-dry")
     ("verdicts", "outcome", "stands"),
     [
         ([made(2), made(5, 0.8), *REPEATED], StepOutcome.REACHED, 3.8),
-        ([made(2), *[made(20)] * 4], StepOutcome.REACHED, 20),
+        ([made(2), *[made(20)] * 5], StepOutcome.REACHED, 20),
         ([made(2), made(5, 0.8), *REPEATED[1:]], StepOutcome.INCONCLUSIVE, 3.8),  # no time for the last repeat
         ([made(2), made(3)], StepOutcome.INCONCLUSIVE, 3),
         ([made(2), DRY], StepOutcome.INCONCLUSIVE, 2),
@@ -219,7 +219,7 @@ DRY = made(4, 0.3, StepOutcome.INCONCLUSIVE, cause="pool-dry")
     ],
 )
 def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
-    """Known after three repeats; else it takes at least what moved in the best trial that was reached."""
+    """Known after four repeats; else it takes at least what moved in the best trial that was reached."""
     told = conclusion(LADDER, verdicts)
     assert told.outcome is outcome
     assert told.stands == (None if stands is None else pytest.approx(stands * GB))
@@ -242,14 +242,14 @@ def after(verdicts, left=timedelta.max):
 
 
 def test_a_link_that_never_settles_is_given_up():
-    verdicts = [made(2), *[made(4, 0.5), made(3, 1.0)] * 20]
+    verdicts = [made(2), *[made(4, 0.5), made(3, 1.7)] * 20]
     told = conclusion(LADDER, verdicts)
     assert (told.outcome, told.cause.code) == (StepOutcome.INCONCLUSIVE, "unsteady")
 
 
 def test_the_interval_is_that_of_students_t():
     """Of 9, 10 and 11: 10 and 4.303 / sqrt(3)."""
-    told = Estimate.of([made(20, part / 20) for part in (9, 10, 11)])
+    told = Estimate.of([9 * GB, 10 * GB, 11 * GB])
     assert told.mean == pytest.approx(10 * GB)
     assert told.half == pytest.approx(4.303 * GB / math.sqrt(3), rel=1e-3)
     assert told.interval == (pytest.approx(told.mean - told.half), pytest.approx(told.mean + told.half))
@@ -257,6 +257,6 @@ def test_the_interval_is_that_of_students_t():
 
 def test_a_trial_that_a_later_one_exceeds_counts_no_longer():
     """Then the search goes up again."""
-    verdicts = [made(2), made(5, 0.6), made(3.18, 0.99), made(4, 0.99)]
+    verdicts = [made(2), made(5, 0.6), made(3.18, 1.3), made(4, 1.4)]
     assert after(verdicts[:3]).kind is Next.BETWEEN
     assert after(verdicts).kind is Next.UP

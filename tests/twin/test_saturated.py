@@ -1,0 +1,24 @@
+"""`link --until-saturated` in the twin: FTS's optimizer, and daemons that pass about once a minute."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.planning.verdict import StepOutcome
+from tests.twin.saturated import GBPS, Case, search
+
+
+def test_searches_find_capacities_within_five_percent_in_a_third_of_the_time_of_steps(tmp_path):
+    took = before = timedelta(0)
+    for number in (3, 10, 19):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = search(Case.numbered(number), folder)
+        assert found.told.outcome is StepOutcome.REACHED
+        assert found.error == pytest.approx(0, abs=0.05)
+        low, high = found.told.interval
+        assert low <= found.case.capacity * GBPS <= high
+        took, before = took + found.took, before + found.before
+    assert 3 * took <= before
