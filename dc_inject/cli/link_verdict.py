@@ -145,7 +145,8 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
     if failed or any(step["failed"] for step in report["steps"]):
         click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
     for step in report["steps"]:
-        if step["outcome"] != StepOutcome.REACHED.value and step["reason"] not in report["reason"]:
+        told = step["reason"] in report["reason"] or (report["interval"] and step["cause"] == report["cause"])
+        if step["outcome"] != StepOutcome.REACHED.value and not told:
             click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
         if step["disturbed"]:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
