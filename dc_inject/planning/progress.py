@@ -198,7 +198,7 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     if saturation.after(ladder, verdicts).kind is not Next.STOP:
         words = "there was not enough time to find out"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("time", words), least)
-    estimated = saturation.estimate(verdicts)
+    estimated = saturation.estimate(ladder, verdicts)
     if estimated is None and not last.good and least is None:
         return Conclusion(
             StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.describe(last)}", last.cause
@@ -206,5 +206,5 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     if estimated is None:
         words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {saturation.describe(last)}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)
-    words, cause = saturation.reason(verdicts)
+    words, cause = saturation.reason(ladder, verdicts)
     return Conclusion(StepOutcome.REACHED, words, cause, estimated.mean, estimated.interval)

@@ -44,9 +44,7 @@ from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
 from dc_inject.planning.verdict import FOLLOWS, Cause, Reading, StepOutcome, Verdict
 
 PRECISION = 0.05  # of a rate: how near each other the last good and the first bad one have to be
-TAKES_ALL = (
-    0.985  # part of all that was asked for: when that has moved, nothing tells that the link is at its limit
-)
+TAKES_ALL = 0.985  # part of all that was asked for: when that has moved, the link is not at its limit
 ABOVE = 1.06  # times what moves: what an overloaded link is asked for
 FAR = 1.15  # times what moves: more than that is not asked for again
 QUEUE = 1.7  # times what a link always has on its way: so much is on its way in an overload
@@ -94,7 +92,7 @@ def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     if higher is not None:
         return higher
     small = _may_be_small(trials)
-    if _sure(_rates(trials), MOST if small else LEAST):
+    if _sure(_rates(ladder, trials), MOST if small else LEAST):
         return NextStep(Next.STOP)
     following = _overload(ladder, run) if run else NextStep(Next.CONFIRM, last.rate)
     return replace(following, why=RAMPING if small else "")
@@ -130,26 +128,28 @@ def _upwards(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep | None:
 def _overload(ladder: Ladder, run: Sequence[Verdict]) -> NextStep:
     """Return the rate that keeps a link overloaded: the same while it does, and enough waits."""
     last, moves = run[-1], _mean_rate((run[1:] or run)[-LEAST:])
-    if _enough(last) and moves * (1 + PRECISION / 2) <= last.rate <= moves * FAR:
+    if _enough(ladder, last) and moves * (1 + PRECISION / 2) <= last.rate <= moves * FAR:
         return NextStep(Next.CONFIRM, last.rate)
-    lacking = max((1 + ROOM) * _queue(last) - last.waiting, 0.0)
+    lacking = max((1 + ROOM) * _queue(ladder, last) - last.waiting, 0.0)
     more = min(lacking / ladder.shortest.total_seconds(), moves)
     following = _to(ladder, ABOVE * moves + more)
     return replace(following, kind=Next.CONFIRM) if following.rate == last.rate else following
 
 
-def _enough(trial: Verdict) -> bool:
-    """Whether so much waits at the end of a trial that FTS adds transfers if it can."""
-    return trial.waiting >= _queue(trial)
+def _enough(ladder: Ladder, trial: Verdict) -> bool:
+    """Whether so much waits at the end of a trial that FTS adds transfers if it can, or as much as may be."""
+    full = trial.rate >= ladder.highest and trial.rate <= FAR * trial.moved_rate  # it would take hours
+    return full or trial.waiting >= _queue(ladder, trial)
 
 
-def _queue(trial: Verdict) -> float:
+def _queue(ladder: Ladder, trial: Verdict) -> float:
     """Return the bytes that shall be on their way after a trial: more where FTS has to grow.
 
-    FTS adds transfers only while as many files wait in it as it runs, and some are not with FTS at a time.
+    FTS adds transfers only while as many files wait in it as it runs, and some are not with FTS at a time. What
+    takes much longer to complete does not wait for FTS: what a step moves is enough.
     """
-    times = FOR_FTS if _transfers(trial) >= ramp.HALF_WAY else QUEUE
-    return times * trial.moved_rate * _quickest(trial)
+    times, always = FOR_FTS if _transfers(trial) >= ramp.HALF_WAY else QUEUE, _quickest(trial)
+    return trial.moved_rate * (always + min((times - 1) * always, ladder.every.total_seconds()))
 
 
 def _transfers(trial: Verdict) -> float:
@@ -251,15 +251,17 @@ def _between(good: Verdict, bad: Verdict) -> float:
     return math.sqrt(good.rate * bad.rate)
 
 
-def _rates(trials: Sequence[Verdict]) -> list[float]:
+def _rates(ladder: Ladder, trials: Sequence[Verdict]) -> list[float]:
     """Return what moved (bytes per second) in the last trials that tell where the link stands.
 
     Of an overloaded link these are those that began with enough waiting, without what moved before FTS grew; else
-    all after the first at the last rate: when it takes all of that, more is only what was late.
+    all after the first at the last rate: when it takes all of that, more is only what was late. What waited before
+    an outage or a stop may be gone after it.
     """
     run = overloaded(trials)
     if run:
-        rates = [trial.moved_rate for before, trial in pairwise(run) if _enough(before)]
+        pairs = [(before, trial) for before, trial in pairwise(run) if before.end == trial.start]
+        rates = [trial.moved_rate for before, trial in pairs if _enough(ladder, before)]
     else:
         rates = [min(trial.rate, trial.moved_rate) for trial in _same(trials)[1:]]
     rates = rates[-MOST:]
@@ -326,10 +328,10 @@ class Estimate:
         return max(self.mean - self.half, 0.0), self.mean + self.half
 
 
-def estimate(verdicts: Sequence[Verdict]) -> Estimate | None:
+def estimate(ladder: Ladder, verdicts: Sequence[Verdict]) -> Estimate | None:
     """Return where the link stands; None while it was not repeated often enough."""
     trials = conclusive(verdicts)
-    rates = _rates(trials) if trials else []
+    rates = _rates(ladder, trials) if trials else []
     return Estimate.of(rates) if len(rates) >= LEAST else None
 
 
@@ -338,12 +340,12 @@ def at_least(verdicts: Sequence[Verdict]) -> float | None:
     return max((min(trial.rate, trial.moved_rate) for trial in verdicts if trial.good), default=None)
 
 
-def reason(verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
+def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
     """Say why a link that has been found carries no more."""
     trials = conclusive(verdicts)
     last, run = trials[-1], overloaded(trials)
     if run:
-        moved = units.format_rate(fmean(_rates(trials) or [last.moved_rate]))
+        moved = units.format_rate(fmean(_rates(ladder, trials) or [last.moved_rate]))
         waiting = units.format_size(last.waiting)
         words = f"of {units.format_rate(last.rate)} only {moved} moved, and {waiting} are on their way"
         if _transfers(last) >= ramp.HALF_WAY:

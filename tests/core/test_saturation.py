@@ -79,6 +79,24 @@ def found(progress: Progress) -> Conclusion:
     return conclusion(progress.ladder, progress.verdicts, progress.decisions)
 
 
+class Files(Link):
+    """A link whose files are known: FTS may run too few transfers for it."""
+
+    def reading(self, at) -> Reading:
+        return replace(super().reading(at), file=3 * GB)
+
+
+@pytest.mark.parametrize("capacity", [9, 17.5])
+@pytest.mark.parametrize("link", [Link, Files])
+def test_what_takes_an_hour_to_complete_is_found_and_waits_for_a_step_more_at_most(link, capacity):
+    """Also where the most that is to be tried lets hardly more wait: then no queue is waited for."""
+    progress = searched(LADDER, link(capacity * GB, 60 * MINUTE))
+    assert found(progress).stands == pytest.approx(capacity * GB, rel=0.05)
+    assert len(progress.verdicts) <= 12
+    most = max(one.waiting for one in progress.verdicts)
+    assert most <= capacity * GB * (60 + 1.5 * 30 + 20) * 60
+
+
 def steps_of_before(ladder: Ladder, capacity: float, completion: timedelta) -> timedelta:
     """How long the steps took that this search replaces: up by a step until less than 90 % moved, then back."""
     rate, count = ladder.first, 1
@@ -201,6 +219,15 @@ def made(rate, moved=1.0, outcome=None, *, cause=None, outage=False, start=0, mi
     )  # fmt: skip
 
 
+def in_a_row(verdicts, start=0):
+    """Each begins where the one before has ended."""
+    lasts = [(START + (start + 3 * place) * MINUTE, 3 * MINUTE) for place in range(len(verdicts))]
+    return [
+        replace(one, start=begin, measured=begin, end=begin + long)
+        for one, (begin, long) in zip(verdicts, lasts, strict=True)
+    ]
+
+
 REPEATED = [made(4, 0.95)] * 4
 DRY = made(4, 0.3, StepOutcome.INCONCLUSIVE, cause="pool-dry")
 
@@ -220,10 +247,45 @@ DRY = made(4, 0.3, StepOutcome.INCONCLUSIVE, cause="pool-dry")
 )
 def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
     """Known after four repeats; else it takes at least what moved in the best trial that was reached."""
-    told = conclusion(LADDER, verdicts)
+    told = conclusion(LADDER, in_a_row(verdicts))
     assert told.outcome is outcome
     assert told.stands == (None if stands is None else pytest.approx(stands * GB))
     assert (told.interval is not None) == (outcome is StepOutcome.REACHED)
+
+
+@pytest.mark.parametrize(("part", "drained"), [(0.98, False), (0.99, True)])
+def test_an_overload_is_over_when_all_that_was_asked_for_has_arrived(part, drained):
+    """Of both trials together, nearly: 8 GB/s were asked for."""
+    run = in_a_row([made(5, 0.8), made(3, (8 * part - 4) / 3)])
+    assert (saturation.overloaded(run) == []) == drained
+
+
+@pytest.mark.parametrize(
+    ("waiting", "file", "rate"),
+    [
+        (0, 0, 1.06 * 4 + 1.2 * 1.7 * 4 / 6),
+        (4 * 60, 0, 1.06 * 4 + (1.2 * 1.7 - 1) * 4 / 6),
+        (3 * 4 * 60, 0, 1.06 * 4),
+        (0, 3, 1.06 * 4 + 1.2 * 3 * 4 / 6),  # 80 transfers
+        (0, 4, 1.06 * 4 + 1.2 * 1.7 * 4 / 6),  # 60: FTS begins with more
+        (-2000, 0, 2.06 * 4),
+    ],
+)
+def test_an_overloaded_link_is_asked_for_what_moves_and_for_what_does_not_wait_yet(waiting, file, rate):
+    """Within a trial of six minutes, of a link that moves 4 GB/s and always has a minute of that on its way."""
+    last = replace(made(9, 4 / 9), waiting=waiting * GB, file=file * GB, quickest=MINUTE)
+    following = after(in_a_row([made(2), last]))
+    assert following.rate == pytest.approx(rate * GB, rel=0.01)
+    assert following.why == ("FTS still ramping" if file == 3 else "")
+
+
+def test_what_moved_right_after_a_stop_is_not_where_an_overloaded_link_stands():
+    """What waited was cancelled: the link had no more to move than it was asked for."""
+    before = in_a_row([made(2), made(5, 0.8), *REPEATED[:3]])
+    again = in_a_row(REPEATED, start=100)
+    assert after(before).kind is Next.CONFIRM
+    assert saturation.estimate(LADDER, [*before, *again[:1]]) is None
+    assert saturation.estimate(LADDER, [*before, *again[:2]]).repeats == 4
 
 
 def test_what_an_outage_has_spoilt_is_repeated_but_not_for_ever():
