@@ -279,6 +279,40 @@ def test_an_overloaded_link_is_asked_for_what_moves_and_for_what_does_not_wait_y
     assert following.why == ("FTS still ramping" if file == 3 else "")
 
 
+def test_an_overload_was_none_if_most_of_it_moved_afterwards():
+    assert saturation.overloaded(in_a_row([made(5, 0.8), made(5, 0.95)])) == []
+    assert len(saturation.overloaded(in_a_row([made(5, 0.8), made(5, 0.85)]))) == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "transfers", "goes_on"),
+    [
+        ([0.95] * 3, 0, True),
+        ([0.95] * 4, 0, False),
+        ([0.8, 1.1] * 2, 0, True),
+        ([0.8, 1.1] * 3, 0, False),
+        ([0.95] * 4, 80, True),
+        ([0.95] * 6, 80, False),
+    ],
+)
+def test_there_are_four_repeats_or_six_where_they_differ_or_fts_may_be_too_small(parts, transfers, goes_on):
+    file = round(4 * 60 * GB / transfers) if transfers else 0
+    repeats = [made(4, part) for part in parts]
+    trials = [replace(one, waiting=1000 * GB, file=file, quickest=MINUTE) for one in [made(5, 0.8), *repeats]]
+    decision = after(in_a_row([made(2), *trials]))
+    assert decision.kind is (Next.CONFIRM if goes_on else Next.STOP)
+
+
+@pytest.mark.parametrize(
+    ("rate", "part", "counts"), [(20, 0.88, True), (20, 0.5, False), (19, 0.88, False), (20, 0.86, False)]
+)
+def test_where_the_most_is_hardly_too_much_no_queue_is_waited_for(rate, part, counts):
+    """The most that is to be tried is 20 GB/s; next to nothing waits."""
+    trials = [replace(made(rate, part), waiting=GB, quickest=MINUTE)] * 9
+    estimated = saturation.estimate(LADDER, in_a_row([made(2), *trials]))
+    assert (estimated and estimated.repeats) == (6 if counts else None)
+
+
 def test_what_moved_right_after_a_stop_is_not_where_an_overloaded_link_stands():
     """What waited was cancelled: the link had no more to move than it was asked for."""
     before = in_a_row([made(2), made(5, 0.8), *REPEATED[:3]])
