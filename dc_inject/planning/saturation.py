@@ -223,7 +223,6 @@ def _too_much(trials: Sequence[Verdict]) -> Verdict | None:
         if not trial.good
         and trial.rate > trials[-1].rate
         and not any(_exceeds(later, trial) for later in trials[place + 1 :])
-        and not _outgrown(trial, trials)
     ]
     return min(bad, key=lambda trial: trial.rate, default=None)
 
@@ -233,14 +232,6 @@ def _exceeds(later: Verdict, bad: Verdict) -> bool:
         return False
     more = not failing(bad) and later.moved_rate > bad.moved_rate * (1 + 2 * PRECISION)
     return later.rate >= bad.rate or more
-
-
-def _outgrown(bad: Verdict, trials: Sequence[Verdict]) -> bool:
-    """Whether FTS may have been what a trial was too much for, and has grown since."""
-    begun = trials[0].start
-    if failing(bad) or not ramp.possible(bad.rate, bad.end - begun, bad.moved_rate):
-        return False
-    return ramp.allowed(trials[-1].end - begun) > bad.moved_rate * (1 + PRECISION)
 
 
 def _between(good: Verdict, bad: Verdict) -> float:

@@ -313,6 +313,26 @@ def test_where_the_most_is_hardly_too_much_no_queue_is_waited_for(rate, part, co
     assert (estimated and estimated.repeats) == (6 if counts else None)
 
 
+def test_no_more_than_the_most_is_asked_for_however_little_waits():
+    last = replace(made(19, 15 / 19), quickest=MINUTE)
+    assert after(in_a_row([made(2), last])).rate == LADDER.highest
+
+
+def test_what_moved_before_fts_grew_does_not_count():
+    """Of ten trials the last six, and of these not the first two."""
+    parts = [0.6] * 6 + [0.9] * 4
+    trials = [replace(made(4.2, part), waiting=1000 * GB, file=GB, quickest=MINUTE) for part in parts]
+    told = saturation.estimate(LADDER, in_a_row([made(7, 0.4), *trials]))
+    assert (told.repeats, told.mean) == (4, pytest.approx(0.9 * 4.2 * GB))
+
+
+def test_a_link_that_takes_the_most_stands_there_though_more_arrives_late():
+    """And four repeats are enough: nothing tells that FTS was too small."""
+    trials = in_a_row([made(2), *[replace(made(20, 1.1), file=GB, quickest=MINUTE)] * 5])
+    assert after(trials).kind is Next.STOP
+    assert saturation.estimate(LADDER, trials).mean == pytest.approx(20 * GB)
+
+
 def test_what_moved_right_after_a_stop_is_not_where_an_overloaded_link_stands():
     """What waited was cancelled: the link had no more to move than it was asked for."""
     before = in_a_row([made(2), made(5, 0.8), *REPEATED[:3]])
