@@ -42,6 +42,8 @@ class Rule:
     @property
     def left(self) -> int:
         """Bytes that are there, as far as the poller and the reaper know."""
+        if self.is_gone:
+            return 0
         return self.arrived if self.doomed is None else int(self.doomed.bytes)
 
     @property
@@ -155,7 +157,7 @@ class Rules:
         size = rule.bytes * rule.done / rule.files
 
         def gone() -> None:
-            rule.is_gone = True
+            rule.is_gone, rule.doomed = True, None  # nothing keeps what is gone
             del self.there[rule.dataset, rule.queue.destination], self.rules[rule.name]
 
         rule.doomed = self._storages.delete(self._numbers[rule.queue.destination], rule.done, size, now, gone)

@@ -46,9 +46,11 @@ def test_a_rule_that_expires_drops_what_was_not_sent_and_its_files_are_deleted()
     world.advance(1 * HOUR + 840)
     assert arrived(world) == pytest.approx((there - 180) * GB, abs=62 * GB)
     assert not made.is_gone
+    assert 0 < made.left < there * GB
     world.advance(1 * HOUR + 720 + there + 120)
     assert arrived(world) == 0
     assert made.is_gone
+    assert (made.left, made.doomed) == (0, None), "rules that keep each other alive would fill the memory"
     assert not world.rucio.there
 
 
