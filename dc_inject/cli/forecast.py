@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import closing_table, tables
+from dc_inject.cli import closing_table, hold_reasons, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey, units
@@ -76,6 +76,7 @@ def show(
         "end": tables.moment(end),
         "links": closing["links"],
         "total": closing["total"],
+        "holds": hold_reasons.reasons(ledger),
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": lost(world),
@@ -88,6 +89,7 @@ def show(
     rows = [report["total"]] if many else [*report["links"], report["total"]]
     what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy)
     tables.emit("table", closing_table.columns(rows), rows, what)
+    hold_reasons.show(report["holds"])
     filled = [row for row in report["storages"] if row["most_used"]]
     for columns, rows in (
         (STORAGES, filled),

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored
-from dc_inject.ledger.store import flow_key
-from dc_inject.model import Cycle, FlowKey, Hold
+from dc_inject.ledger.store import flow_key, held
+from dc_inject.model import Cycle, FlowKey, Held, Hold
 
 Window = tuple[datetime, datetime]  # from the first moment, before the second
 
@@ -85,6 +85,15 @@ class HoldSpan(NamedTuple):
 
     start: datetime
     hold: Hold
+    cycles: int
+    missing: int
+
+
+class HeldFlow(NamedTuple):
+    """How often a hold led for a flow key, what was missing then (bytes), and its last reason."""
+
+    key: FlowKey
+    held: Held
     cycles: int
     missing: int
 
@@ -223,6 +232,18 @@ class SeriesReader(CycleReader):
         for row in rows:
             counts[flow_key(row)][Hold(row["hold"])] = row["cycles"]
         return counts
+
+    def held_flows(self) -> list[HeldFlow]:
+        """Return how often each hold led for each flow key, and why it did last, by flow key and hold."""
+        # SQLite takes columns that are not added up, such as `numbers`, from the row with the maximum.
+        rows = self._db.rows(
+            "SELECT scenario, source, destination, through, hold, numbers, max(cycle), count(*) AS cycles, "
+            "sum(max(r.due - r.injected, 0)) AS missing FROM cycle_row AS r JOIN account ON id = account "
+            "WHERE hold IS NOT NULL GROUP BY account, hold"
+        )
+        found = ((flow_key(row), held(row["hold"], row["numbers"]), row["cycles"], row["missing"]) for row in rows)
+        lines = (HeldFlow(key, why, *counts) for key, why, *counts in found if why is not None)
+        return sorted(lines, key=lambda line: (line.key, line.held.hold))
 
 
 def _kind(period: Period) -> tuple[str, list[int]]:

@@ -126,12 +126,46 @@ class Hold(StrEnum):
         return Trait.HARMLESS in self.traits
 
 
+# What each means, for tables and docs/reference/holds.md.
+IN_SHORT: Mapping[Hold, str] = {
+    Hold.PAUSED: "somebody stopped it",
+    Hold.OUTSIDE_WINDOW: "the menu does not want it now",
+    Hold.EXCLUDED: "an exclusion of the menu",
+    Hold.NOT_RUNNING: "no injector ran",
+    Hold.CREDENTIALS: "refused or expired",
+    Hold.SOURCE_UNAVAILABLE: "the source is down or closed",
+    Hold.DESTINATION_UNAVAILABLE: "the destination is down or closed",
+    Hold.QUARANTINED: "the service refuses what was chosen",
+    Hold.FAILING: "most transfers fail",
+    Hold.BACKLOG: "what is in flight would not arrive in time",
+    Hold.DELETION_LAG: "our files are deleted late there, or not at all",
+    Hold.DESTINATION_FULL: "no space, or too little for the rates",
+    Hold.QUOTA: "the account's quota is used up",
+    Hold.SITE_LIMIT: "a limit on a site",
+    Hold.CAMPAIGN_LIMIT: "a limit on the campaign",
+    Hold.FTS_QUEUE: "the queue in FTS is too long",
+    Hold.POOL_DRY: "nothing left to inject",
+    Hold.API_ERRORS: "the service fails or does not answer",
+    Hold.OVERLOAD: "there was no time for all the calls",
+    Hold.TOO_COARSE: "the next dataset is too large for what is left",
+}
+_OF = ("by", "why", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A hold with the numbers behind it, as it is written in a cycle's row."""
 
     hold: Hold
     numbers: Numbers = field(default_factory=dict)
+
+
+def sentence(held: Held) -> str:
+    """Return a hold in words without numbers, which differ from cycle to cycle, but with those of its message."""
+    message, also = held.numbers.get("message"), held.numbers.get("also")
+    names = ", ".join(str(held.numbers[name]) for name in _OF if name in held.numbers)
+    words = str(message) if message else IN_SHORT[held.hold] + (f" ({names})" if names else "")
+    return f"{words}; {also} would hold it nearly as much" if also else words
 
 
 def beside(held: Held, others: Iterable[Hold]) -> Held:

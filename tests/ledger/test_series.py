@@ -129,3 +129,16 @@ def test_dues_and_releases_of_all_flows(ledger):
     released = [(one.flow, one.release, one.item.bytes) for one in made[:2]]
     assert sorted(ledger.releases(CYCLE.end)) == sorted(released)
     assert list(ledger.releases(made[0].release)) == []
+
+
+def test_of_each_hold_of_a_link_the_last_reason_is_told_and_what_was_missing(ledger):
+    for number, message in enumerate(("early", "early", "late")):
+        dry = Held(Hold.POOL_DRY, {"message": message})
+        ledger.open_cycle(nth(number), dues(held=dry), nth(number).start)
+    ledger.open_cycle(nth(3), dues(held=Held(Hold.PAUSED, {"by": "me"})), nth(3).start)
+    told = [line for line in ledger.held_flows() if line.key == AB]
+    assert told == [
+        (AB, Held(Hold.PAUSED, {"by": "me"}), 1, 450 * GB),
+        (AB, Held(Hold.POOL_DRY, {"message": "late"}), 3, 3 * 450 * GB),
+    ]
+    assert len(ledger.held_flows()) == 2 * len(dues())

@@ -1,0 +1,70 @@
+"""What stands below the closing table of a simulation: why links were held, in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import hold_reasons, tables
+from dc_inject.ledger import Ledger
+from dc_inject.model import FlowKey, Held, Hold, Link
+from tests.cli.ledgers import CYCLE, GB, ME, START
+
+LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_200)]
+
+
+def full(percent: int) -> Held:
+    return Held(Hold.DESTINATION_FULL, {"space": percent * GB, "message": f"the space holds {percent} %"})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as made:
+        made.bind("dc27", CYCLE.length, [ME], START)
+        yield made
+
+
+def held(ledger: Ledger, holds: dict[FlowKey, Held]) -> None:
+    dues = {key: ((1 + number) * GB, hold) for number, (key, hold) in enumerate(holds.items())}
+    ledger.open_cycle(CYCLE, dues, START)
+
+
+def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
+    holds = {key: full(65) for key in LINKS[:5]}
+    holds |= {LINKS[5]: full(40), LINKS[6]: Held(Hold.TOO_COARSE, {"smallest": GB})}
+    held(ledger, holds)
+    one, other = hold_reasons.reasons(ledger)  # what needs no action is left out
+    assert (one["links"], one["cycles"], one["missing"]) == (5, 5, 15 * GB)
+    assert one["most_held"] == [str(LINKS[4]), str(LINKS[3])]
+    assert (other["why"], other["links"], other["missing"]) == ("the space holds 40 %", 1, 6 * GB)
+
+
+@pytest.mark.parametrize(
+    ("hold", "words"),
+    [
+        (Held(Hold.BACKLOG, {"window": 5 * GB}), "what is in flight would not arrive in time"),
+        (Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}), "a limit on a site (KIT, in)"),
+        (Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}), "somebody stopped it (ann, downtime)"),
+        (Held(Hold.FAILING, {"also": "backlog"}), "most transfers fail; backlog would hold it nearly as much"),
+    ],
+)
+def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, hold, words):
+    held(ledger, {LINKS[0]: hold})
+    (row,) = hold_reasons.reasons(ledger)
+    assert row["why"] == words
+
+
+def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_rest_is_counted(
+    ledger, monkeypatch, capsys
+):
+    held(ledger, {key: full(number % 60) for number, key in enumerate(LINKS)})
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    hold_reasons.show(hold_reasons.reasons(ledger))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 2 + 3 * hold_reasons.MOST + 1
+    assert max(map(len, lines)) <= 80
+    assert "    the space holds 59 %" in [line.rstrip() for line in lines]
+    assert "    export T0 -> T2_1199, export T0 -> T2_1139 and 18 more" in [line.rstrip() for line in lines]
+    assert lines[-1] == "and 50 reasons more, in 1000 cycles of links; --format json has all"
