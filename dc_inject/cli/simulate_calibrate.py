@@ -7,11 +7,12 @@ errors are told: that of the fit in held-out cycles, and that of a forecast (`si
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,6 +44,13 @@ ERRORS = (
     tables.Column("error", "error", tables.percent, right=True),
     tables.Column("by_cycle", "by cycle", tables.percent, right=True, spare=1),
 )
+OF_FORECAST = {  # columns of CSV beside them, and what each is called in a forecast
+    "campaign_due": "due",
+    "campaign_moved": "moved",
+    "forecast_due": "due_now",
+    "forecast": "forecast",
+    "forecast_error": "error",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +202,12 @@ def _sent(rule: Accepted, start: datetime) -> Sent:
     )
 
 
+def _of_forecast(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a forecast as CSV has it, beside the errors of the fit."""
+    ends = {key: row[key] for key in ("source", "destination")}
+    return ends | {key: row[name] for key, name in OF_FORECAST.items()}
+
+
 def show(fmt: str, made: Made) -> None:
     """Print what is known now, how well held-out cycles were predicted, and what a forecast is worth."""
     from dc_inject.twin import grid_text
@@ -211,7 +225,12 @@ def show(fmt: str, made: Made) -> None:
         for error in sorted(errors, key=lambda error: -error.error)
     ]
     if fmt == "csv":
-        tables.emit("csv", ERRORS, rows)
+        forecasts = [] if isinstance(forecast, str) else [_of_forecast(row) for row in forecast.rows()]
+        by_ends: dict[tuple[str, str], dict[str, Any]] = {}
+        for row in (*rows, *forecasts):
+            by_ends.setdefault((row["source"], row["destination"]), {}).update(row)
+        columns = (*ERRORS, *(tables.Column(key, key) for key in OF_FORECAST))
+        tables.emit("csv", columns, list(by_ends.values()))
         return
     middle, worst = grid_text.summary(errors) if errors else (None, None)
     fitted, at_times = grid_text.kinds(fit), grid_text.full_at_times(fit)

@@ -20,6 +20,7 @@ def compared(report: Report, other: Report) -> dict[str, Any]:
     parts = {f"{part}s": _pairs(report[f"{part}s"], other[f"{part}s"]) for part in DIMENSIONS}
     return {
         "campaign": other["campaign"],
+        "simulated_in": other["simulated_in"],
         "since": other["since"],
         "until": other["until"],
         "counted": _pair("", report["counted"], other["counted"]),

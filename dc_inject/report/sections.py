@@ -363,10 +363,13 @@ def _wan(report: Report) -> Table:
 def _compared(report: Report) -> Iterator[Section]:
     other = report["compared"]
     when = f"{time_of(other['since'], report)} to {time_of(other['until'], report)} UTC"
-    words = f"{other['campaign']}, {when}, stands to the right. "
+    grid, name = other["simulated_in"], other["campaign"]
+    simulated = "" if grid is None else f" was simulated in the grid {grid}: no real transfer is in it. It"
+    words = f"{name}, {when},{simulated} stands to the right. "
     words += "The difference is that of the ratios, in points of a percent."
     pairs = [{**other["counted"], "name": "in all"}, *other["scenarios"]]
-    yield Section("compared", f"Compared with {other['campaign']}", (words,), _pairs("scenario", pairs))
+    title = f"Compared with {name}" if grid is None else f"Compared with a simulation of {name}"
+    yield Section("compared", title, (words,), _pairs("scenario", pairs))
     for name in ("source", "destination"):
         yield Section(f"compared-{name}s", f"Compared by {name}", (), _pairs(name, other[f"{name}s"]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -79,6 +81,14 @@ def test_menus_are_simulated_in_the_fitted_grid_and_what_they_move_is_told_besid
     assert "forecast: its own menus simulated in the fitted grid, with control: act, " in told
     assert "\nforecast error: " in told
     assert "# forecast error: " in (folder / "fitted.yaml").read_text()
+    simulate_calibrate.show("csv", made)
+    rows = {row["destination"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    for link in forecast["links"]:
+        row = rows[link["destination"]]
+        assert float(row["forecast_error"]) == link["error"]
+        sums = [int(row[key]) for key in ("campaign_due", "campaign_moved", "forecast_due", "forecast")]
+        assert sums == [link[key] for key in ("due", "moved", "due_now", "forecast")]
+        assert row["by_cycle"]
 
 
 def test_a_forecast_has_the_policy_and_the_links_of_the_campaign(folder):
@@ -112,6 +122,9 @@ def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told
     assert "no forecast of its own menus is possible, so its error is not known: " in capsys.readouterr().out
     simulate_calibrate.show("json", made)
     assert json.loads(capsys.readouterr().out)["forecast"] == {"why_not": made.forecast}
+    simulate_calibrate.show("csv", made)
+    rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert {row["forecast_error"] for row in rows} == {""}
     assert "# no forecast: " in (folder / "fitted.yaml").read_text()
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
 from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.services import SIMULATED
 from dc_inject.report import overlay as wan
 from dc_inject.report import repeats, text
-from tests.cli.ledgers import CYCLE, START, run
+from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
 
@@ -69,6 +71,21 @@ def test_two_campaigns_stand_side_by_side(tmp_path: Path) -> None:
     shown = text.markdown(made)
     assert "-0.0 |" not in shown
     assert "<b>" not in shown
+
+
+def test_another_campaign_that_is_a_simulation_is_told_as_one(tmp_path: Path) -> None:
+    one = simulate(tmp_path, 8, 300)
+    assert told(one, "--compare", one)["compared"]["simulated_in"] is None
+    grid = tmp_path / "trial.sqlite"
+    with Ledger.open(grid, synchronous="OFF") as ledger:
+        identity = replace(ME, address=SIMULATED + "one-link")
+        ledger.bind("dc27", CYCLE.length, [identity], START)
+        ledger.open_cycle(CYCLE, {FNAL: (GB, None)}, START)
+        ledger.close_cycle(CYCLE, CYCLE.end)
+    assert told(one, "--compare", grid)["compared"]["simulated_in"] == "one-link"
+    shown = run("report", one, "--compare", grid).stdout
+    assert "## Compared with a simulation of dc27" in shown
+    assert "was simulated in the grid one-link: no real transfer is in it. It stands to the right." in shown
 
 
 def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
