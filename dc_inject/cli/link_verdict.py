@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def verdict_json(challenge: MiniChallenge, progress: Progress, view: Reader, men
         ],
         "failed_files": failed_files(challenge, progress, view),
         "resident": resident(view),
+        "resident_at": tables.moment(_known_at(view)),
         "in_doubt": _bytes(view, State.CALLED),
         "space": challenge.space,
     }
@@ -120,6 +122,17 @@ def resident(view: Reader) -> int:
     What was only intended is not there, and what is in doubt is told apart.
     """
     return _bytes(view, State.LIVE, State.COMPLETE, State.ENDED)
+
+
+def _known_at(view: Reader) -> datetime | None:
+    """Return when the last was heard of what is at the destination; None before anything was accepted."""
+    heard = (
+        moment
+        for entry in view.entries(*State)
+        if entry.accepted_at is not None
+        for moment in (entry.accepted_at, entry.observed_at, entry.ended_at, entry.gone_at)
+    )
+    return max((moment for moment in heard if moment is not None), default=None)
 
 
 def _bytes(view: Reader, *states: State) -> int:
@@ -152,7 +165,8 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
     if report["resident"]:
         size = units.format_size(report["resident"])
-        click.echo(f"left at {report['destination']}: {size}; {removed_by(report)}", err=True)
+        known = f"{size} as of {report['resident_at']}"
+        click.echo(f"left at {report['destination']}: {known}; {removed_by(report)}", err=True)
     if report["in_doubt"]:
         click.echo(
             f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer; "

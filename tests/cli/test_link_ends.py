@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dc_inject.cli import trusting
 from dc_inject.ledger import LedgerView
-from dc_inject.model import State
+from dc_inject.model import State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed
 from tests.cli.ledgers import START, run
 from tests.cli.linking import A, B, states
@@ -85,4 +85,9 @@ def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: 
     assert done.exit_code == 0, done.exception
     assert "not everything has ended" in done.stderr
     assert "every step was reached" in done.stdout
-    assert f"left at {B}: " in done.stderr
+    verdict = json.loads(run("link", "--verdict", "mini", "--format", "json").stdout)
+    with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as ledger:
+        last = max(entry.observed_at for entry in ledger.entries())
+    assert verdict["resident_at"] == f"{last:%Y-%m-%dT%H:%M:%SZ}"
+    left = f"left at {B}: {units.format_size(verdict['resident'])} as of {verdict['resident_at']}; Rucio deletes it"
+    assert left in done.stderr
