@@ -96,3 +96,12 @@ def test_what_cannot_be_added_is_told_and_the_next_can(sandbox):
     sandbox.set_quota(name, 10**12)
     (limit,) = client_for(sandbox.root_config).get_local_account_limit("dcops", name).values()
     assert limit == 10**12
+
+
+def test_more_files_are_added_in_one_call_than_a_query_of_sqlite_takes(sandbox, ordinary, fresh_link):
+    """Many datasets, and one that is large: Rucio asks for all files of a call in one condition."""
+    _, _, many = fresh_link(count=20, files=(70, 70), file_size=(10**6, 2 * 10**6))
+    _, _, (large,) = fresh_link(count=1, files=(1400, 1400), file_size=(10**6, 2 * 10**6))
+    for dataset in (many[0], many[-1], large):
+        (there,) = ordinary.list_dataset_replicas(dataset.scope, dataset.name, deep=True)
+        assert (there["available_length"], there["state"]) == (len(dataset.files), "AVAILABLE")

@@ -45,6 +45,7 @@ from sqlalchemy.orm import Session
 ROOT = InternalAccount("root")
 PIN = InternalAccount("production")
 PLENTY = 10**18  # bytes; what those get who only set things up
+MOST_FILES = 500  # Rucio asks for all files of a call in one condition, and SQLite takes a depth of 1,000
 
 
 def tell_starter(line: str) -> None:
@@ -133,9 +134,23 @@ def set_quotas(quotas: dict[str, dict[str, int]], session: Session) -> None:
 
 
 def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) -> None:
-    """Add closed datasets with their files at `source`, pinned there by one bulk rule without lifetime."""
+    """Add closed datasets with their files at `source`, pinned there by bulk rules without lifetime."""
+    files = 0
+    some: list[dict[str, Any]] = []
+    for dataset in datasets:
+        files += len(dataset["files"])
+        if some and files > MOST_FILES:
+            _add_some(source, some, session)
+            files, some = len(dataset["files"]), []
+        some.append(dataset)
+    if some:
+        _add_some(source, some, session)
+
+
+def _add_some(source: str, datasets: list[dict[str, Any]], session: Session) -> None:
+    """Add a large dataset, or small ones with so few files that SQLite takes what Rucio asks of them."""
     rse_id = rse.get_rse_id(source, session=session)
-    files, attachments = [], []
+    files, attachments, owned = [], [], []
     for dataset in datasets:
         where = InternalScope(dataset["scope"])
         members = [
@@ -148,10 +163,11 @@ def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) 
             for file in dataset["files"]
         ]
         files += members
-        attachments.append({"scope": where, "name": dataset["name"], "dids": members})
-    owned = [{"scope": one["scope"], "name": one["name"], "type": DIDType.DATASET} for one in attachments]
+        owned.append({"scope": where, "name": dataset["name"], "type": DIDType.DATASET})
+        attachments += [{"scope": where, "name": dataset["name"], "dids": part} for part in _parts(members)]
     did.add_dids(owned, ROOT, session=session)
-    replica.add_replicas(rse_id, files, ROOT, session=session)
+    for part in _parts(files):
+        replica.add_replicas(rse_id, part, ROOT, session=session)
     did.attach_dids_to_dids(attachments, ROOT, session=session)
     for one in owned:
         did.set_status(one["scope"], one["name"], open=False, session=session)
@@ -164,6 +180,10 @@ def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) 
         comment="pinned at its source by the sandbox",
         session=session,
     )  # fmt: skip
+
+
+def _parts(files: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    return [files[at : at + MOST_FILES] for at in range(0, len(files), MOST_FILES)]
 
 
 def _protocol(name: str, address: dict[str, Any] | None) -> dict[str, Any]:
