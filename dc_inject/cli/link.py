@@ -249,7 +249,9 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     link_verdict.emit(fmt, report)
     if code is not None:
         raise click.exceptions.Exit(code)
-    if (error := link_verdict.left_with(report, challenge.selection, left=left)) is not None:
+    until = None if holder is None else tables.moment(progress.until)
+    error = link_verdict.left_with(report, challenge.selection, left=left, running_until=until)
+    if error is not None:
         raise error
 
 

@@ -59,7 +59,7 @@ FIRST = "first end what is left with `dc-inject end {name} --cancel`, then "
 def verdict_json(challenge: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
     """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
     ladder, verdicts, decisions = challenge.ladder, progress.verdicts, progress.decisions
-    concluded = conclusion(ladder, verdicts, decisions)
+    concluded = conclusion(ladder, verdicts, decisions, over=progress.over is not None)
     cause = concluded.cause
     return {
         "campaign": challenge.campaign,
@@ -202,10 +202,13 @@ def is_left(view: Reader) -> bool:
     return bool(view.entries(State.CALLED, State.LIVE, State.COMPLETE)) or any(ended)
 
 
-def left_with(report: Mapping[str, Any], selection: str, *, left: bool) -> DcInjectError | None:
+def left_with(
+    report: Mapping[str, Any], selection: str, *, left: bool, running_until: str | None = None
+) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
 
-    `left` tells that something has to be ended before a step is repeated.
+    `left` tells that something has to be ended before a step is repeated, `running_until` when one is over that
+    still runs: then nobody has to do anything.
     """
     if report["outcome"] == StepOutcome.REACHED.value:
         return None
@@ -213,7 +216,10 @@ def left_with(report: Mapping[str, Any], selection: str, *, left: bool) -> DcInj
     message = f"{name}: {report['outcome']} ({report['cause']})"  # the reason has just been told
     if report["outcome"] == StepOutcome.NOT_REACHED.value:
         return ThresholdMissed(message, f"see `dc-inject status {name}`")
+    again = f"it is still running: ask again later, by {running_until} at the latest" if running_until else ""
+    if report["outage"] and again:
+        return ServiceError(message, again)
     if report["outage"]:
         return ServiceError(message, f"when it works again, {FIRST if left else ''}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
-    return UsageError(message, hint.format(name=name, selection=selection))
+    return UsageError(message, again or hint.format(name=name, selection=selection))

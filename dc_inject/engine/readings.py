@@ -45,6 +45,8 @@ class LinkReader:
         injected = [entry.injection.item for entry in entries]
         bytes_, files = sum(item.bytes for item in injected), sum(item.files for item in injected)
         sizes = (before.dataset, before.file) if before else (0, 0)
+        dataset = round(bytes_ / len(injected)) if injected else sizes[0]
+        file = round(bytes_ / files) if files else sizes[1]
         return Reading(
             at=now,
             moved=account.moved,
@@ -54,8 +56,9 @@ class LinkReader:
             held=self._held(ledger),
             coming=max(account.coming - stuck, 0),
             classes=self._classes(ledger, live),
-            dataset=round(bytes_ / len(injected)) if injected else sizes[0],
-            file=round(bytes_ / files) if files else sizes[1],
+            dataset=dataset,
+            file=file,
+            counted_by=file if self.key.link.service.takes_files else dataset,  # Rucio tells of whole ones
             silent=_silent(entries, before),
             service=self.key.link.service.title,
         )

@@ -15,6 +15,7 @@ from dc_inject.planning import saturation, steps
 from dc_inject.planning.steps import Ladder, Next, NextStep
 from dc_inject.planning.verdict import COARSE, Cause, Reading, StepOutcome, Verdict, judge
 
+UNDER_WAY = "under-way"
 IDLE = 2  # cycles without a byte, for a reason of our own, after which there is no sense in going on
 
 
@@ -168,14 +169,19 @@ class Conclusion:
     interval: tuple[float, float] | None = None
 
 
-def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[NextStep] = ()) -> Conclusion:
-    """Return what all steps have shown; one that was repeated counts by its repetition."""
+def conclusion(
+    ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[NextStep] = (), *, over: bool = True
+) -> Conclusion:
+    """Return what all steps have shown so far; one that was repeated counts by its repetition.
+
+    `over` tells that there will be no more of them.
+    """
     last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
     repeated = [number for number, decision in enumerate(decisions[:last]) if decision.kind is Next.REPEAT]
     counting = [verdict for number, verdict in enumerate(verdicts) if number not in repeated]
     if not counting:
         return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
-    return _of_search(ladder, counting) if ladder.saturate else _of_steps(counting)
+    return _of_search(ladder, counting, over=over) if ladder.saturate else _of_steps(counting)
 
 
 def _of_steps(verdicts: Sequence[Verdict]) -> Conclusion:
@@ -191,20 +197,25 @@ def _of_steps(verdicts: Sequence[Verdict]) -> Conclusion:
     return Conclusion(StepOutcome.REACHED, "every step was reached")
 
 
-def _of_search(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
+def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Conclusion:
     least, last = saturation.at_least(verdicts), verdicts[-1]
+    if not over:
+        words = f"the search is still under way, after {units.counted(len(verdicts), 'trials')}"
+        return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause(UNDER_WAY, words), least)
     if last.outcome is StepOutcome.INCONCLUSIVE:
         return Conclusion(StepOutcome.INCONCLUSIVE, saturation.describe(last), last.cause, least)
     if saturation.after(ladder, verdicts).kind is not Next.STOP:
-        words = "there was not enough time to find out"
+        fell = saturation.fallen(ladder, verdicts)
+        words = "there was not enough time to find out" + (f": {fell}, which was to be repeated" if fell else "")
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("time", words), least)
     estimated = saturation.estimate(ladder, verdicts)
-    if estimated is None and not last.good and least is None:
+    if estimated is None and not any(verdict.good for verdict in verdicts):
         return Conclusion(
             StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.describe(last)}", last.cause
         )
     if estimated is None:
-        words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {saturation.describe(last)}"
+        seen = saturation.fallen(ladder, verdicts) or saturation.describe(last)
+        words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {seen}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)
     words, cause = saturation.reason(ladder, verdicts)
     return Conclusion(StepOutcome.REACHED, words, cause, estimated.mean, estimated.interval)

@@ -33,13 +33,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import pairwise
-from statistics import fmean, stdev
+from statistics import fmean
+from typing import NamedTuple
 
 from dc_inject.model import units
 from dc_inject.planning import ramp
+from dc_inject.planning.estimate import Estimate, changed
 from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
 from dc_inject.planning.verdict import FOLLOWS, Cause, Reading, StepOutcome, Verdict
 
@@ -56,8 +58,6 @@ TRIALS = 40  # after which a link that never settles is given up
 LONGEST = 4  # steps: how long the first trial waits for something to complete
 LOWEST = 0.5  # of the first rate or of a step: what is lower is not tried
 RAMPING = "FTS still ramping"
-# Student's t for 95 % (two-sided), by the number of values from two on
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 # --------------------------------------------------------------------------- how long a trial lasts
@@ -92,7 +92,7 @@ def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     if higher is not None:
         return higher
     small = _may_be_small(trials)
-    if _sure(_rates(ladder, trials), MOST if small else LEAST):
+    if _sure(_rates(_repeats(ladder, trials)), MOST if small else LEAST):
         return NextStep(Next.STOP)
     following = _overload(ladder, run) if run else NextStep(Next.CONFIRM, last.rate)
     return replace(following, why=RAMPING if small else "")
@@ -242,8 +242,26 @@ def _between(good: Verdict, bad: Verdict) -> float:
     return math.sqrt(good.rate * bad.rate)
 
 
-def _rates(ladder: Ladder, trials: Sequence[Verdict]) -> list[float]:
-    """Return what moved (bytes per second) in the last trials that tell where the link stands.
+class Repeat(NamedTuple):
+    """What moved in a trial that tells where the link stands, and how near that can be told (bytes per second)."""
+
+    rate: float
+    resolution: float
+    end: datetime
+
+
+def _repeats(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
+    """Return the last trials that tell where the link stands, without what was before it changed."""
+    repeats = _counting(ladder, trials)[-MOST:]
+    while _may_be_small(trials) and _grow(_rates(repeats)):
+        del repeats[0]
+    while cut := changed(_rates(repeats)):
+        del repeats[:cut]
+    return repeats
+
+
+def _counting(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
+    """Return the trials that tell where the link stands, or stood before it changed.
 
     Of an overloaded link these are those that began with enough waiting, without what moved before FTS grew; else
     all after the first at the last rate: when it takes all of that, more is only what was late. What waited before
@@ -252,13 +270,17 @@ def _rates(ladder: Ladder, trials: Sequence[Verdict]) -> list[float]:
     run = overloaded(trials)
     if run:
         pairs = [(before, trial) for before, trial in pairwise(run) if before.end == trial.start]
-        rates = [trial.moved_rate for before, trial in pairs if _enough(ladder, before)]
-    else:
-        rates = [min(trial.rate, trial.moved_rate) for trial in _same(trials)[1:]]
-    rates = rates[-MOST:]
-    while _may_be_small(trials) and _grow(rates):
-        del rates[0]
-    return rates
+        return [_repeat(trial) for before, trial in pairs if _enough(ladder, before)]
+    return [_repeat(trial, most=trial.rate) for trial in _same(trials)[1:]]
+
+
+def _repeat(trial: Verdict, most: float = math.inf) -> Repeat:
+    resolution = trial.counted_by / (trial.end - trial.measured).total_seconds()
+    return Repeat(min(trial.moved_rate, most), resolution, trial.end)
+
+
+def _rates(repeats: Sequence[Repeat]) -> list[float]:
+    return [repeat.rate for repeat in repeats]
 
 
 def _grow(rates: Sequence[float]) -> bool:
@@ -299,36 +321,34 @@ def _may_be_small(trials: Sequence[Verdict]) -> bool:
 # --------------------------------------------------------------------------- what all trials have shown
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Where a link stands, in bytes per second, and half of the interval around it; of so many repeats."""
-
-    mean: float
-    half: float
-    repeats: int
-
-    @classmethod
-    def of(cls, rates: Sequence[float]) -> Estimate:
-        """Return the mean of the rates of repeats (two or more), with its interval of 95 %."""
-        t = T[min(len(rates) - 2, len(T) - 1)]
-        return cls(fmean(rates), t * stdev(rates) / math.sqrt(len(rates)), len(rates))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Bytes per second."""
-        return max(self.mean - self.half, 0.0), self.mean + self.half
-
-
 def estimate(ladder: Ladder, verdicts: Sequence[Verdict]) -> Estimate | None:
-    """Return where the link stands; None while it was not repeated often enough."""
+    """Return where the link stands, in bytes per second; None while it was not repeated often enough."""
     trials = conclusive(verdicts)
-    rates = _rates(ladder, trials) if trials else []
-    return Estimate.of(rates) if len(rates) >= LEAST else None
+    repeats = _repeats(ladder, trials) if trials else []
+    if len(repeats) < LEAST:
+        return None
+    return Estimate.of(_rates(repeats), [repeat.resolution for repeat in repeats])
+
+
+def fallen(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
+    """Say from what and when the link has fallen while it was repeated; empty if it has not."""
+    trials = conclusive(verdicts)
+    repeats = _counting(ladder, trials) if trials else []
+    cut = changed(_rates(repeats))
+    before, after = _rates(repeats[:cut]), _rates(repeats[cut:])
+    if not cut or fmean(after) > fmean(before):
+        return ""
+    high, low = units.format_rate(fmean(before)), units.format_rate(fmean(after))
+    return f"it fell from {high} to {low} at about {repeats[cut - 1].end:%H:%M:%SZ}"
 
 
 def at_least(verdicts: Sequence[Verdict]) -> float | None:
-    """Return what the link takes at least, in bytes per second: the most that moved in a trial that was good."""
-    return max((min(trial.rate, trial.moved_rate) for trial in verdicts if trial.good), default=None)
+    """Return what the link takes at least, in bytes per second: the most that moved of what a trial asked for.
+
+    Also one that was too much tells that, unless transfers failed.
+    """
+    telling = [trial for trial in conclusive(verdicts) if not failing(trial)]
+    return max((min(trial.rate, trial.moved_rate) for trial in telling), default=None)
 
 
 def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
@@ -336,11 +356,13 @@ def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | No
     trials = conclusive(verdicts)
     last, run = trials[-1], overloaded(trials)
     if run:
-        moved = units.format_rate(fmean(_rates(ladder, trials) or [last.moved_rate]))
+        moved = units.format_rate(fmean(_rates(_repeats(ladder, trials)) or [last.moved_rate]))
         waiting = units.format_size(last.waiting)
         words = f"of {units.format_rate(last.rate)} only {moved} moved, and {waiting} are on their way"
         if _transfers(last) >= ramp.HALF_WAY:
             words += "; FTS may carry more once it runs more transfers"
+        if fell := fallen(ladder, trials):
+            words += f"; {fell}"
         return words, Cause("saturated", words)
     above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
     if above:

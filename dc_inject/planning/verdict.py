@@ -100,6 +100,7 @@ class Reading:
     classes: Mapping[str, int] = field(default_factory=dict)
     dataset: int = 0
     file: int = 0
+    counted_by: int = 0
     silent: bool = False
     fresh: bool = False
     down: str = ""
@@ -115,8 +116,8 @@ class Reading:
 class Verdict:
     """What a step has shown: asked and moved (bytes) from `measured` to `end`; `failed` is a part of one.
 
-    `waiting` are the bytes on their way at its end, `file` the mean bytes of a file (0: not known), and `quickest`
-    is the least time to completion so far, if known.
+    `waiting` are the bytes on their way at its end, `file` the mean bytes of a file (0: not known), `counted_by`
+    those of what is counted as a whole, and `quickest` is the least time to completion so far, if known.
     """
 
     rate: float
@@ -134,6 +135,7 @@ class Verdict:
     disturbed: Cause | None = None  # what did not work for a while, though it was reached
     waiting: int = 0
     file: int = 0
+    counted_by: int = 0
     quickest: timedelta | None = None
 
     @property
@@ -194,6 +196,7 @@ def judge(
         early=early or idle,
         waiting=last.waiting,
         file=last.file,
+        counted_by=last.counted_by,
     )
     # What was on its way before is not of this step: then all of it shows that the link follows, too.
     own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()

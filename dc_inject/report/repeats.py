@@ -14,17 +14,16 @@ The interval is that of Student's t for 95 %: it takes repeats for independent o
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
+from dc_inject.planning.estimate import Estimate
 from dc_inject.planning.progress import Progress
-from dc_inject.planning.saturation import T
 
 SHORTEST = 2  # cycles of a stretch: rates that follow a curve are no steps
 SAME = 0.01  # part by which rates of one step may differ
@@ -54,14 +53,13 @@ def repeats(view: Reader, chosen: Period, progress: Progress | None) -> list[dic
 
 def _summary(step: Sequence[Stretch]) -> dict[str, Any]:
     rates = [stretch.moved for stretch in step]
-    half = T[min(len(rates) - 2, len(T) - 1)] * stdev(rates) / math.sqrt(len(rates))
-    mean = fmean(rates)
+    estimated = Estimate.of(rates)
     return {
         "scenario": step[0].scenario,
         "rate": fmean(stretch.rate for stretch in step),
         "repeats": len(step),
-        "mean": mean,
-        "interval": [max(mean - half, 0.0), mean + half],
+        "mean": estimated.mean,
+        "interval": list(estimated.interval),
         "each": rates,
     }
 

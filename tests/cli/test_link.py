@@ -66,7 +66,7 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     then = [line.split()[-1] for line in lines[1:-1]]
     assert then == ["step", "step", "between", *["confirm"] * 3, "stop"]
     assert lines[-1].startswith(
-        f"{A} -> {B}: stands at 5 Gb/s (95 %: 5 Gb/s to 5 Gb/s): of 5.3 Gb/s only 5 Gb/s moved, and "
+        f"{A} -> {B}: stands at 5 Gb/s (95 %: 4.73 Gb/s to 5.27 Gb/s): of 5.3 Gb/s only 5 Gb/s moved, and "
     )
     assert "step 3, not reached" not in done.stderr, "the last line says it"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}
@@ -168,6 +168,19 @@ def test_through_fts_files_are_counted(service) -> None:
     assert "slices" not in done.stderr
 
 
+@pytest.mark.parametrize(("name", "counted_by"), [("rucio", 10 * GB), ("fts", GB)])
+def test_what_moves_is_counted_in_datasets_or_through_fts_in_files(
+    service, tmp_path: Path, name, counted_by
+) -> None:
+    """Which is how near a trial can tell."""
+    service(stock={A: items(A, 100, 10 * GB, files=5)} if name == "rucio" else source_files("A", 100), name=name)
+    ends = (A, B) if name == "rucio" else (url("A"), url("B"), "--fts", "https://fts.example.org:8446")
+    run("link", *ends, "--rate", "1Gb/s", "--for", "30m", "--campaign", "mini")
+    with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
+        last = [values for _, kind, values in view.challenge() if kind == "reading"][-1]
+    assert last["counted_by"] == counted_by
+
+
 def signalled(
     backend, method: str, at: int, number: signal.Signals = signal.SIGINT, *, lost: bool = False
 ) -> None:
@@ -266,6 +279,28 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
     assert "ops, process 7 on vobox is still running it; step 1 has run for 10 min of 1 h, and 150 GB moved" in (
         running.stderr
     )
+
+
+def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its verdict so far says what the link takes at least, and when it is over."""
+    signalled(service(5), "submit", 60)
+    run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
+    reading = link_options.load_challenge
+
+    def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
+        asked, whole = reading(view, path)
+        whole.over = None
+        del whole.verdicts[-1], whole.decisions[-1]
+        return asked, whole
+
+    assert "link --resume mini" in run("link", "--verdict", "mini").exception.hint
+    monkeypatch.setattr(link_options, "load_challenge", under_way)
+    monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
+    running = run("link", "--verdict", "mini")
+    assert running.exception.message == "mini: inconclusive (under-way)"
+    assert running.exception.hint.startswith("it is still running: ask again later, by 2027-02-08T")
+    assert "takes at least 5 Gb/s; inconclusive" in running.stdout
+    assert "the search is still under way, after " in running.stdout
 
 
 @pytest.mark.parametrize("cause", [None, "destination-unavailable"])

@@ -1,0 +1,72 @@
+"""How sure the mean of repeats is, and whether they are of one thing."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from dc_inject.planning.estimate import Estimate, changed
+
+
+def test_the_interval_is_that_of_students_t():
+    """Of 9, 10 and 11: 10 and 4.303 / sqrt(3)."""
+    told = Estimate.of([9, 10, 11])
+    assert (told.mean, told.repeats) == (pytest.approx(10), 3)
+    assert told.half == pytest.approx(4.303 / math.sqrt(3), rel=1e-3)
+    assert told.interval == (pytest.approx(told.mean - told.half), pytest.approx(told.mean + told.half))
+
+
+def test_repeats_that_count_the_same_are_no_surer_than_they_can_count():
+    """Of four that count ones: 3.182 x sqrt(1 / 6) / sqrt(4)."""
+    assert Estimate.of([10] * 4, [1] * 4).half == pytest.approx(3.182 / math.sqrt(24))
+    assert Estimate.of([10] * 4, [0] * 4).half == 0
+    assert Estimate.of([9, 10, 11], [0.1] * 3).half > Estimate.of([9, 10, 11]).half
+    assert Estimate.of([1, 1], [10, 10]).interval[0] == 0
+
+
+@pytest.mark.parametrize("repeats", [4, 6])
+@pytest.mark.parametrize("in_a_row", [True, False])
+def test_of_what_is_counted_as_wholes_the_interval_has_the_true_rate_in_it(repeats, in_a_row):
+    """Of 500 counts of a steady stream, 3 to 30 wholes in each, one after another or each begun anywhere."""
+    inside = 0
+    for seed in range(500):
+        draw = random.Random(seed)
+        rate, edge, counts = draw.uniform(3, 30), draw.random(), []
+        for _ in range(repeats):
+            edge = edge if in_a_row else draw.random()
+            counts.append(math.floor(edge + rate))
+            edge = (edge + rate) % 1
+        low, high = Estimate.of(counts, [1] * repeats).interval
+        inside += low <= rate <= high
+    assert inside >= 0.95 * 500
+
+
+@pytest.mark.parametrize(
+    ("values", "before"),
+    [
+        ([10, 10, 10, 10], 0),
+        ([10, 10, 5, 5], 2),
+        ([10, 10, 7, 5, 5, 5], 2),
+        ([7, 5, 5, 5], 1),
+        ([10, 10, 10, 5], 3),
+        ([5, 5, 10, 10], 2),  # up is a change, too
+        ([10, 10, 9.1, 9.1], 0),  # of less than a tenth
+        ([8.5, 10, 10, 10], 0),  # nor of less than a fifth where it is only one
+        ([7.5, 10, 10, 10], 1),
+        ([8, 12, 8, 12, 8, 12], 0),  # they differ as much before as after
+        ([10, 5], 0),  # of two nobody can tell
+        ([], 0),
+    ],
+)
+def test_repeats_of_two_things_are_told_apart(values, before):
+    assert changed(values) == before
+
+
+def test_repeats_that_only_differ_are_seldom_taken_for_two_things():
+    """Of a thousand times four or six repeats of one mean, that differ by 3 or by 15 %."""
+    for spread, most in ((0.03, 5), (0.15, 250)):
+        draw = random.Random(1)
+        times = [[draw.gauss(10, 10 * spread) for _ in range(draw.choice([4, 6]))] for _ in range(1000)]
+        assert sum(changed(values) > 0 for values in times) <= most
