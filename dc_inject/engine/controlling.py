@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -23,8 +23,8 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import ControlDecision, Ledger, Row, Totals
 from dc_inject.ledger.inventory import Reading
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, Flow, FlowKey, Hold, Link, Mode, State, units
-from dc_inject.model.holds import Trait
+from dc_inject.model import Cycle, Flow, FlowKey, Held, Hold, Link, Mode, State, units
+from dc_inject.model.holds import Trait, of_control
 from dc_inject.planning import control, guards
 from dc_inject.planning.control import Decision, LinkShare, Memory, Past, Signals
 from dc_inject.planning.guards import GuardReading
@@ -217,11 +217,16 @@ def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[F
 def last_decisions(view: Reader) -> list[dict[str, Any]]:
     """Return what the controller said of each link when the last cycle began; bytes, seconds, bytes per second."""
     cycle = view.last_cycle()
-    return [
-        {name: value for name, value in decision.items() if name not in _OWN}
-        for decision in kept_records(view).values()
-        if cycle is not None and decision["cycle"] == cycle.name
-    ]
+    if cycle is None:
+        return []
+    rows, made = {subject(row.key): row.held for row in view.rows(cycle=cycle)}, []
+    for key, decision in kept_records(view).items():
+        if decision["cycle"] == cycle.name:
+            row, acts = rows.get(key), decision["mode"] == Mode.ACT.value
+            if row is not None and of_control(decision["hold"], row.hold, acts=acts) != decision["hold"]:
+                decision |= {"hold": row.hold.value, "numbers": dict(row.numbers)}
+            made.append({name: value for name, value in decision.items() if name not in _OWN})
+    return made
 
 
 # --------------------------------------------------------------------------- what is kept
@@ -284,11 +289,12 @@ def engage(
     cycle: Cycle,
     readings: Mapping[FlowKey, Mapping[Hold, GuardReading]],
     floors: Mapping[FlowKey, int],
+    leading: Callable[[FlowKey, guards.Engaged], Held | None],
     now: datetime,
 ) -> dict[FlowKey, dict[Hold, int]]:
     """Return which guards hold links in a cycle, and keep it, with all that was decided of them.
 
-    The guard that comes first is what `status` shows.
+    `leading` tells of those that hold a link which one is kept as its hold; the plan may name a tighter limit.
 
     Links that are due nothing have none. `records` is what was kept when the cycle was opened, `floors` what links
     need to have under way in the next cycle.
@@ -302,7 +308,7 @@ def engage(
             continue
         before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}
         engaged = held_by[key] = guards.engaged(before, seen)
-        held = guards.leading(engaged, seen)
+        held = leading(key, engaged)
         kept["hold"], kept["numbers"] = kept["law"]
         if held is not None:
             kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}

@@ -48,7 +48,6 @@ LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anythi
 OLD = timedelta(minutes=10)
 FAILED_CYCLES = 3  # in which what came to its end tells what fails
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
-PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
 STEP = 2  # transfers that FTS's optimizer adds at a time
 NEARLY = 0.8  # of a space: when so much is used or on its way, what goes out waits for room
 ROOM = 0.97  # of a space: what is waited for; services may be late to tell what is left there
@@ -91,8 +90,9 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         for demand in controlled
         if (queue := queues.get(demand.flow.link)) is not None
     }
+    leading = partial(_leading, {demand.flow.key: demand for demand in controlled}, readings, careful)
     with context.ledger.together():
-        engaged = controlling.engage(context.ledger, records, situation.cycle, readings, floors, now)
+        engaged = controlling.engage(context.ledger, records, situation.cycle, readings, floors, leading, now)
     acting: dict[FlowKey, Demand] = {}
     late: dict[str, Held] = {}
     held_back: dict[str, Destination] = {}
@@ -100,13 +100,12 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         if demand.flow.control.mode is Mode.ACT:
             key, place = demand.flow.key, demand.flow.link.destination
             holding = engaged.get(key, {})
-            held = demand.held or _stopped(holding, readings[key], demand, careful[place])
+            held = demand.held or (leading(key, holding) if set(holding) - guards.PACING else None)
             lags = guards.leading({hold: 0 for hold in holding if hold is Hold.DELETION_LAG}, readings[key])
             if lags is not None:
                 late[place] = lags
-            fails = Hold.FAILING in holding
-            failed = readings[key][Hold.FAILING].value if fails else demand.failed
-            acting[key] = replace(demand, held=held, failing=fails, failed=failed)
+            failed = readings[key][Hold.FAILING].value if Hold.FAILING in holding else demand.failed
+            acting[key] = replace(demand, held=held, failing=Hold.FAILING in holding, failed=failed)
     rooms = {name: _room(destinations[name], careful[name]) for name in nearly_full}
     acting_on = {key.link.destination for key in acting}
     context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
@@ -122,19 +121,20 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     return replace(situation, demands=demands, destinations={**situation.destinations, **held_back})
 
 
-def _stopped(
-    holding: guards.Engaged, readings: Mapping[Hold, GuardReading], demand: Demand, destination: Destination
+def _leading(
+    demands: Mapping[FlowKey, Demand],
+    readings: Mapping[FlowKey, Mapping[Hold, GuardReading]],
+    destinations: Mapping[str, Destination],
+    key: FlowKey,
+    holding: guards.Engaged,
 ) -> Held | None:
-    """Return the hold of a link that its guards give nothing, and beside it all others; None: it gets something.
-
-    Guards that pace a link leave it something, so that it shows when it works again: planning holds it.
-    """
-    held = guards.leading({hold: calm for hold, calm in holding.items() if hold not in PACED}, readings)
+    """Return the hold of the tightest of the guards that hold a link, and beside it all others."""
+    held = guards.leading(holding, readings[key])
     if held is None:
         return None
     others = [hold for hold in holding if hold is not held.hold]
     if held.hold is Hold.DESTINATION_FULL:
-        lack = destination.lacks_now(demand.due)
+        lack = destinations[key.link.destination].lacks_now(demands[key].due)
         held = Held(lack.hold, {**held.numbers, **lack.numbers})
     return beside(held, others)
 

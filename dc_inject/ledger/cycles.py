@@ -11,8 +11,9 @@ from dc_inject.ledger.database import Database, Kept, duration, stored
 from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
 from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns
 from dc_inject.ledger.types import ControlDecision, Row
-from dc_inject.model import Cycle, FlowKey, Held, Hold, transitions
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, transitions
 from dc_inject.model.goals import Goal
+from dc_inject.model.holds import of_control
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
@@ -70,8 +71,9 @@ class CycleReader(InjectionReader):
     def decisions(self, since: datetime | None = None) -> tuple[ControlDecision, ...]:
         """Return what control decided or advised in the cycles from a start on, by cycle, scenario and link."""
         rows = self._db.rows(
-            "SELECT * FROM decision JOIN cycle ON cycle.start = cycle JOIN account ON account.id = account "
-            "WHERE cycle >= ?",
+            "SELECT d.*, start, length, scenario, source, destination, through, r.hold AS row_hold "
+            "FROM decision AS d JOIN cycle ON start = d.cycle JOIN account AS a ON a.id = d.account "
+            "LEFT JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE d.cycle >= ?",
             stored(since) if since is not None else 0,
         )
         made = (
@@ -79,7 +81,7 @@ class CycleReader(InjectionReader):
                 cycle=cycle_of(row["start"], row["length"]),
                 key=flow_key(row),
                 mode=row["mode"],
-                hold=None if row["hold"] is None else Hold(row["hold"]),
+                hold=of_control(row["hold"], row["row_hold"], acts=row["mode"] == Mode.ACT.value),
                 target=row["target"],
                 bias=row["bias"],
                 numbers=json.loads(row["numbers"]),

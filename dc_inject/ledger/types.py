@@ -71,7 +71,8 @@ class Row(NamedTuple):
 class ControlDecision:
     """What control decided (mode `act`) or advised of a link in a cycle, and on what that rests.
 
-    `hold` is the leading one, None where nothing holds the link; `target` is in bytes per second. `numbers` are
+    `hold` is the leading one, None where nothing holds the link; with `act` the same as in the cycle's row, unless
+    that names something else than control. `target` is in bytes per second. `numbers` are
     the signals of the law, bytes and seconds; `guards` are the readings of the guards that hold.
     """
 

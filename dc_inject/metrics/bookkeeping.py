@@ -18,7 +18,7 @@ from dc_inject.metrics.catalogue import family
 from dc_inject.metrics.live import Live
 from dc_inject.model import Cycle, FlowKey, Hold, Mode, State
 from dc_inject.model.errors import LedgerError
-from dc_inject.planning.guards import GUARDS
+from dc_inject.model.holds import Trait
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
     yield _by_link("control_guards", {key: len(decision.guards) for key, decision in made.items()})
     held = Counter((decision.hold, decision.mode) for decision in made.values())
     links = family("control_held_links")
-    for hold in (Hold.BACKLOG, *(guard.hold for guard in GUARDS)):
+    for hold in (hold for hold in Hold if Trait.CONTROL in hold.traits):
         for mode in (Mode.ADVISE.value, Mode.ACT.value):
             links.add_metric([hold.value, mode], held[hold, mode])
     yield links

@@ -63,6 +63,7 @@ class Trait(Flag):
     ITEMS = auto()  # trouble with single datasets or files, not with calls
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything
+    CONTROL = auto()  # `control` holds links by it: its window, or one of its guards
 
 
 class Hold(StrEnum):
@@ -88,29 +89,33 @@ class Hold(StrEnum):
     EXCLUDED = "excluded", "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS
     NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT
     CREDENTIALS = "credentials", "the credentials were refused", Trait.OUTAGE | Trait.OUTRANKS
-    SOURCE_UNAVAILABLE = "source-unavailable", "the source was not available", Trait.OUTAGE | Trait.LEAVES
+    SOURCE_UNAVAILABLE = (
+        "source-unavailable",
+        "the source was not available",
+        Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL,
+    )
     DESTINATION_UNAVAILABLE = (
         "destination-unavailable",
         "the destination was not available",
-        Trait.OUTAGE | Trait.LEAVES,
+        Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL,
     )
     QUARANTINED = "quarantined", "datasets were set aside", Trait.HOPELESS | Trait.ITEMS
-    FAILING = "failing", "", Trait.LINK | Trait.LEAVES
-    BACKLOG = "backlog", "", Trait.LINK | Trait.LEAVES
+    FAILING = "failing", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
+    BACKLOG = "backlog", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     DELETION_LAG = (
         "deletion-lag",
         "the destination does not delete the data of ended rules in time",
-        Trait.HOPELESS | Trait.LEAVES,
+        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL,
     )
     DESTINATION_FULL = (
         "destination-full",
         "the destination has too little space (or --space is too small)",
-        Trait.HOPELESS | Trait.LEAVES,
+        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL,
     )
     QUOTA = "quota", "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES
     SITE_LIMIT = "site-limit", "a limit of the menu applied", Trait.HOPELESS
     CAMPAIGN_LIMIT = "campaign-limit", "a limit of the menu applied", Trait.HOPELESS
-    FTS_QUEUE = "fts-queue", "", Trait.LINK | Trait.LEAVES
+    FTS_QUEUE = "fts-queue", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     POOL_DRY = (
         "pool-dry",
         "the source has no datasets or files left",
@@ -158,6 +163,16 @@ class Held:
 
     hold: Hold
     numbers: Numbers = field(default_factory=dict)
+
+
+def of_control(decided: str | None, row: str | None, *, acts: bool) -> Hold | None:
+    """Return the hold by which control holds a link in a cycle, or would hold it.
+
+    Where control acts, it is that of the cycle's row, which names the tightest limit, if it is one of control's.
+    Else it is the one that control had `decided` on before the cycle was planned.
+    """
+    name = row if acts and row is not None and Trait.CONTROL in Hold(row).traits else decided
+    return None if name is None else Hold(name)
 
 
 def sentence(held: Held) -> str:

@@ -31,22 +31,24 @@ USED = 0.98  # of a space: what is never exceeded where a link is controlled
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """When a hold engages and lets go."""
+    """When a hold engages and lets go; one that `paces` leaves a link something, so that it shows its recovery."""
 
     hold: Hold
     on: float
     off: float
     calm: int = 1
+    paces: bool = False
 
 
 GUARDS = (
     Guard(Hold.SOURCE_UNAVAILABLE, 1.0, 0.0, 2),
     Guard(Hold.DESTINATION_UNAVAILABLE, 1.0, 0.0, 2),
-    Guard(Hold.FAILING, 0.5, 0.25),
-    Guard(Hold.DELETION_LAG, 0.25, 0.1),
+    Guard(Hold.FAILING, 0.5, 0.25, paces=True),
+    Guard(Hold.DELETION_LAG, 0.25, 0.1, paces=True),
     Guard(Hold.DESTINATION_FULL, 0.97, 0.95),
     Guard(Hold.FTS_QUEUE, 0.5, 0.25),
 )
+PACING = frozenset(guard.hold for guard in GUARDS if guard.paces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,12 @@ def engaged(before: Engaged, readings: Mapping[Hold, GuardReading]) -> dict[Hold
 
 
 def leading(now: Engaged, readings: Mapping[Hold, GuardReading]) -> Held | None:
-    """Return the guard that comes first, with its reading and the bound below which it lets go."""
-    return next((Held(hold, numbers) for hold, numbers in holding(now, readings).items()), None)
+    """Return the tightest guard, with its reading and the bound below which it lets go.
+
+    Those that give a link nothing come before those that pace it; among equals the first one leads.
+    """
+    holds = sorted(holding(now, readings).items(), key=lambda held: held[0] in PACING)
+    return next((Held(hold, numbers) for hold, numbers in holds), None)
 
 
 def holding(now: Engaged, readings: Mapping[Hold, GuardReading]) -> dict[Hold, Numbers]:

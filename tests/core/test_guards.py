@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.model import Hold
+from dc_inject.model.holds import Trait
 from dc_inject.planning.guards import GUARDS, GuardReading, engaged, leading
 
 
@@ -54,13 +55,23 @@ def test_a_reading_that_is_inconclusive_changes_nothing():
     assert held.numbers == {"waiting": 9, "reading": "inconclusive", "until": 0.25}
 
 
-def test_the_first_in_order_leads_with_its_reading_and_the_bound_that_ends_it():
-    seen = readings(failing=0.9, destination_full=0.99)
+def test_a_guard_that_stops_a_link_leads_before_one_that_paces_it():
+    """With its reading, and the bound that ends it; among equals the first in order."""
+    seen = readings(failing=0.9, destination_full=0.99, fts_queue=0.9)
     held = leading(engaged({}, seen), seen)
     assert held is not None
-    assert held.hold is Hold.FAILING
-    assert held.numbers == {"bytes": 1, "reading": 0.9, "until": 0.25}
+    assert held.hold is Hold.DESTINATION_FULL
+    assert held.numbers == {"bytes": 1, "reading": 0.99, "until": 0.95}
+    paced = leading({Hold.DELETION_LAG: 0, Hold.FAILING: 0}, readings(failing=0.9, deletion_lag=0.5))
+    assert paced is not None
+    assert paced.hold is Hold.FAILING
     assert leading({}, seen) is None
+
+
+def test_control_holds_by_its_window_and_its_guards():
+    assert {hold for hold in Hold if Trait.CONTROL in hold.traits} == {
+        Hold.BACKLOG, *(guard.hold for guard in GUARDS),
+    }  # fmt: skip
 
 
 @given(st.lists(st.floats(0, 1), max_size=30), st.sampled_from(GUARDS))

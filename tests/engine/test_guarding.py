@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dc_inject.engine import controlling, guarding, opening
-from dc_inject.model import Control, Hold, Mode, RseSpec, Site
+from dc_inject.model import Control, Hold, Limits, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import LinkQueue, Status
 from dc_inject.planning import plan
@@ -230,6 +230,37 @@ def test_every_cycle_has_its_decisions_in_the_ledger(tmp_path, control):
     assert (last.hold, set(last.guards)) == (Hold.DESTINATION_UNAVAILABLE, {Hold.DESTINATION_UNAVAILABLE})
     assert {"in_flight", "window", "allowed", "delivered"} <= set(last.numbers)
     assert one.ledger.decisions(last.cycle.start) == (last,)
+
+
+def test_a_decision_names_the_hold_of_its_row_and_so_does_status(tmp_path):
+    """The plan may find a tighter limit than a guard, such as a space that is too small before it is full."""
+    link = flow("A", "B", 2.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
+    one = world(
+        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=2),
+        space={"B": TB // 2},
+    )  # fmt: skip
+    for cycles in (2, 8):
+        one.run(cycles=cycles)
+        (told,) = controlling.last_decisions(one.ledger)
+        last = one.ledger.rows()[-1].held
+        assert last is not None
+        assert told["hold"] == last.hold.value
+        assert ("until" in told["numbers"]) == (cycles == 8), "the numbers are those of its hold"
+    rows = {row.cycle: row.held for row in one.ledger.rows()}
+    named = [(made.hold, rows[made.cycle].hold) for made in one.ledger.decisions() if rows[made.cycle]]
+    assert {Hold.DESTINATION_FULL, Hold.DELETION_LAG} == {hold for _, hold in named}
+    assert [hold for hold, of_row in named if hold is not of_row] == []
+
+
+def test_a_hold_that_is_not_controls_leaves_a_decision_as_it_is(tmp_path):
+    one = world(
+        tmp_path,
+        campaign([flow("A", "B", 1.0, control=ACT)], limits=Limits(total=1e6)),
+        {"A": items("A", 900, 5 * GB)},
+    )
+    one.run(cycles=2)
+    assert {row.held.hold for row in one.ledger.rows() if row.held} == {Hold.CAMPAIGN_LIMIT}
+    assert [made.hold for made in one.ledger.decisions()] == [None, None]
 
 
 def test_what_is_engaged_is_known_after_a_restart(tmp_path):
