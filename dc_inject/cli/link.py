@@ -35,7 +35,7 @@ from dc_inject.cli.run import inject
 from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
-from dc_inject.model import Campaign, units
+from dc_inject.model import Campaign, Limits, units
 from dc_inject.model.errors import LedgerError, ServiceError, UsageError
 from dc_inject.model.ports import Clock
 from dc_inject.planning.progress import Progress
@@ -80,6 +80,12 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
 @click.option("--max", "highest", type=params.RATE, help="The highest rate to try [default: ask above 10Gb/s].")
 @click.option(
     "--space", type=params.SIZE, help="The most space to use at DST at a time [default: half of the free space]."
+)
+@click.option(
+    "--rules-per-hour",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"The most rules or jobs in any hour [default: {Limits().rules_per_hour}].",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of a high rate.")
 @click.option("--campaign", type=params.NAME, help="The campaign's name [default: made from DST and the time].")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +23,7 @@ from dc_inject.model.errors import Problem, ServiceError, UsageError
 from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
-from dc_inject.planning import ramp
+from dc_inject.planning import ramp, saturation
 from dc_inject.planning.steps import FEW
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
@@ -207,9 +208,32 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None
             "--accept fts-ramp)",
             err=True,
         )
+    _weigh_rules(challenge, pool_size, draft)
     few = ladder.first * ladder.every.total_seconds() / (pool_size.bytes / pool_size.datasets)
     if few < FEW:
         click.echo(f"warning: {step} is only {few:.1f} {noun} of the mean size of {source}", err=True)
+
+
+def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: MenuDraft) -> None:
+    """Warn where the rules of an hour are too few for the highest rate; jobs are made as large as they must be."""
+    limit, service = draft.preview.limits.rules_per_hour, challenge.link.service
+    if service.takes_files:
+        return
+    dataset = pool_size.bytes / pool_size.datasets
+    time = min(challenge.until - challenge.start, timedelta(hours=1)).total_seconds()
+    most = limit * dataset / time
+    if most >= challenge.highest:
+        return
+    needed = math.ceil(challenge.highest * 3600 / dataset)
+    noun = "search" if challenge.ladder.saturate else "test"
+    click.echo(
+        f"warning: {units.counted(limit, service.injections)} an hour are at most {units.format_rate(most)} with "
+        f"datasets of {units.format_size(round(dataset))}, the mean of {challenge.link.source}: a {noun} that "
+        f"asks for {units.format_rate(challenge.highest)} is held by that limit once they are used up (larger "
+        f"datasets: {challenge.selection}; or, if the operators of {service.title} agree, "
+        f"--rules-per-hour {needed})",
+        err=True,
+    )
 
 
 def _steps(challenge: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
@@ -248,6 +272,34 @@ def _rounded_up(size: float) -> int:
     return -(-int(size) // unit) * unit
 
 
+def _slow(challenge: MiniChallenge, space: int) -> str:
+    """Say what the highest rate lacks of a space; empty if that is enough."""
+    needed = challenge.highest * _stays(challenge).total_seconds()
+    if needed <= space or not space:
+        return ""
+    if not challenge.ladder.saturate:
+        return "; at the highest rate it is slowed down when deletions do not keep pace"
+    top, most = (units.format_rate(rate) for rate in (challenge.highest, space / needed * challenge.highest))
+    return (
+        f"\nwarning: that is enough to search up to about {most}; {top} takes {units.format_size(needed)} if "
+        f"{challenge.link.service.injections} complete in {units.format_duration(link_menu.STAYS)}: up to "
+        f"{saturation.FOR_FTS} times what is on its way is kept waiting, and what has arrived stays for a while "
+        f"(--space {_bound(_rounded_up(needed))}, if the site agrees, or a lower --max)"
+    )
+
+
+def _stays(challenge: MiniChallenge) -> timedelta:
+    """Return for how long bytes count as ours at the destination: until they are deleted, and first on their way.
+
+    A search lets as much wait as it may, or all that a trial asks for, where the link takes nothing of that.
+    """
+    there = max(link_menu.STAYS, challenge.cycle) + challenge.cycle
+    if not challenge.ladder.saturate:
+        return there
+    on_its_way = max(saturation.FOR_FTS * link_menu.STAYS, link_menu.STAYS + challenge.ladder.shortest)
+    return on_its_way + there
+
+
 def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int) -> MiniChallenge:
     """Return it with the most that may be ours at the destination: what was said, or a part of what is free.
 
@@ -268,10 +320,10 @@ def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int) -> Mi
     free_in_words = (
         "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
     )
-    needed = challenge.highest * (max(link_menu.STAYS, challenge.cycle) + challenge.cycle).total_seconds()
-    slow = "" if needed <= space else "; at the highest rate it is slowed down when deletions do not keep pace"
     click.echo(
-        f"at {place} at most {units.format_size(space)} are ours at a time; {free_in_words}{slow}", err=True
+        f"at {place} at most {units.format_size(space)} are ours at a time; {free_in_words}"
+        f"{_slow(challenge, space)}",
+        err=True,
     )
     if space <= 0:
         raise UsageError(f"{place} has no free space", "ask the site for space, or use another destination")

@@ -26,8 +26,9 @@ STAYS = timedelta(minutes=5)  # how long bytes stay at least, as long as nobody 
 class MiniChallenge:
     """What is asked of one link; `until` is the end of the last step, at the end of a cycle.
 
-    `highest` is the most that will be asked for (bytes per second), `volume` what all steps ask for (bytes), and
-    `space` what may be at the destination at a time (bytes; 0: not known yet).
+    `highest` is the most that will be asked for (bytes per second), `volume` what all steps ask for (bytes),
+    `space` what may be at the destination at a time (bytes; 0: not known yet), and `rules_per_hour`
+    the limit on rules or jobs (0: the usual one).
     """
 
     campaign: str
@@ -45,6 +46,7 @@ class MiniChallenge:
     endpoint: str = ""
     accept: Sequence[str] = ()
     space: int = 0
+    rules_per_hour: int = 0
 
     @property
     def key(self) -> FlowKey:
@@ -68,6 +70,7 @@ class MiniChallenge:
         limit = units.exact_rate(round(ROOM * self.highest))
         ends = f"from: {scalar(self.link.source)}, to: {scalar(self.link.destination)}"
         space = f"{{{scalar(self.link.destination)}: {{space: {units.exact_size(self.space)}}}}}"
+        rules = f", rules_per_hour: {self.rules_per_hour}" if self.rules_per_hour else ""
         shortest = max(STAYS, self.cycle) // timedelta(seconds=1)
         lines = [
             "# Made by `dc-inject link`, which sets the rates of later steps while it runs.",
@@ -77,7 +80,7 @@ class MiniChallenge:
             "timezone: UTC",
             f"start: {_time(self.start)}",
             f"end: {_time(self.until + (PATIENCE + 1) * self.cycle)}  # what is on its way may arrive",
-            f"limits: {{total: {limit}, per_site: {limit}}}",
+            f"limits: {{total: {limit}, per_site: {limit}{rules}}}",
             *([f"sites: {{destination: {{rses: {space}}}}}"] if self.space else []),
             *([f"fts: {{endpoint: {scalar(self.endpoint)}}}"] if self.endpoint else []),
             *([f"accept: [{', '.join(self.accept)}]"] if self.accept else []),
@@ -118,6 +121,7 @@ _PLAIN = (
     "endpoint",
     "accept",
     "space",
+    "rules_per_hour",
 )
 
 
@@ -125,7 +129,9 @@ def challenge_from_ledger(values: Mapping[str, Any], ladder: Ladder) -> MiniChal
     """Return a mini-challenge as the ledger has kept it."""
     settings = values["menu"]
     plain: dict[str, Any] = {
-        name: tuple(settings[name]) if isinstance(settings[name], list) else settings[name] for name in _PLAIN
+        name: tuple(settings[name]) if isinstance(settings[name], list) else settings[name]
+        for name in _PLAIN
+        if name in settings  # one of an earlier version has fewer
     }
     return MiniChallenge(
         **plain,

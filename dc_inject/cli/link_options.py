@@ -40,6 +40,7 @@ class LinkOptions:
     saturate: bool
     highest: float | None
     space: int | None
+    rules_per_hour: int | None
     yes: bool
     campaign: str | None
     contact: str | None
@@ -93,6 +94,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         endpoint=options.endpoint or "",
         accept=options.accept,
         space=options.space or 0,
+        rules_per_hour=options.rules_per_hour or 0,
     )
 
 

@@ -46,7 +46,7 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
     "destination-full": "raise --space, if the site agrees, or ask for a lower --rate",
     "quota": "ask for a larger quota there, or for a lower --rate",
     "site-limit": "raise --max",
-    "campaign-limit": "raise --max",
+    "campaign-limit": "take larger datasets ({selection}), raise --rules-per-hour, or where it is the total --max",
     COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets or files ({selection})",
     EARLY: "continue with `dc-inject link --resume {name}`",
     "time": "continue with `dc-inject link --resume {name} --for 1h`",

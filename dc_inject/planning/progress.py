@@ -217,5 +217,7 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Co
         seen = saturation.fallen(ladder, verdicts) or saturation.describe(last)
         words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {seen}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)
+    if (bound := saturation.held(ladder, verdicts)) is not None:
+        return Conclusion(StepOutcome.INCONCLUSIVE, bound.words, bound, estimated.mean)
     words, cause = saturation.reason(ladder, verdicts)
     return Conclusion(StepOutcome.REACHED, words, cause, estimated.mean, estimated.interval)

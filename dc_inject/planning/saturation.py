@@ -40,6 +40,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from dc_inject.model import units
+from dc_inject.model.holds import Trait
 from dc_inject.planning import ramp
 from dc_inject.planning.estimate import Estimate, changed
 from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
@@ -351,12 +352,31 @@ def at_least(verdicts: Sequence[Verdict]) -> float | None:
     return max((min(trial.rate, trial.moved_rate) for trial in telling), default=None)
 
 
+def held(ladder: Ladder, verdicts: Sequence[Verdict]) -> Cause | None:
+    """Return what held the repeats, if they moved less than they asked for since not all of it was injected."""
+    trials = conclusive(verdicts)
+    last, rates = trials[-1], _rates(_repeats(ladder, trials))
+    hold = last.hold
+    if overloaded(trials) or _takes_all(last, rates) or hold is None or not last.held:
+        return None
+    if (Trait.LINK | Trait.NO_LIMIT) & hold.traits:
+        return None
+    moved = units.format_rate(fmean(rates))
+    words = f"of {units.format_rate(last.rate)} only {moved} moved, and {last.held}"
+    return Cause(str(hold), words)
+
+
+def _takes_all(last: Verdict, rates: Sequence[float]) -> bool:
+    return not rates or fmean(rates) >= TAKES_ALL * last.rate
+
+
 def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
     """Say why a link that has been found carries no more."""
     trials = conclusive(verdicts)
-    last, run = trials[-1], overloaded(trials)
-    if run:
-        moved = units.format_rate(fmean(_rates(_repeats(ladder, trials)) or [last.moved_rate]))
+    last, run, rates = trials[-1], overloaded(trials), _rates(_repeats(ladder, trials))
+    above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
+    if run or (not above and not _takes_all(last, rates)):
+        moved = units.format_rate(fmean(rates or [last.moved_rate]))
         waiting = units.format_size(last.waiting)
         words = f"of {units.format_rate(last.rate)} only {moved} moved, and {waiting} are on their way"
         if _transfers(last) >= ramp.HALF_WAY:
@@ -364,7 +384,6 @@ def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | No
         if fell := fallen(ladder, trials):
             words += f"; {fell}"
         return words, Cause("saturated", words)
-    above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
     if above:
         bad = min(above, key=lambda trial: trial.rate)
         return describe(bad), bad.cause

@@ -118,6 +118,7 @@ class Verdict:
 
     `waiting` are the bytes on their way at its end, `file` the mean bytes of a file (0: not known), `counted_by`
     those of what is counted as a whole, and `quickest` is the least time to completion so far, if known.
+    `held` tells of its hold, if any, with its numbers.
     """
 
     rate: float
@@ -137,6 +138,7 @@ class Verdict:
     file: int = 0
     counted_by: int = 0
     quickest: timedelta | None = None
+    held: str = ""
 
     @property
     def ratio(self) -> float:
@@ -182,7 +184,7 @@ def judge(
     """
     first, last, since = readings[0], readings[-1], _measured(readings, settle)
     failed = max(last.failed - first.failed, 0)
-    over = failed + max(last.moved - first.moved, 0)
+    over, hold = failed + max(last.moved - first.moved, 0), leading(readings)
     verdict = Verdict(
         rate=rate,
         start=first.at,
@@ -192,7 +194,8 @@ def judge(
         injected=last.injected - first.injected,
         moved=max(last.moved - since.moved, 0),
         failed=failed / over if over else 0.0,
-        hold=leading(readings),
+        hold=hold,
+        held=_held(readings, hold) if hold is not None and hold.words else "",
         early=early or idle,
         waiting=last.waiting,
         file=last.file,
@@ -255,7 +258,7 @@ def _missing(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome
         words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} are still on their way"
         return StepOutcome.NOT_REACHED, Cause("saturated", words)
     if hold is not None and hold.words:
-        return StepOutcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
+        return StepOutcome.INCONCLUSIVE, Cause(str(hold), verdict.held)
     return StepOutcome.INCONCLUSIVE, _coarse(verdict, dataset)
 
 

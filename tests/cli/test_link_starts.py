@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,7 +16,7 @@ from dc_inject.model import Entry
 from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
 from dc_inject.model.ports import Removal
 from tests.cli.ledgers import START, run
-from tests.cli.linking import A, B
+from tests.cli.linking import SEARCH, A, B
 from tests.engine.world import GB, items, source_files, url
 
 
@@ -313,3 +314,47 @@ def test_who_stops_it_does_not_wait_for_a_storage_that_does_not_answer(
     done = run("link", source, destination, "--rate", "2Gb/s", "--for", "12m", *fts)
     assert f"waiting for {destination}: no answer in time; giving up after {patience} " in done.stderr
     assert "continue with `dc-inject end mini --cancel`" in done.stderr
+
+
+def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(service, tmp_path: Path) -> None:
+    """A thousand rules of 500 MB an hour are 1.11 Gb/s; the link carries 5."""
+    service(5, stock={A: items(A, 20_000, GB // 2, files=2)})
+    search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
+    done = run(*search, "--campaign", "few")
+    assert (
+        "warning: 1000 rules an hour are at most 1.11 Gb/s with datasets of 500 MB, the mean of T1_UK_RAL_Disk: a "
+        "search that asks for 9 Gb/s is held by that limit once they are used up (larger datasets: --did, "
+        "--mean-file; or, if the operators of Rucio agree, --rules-per-hour 8100)"
+    ) in done.stderr
+    assert done.exception.message == "few: inconclusive (campaign-limit)"
+    assert "limit=rules_per_hour" in done.stdout
+    assert "--rules-per-hour" in done.exception.hint
+    more = run(*search, "--campaign", "more", "--rules-per-hour", "8100")
+    assert "rules an hour are at most" not in more.stderr
+    assert "stands at 5" in more.stdout
+    menu_of = (tmp_path / "dc_inject" / "links" / "more.yaml").read_text()
+    assert "rules_per_hour: 8100" in menu_of
+
+
+def test_through_fts_jobs_are_made_as_large_as_their_number_needs(service) -> None:
+    service(stock=source_files("A", 100), name="fts")
+    done = run(
+        "link", url("A"), url("B"), "--fts", "https://fts.example.org:8446", "--rate", "9Gb/s", "--for", "1h"
+    )
+    assert "an hour are at most" not in done.stderr
+
+
+def test_a_search_tells_before_how_much_space_it_takes(service) -> None:
+    """With so much it is never held; with less it is, or could be."""
+    service(8.5)
+    search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
+    done = run(*search, "--campaign", "less", "--space", "150GB")
+    assert (
+        "warning: that is enough to search up to about 962 Mb/s; 9 Gb/s takes 1.4 TB if rules complete in 5 min"
+        in (done.stderr)
+    )
+    assert done.exception.message == "less: inconclusive (destination-full)"
+    (space,) = re.findall(r"\(--space (\S+), if the site agrees, or a lower --max\)", done.stderr)
+    enough = run(*search, "--campaign", "enough", "--space", space)
+    assert "that is enough to search" not in enough.stderr
+    assert "stands at 8.5 Gb/s" in enough.stdout

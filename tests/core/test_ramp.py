@@ -14,7 +14,7 @@ from dc_inject.planning.progress import Progress, conclusion
 from dc_inject.planning.steps import Ladder
 from dc_inject.planning.verdict import StepOutcome
 from tests.core.builders import START, flow, gbps
-from tests.core.test_saturation import CYCLE, Link
+from tests.core.simulated_link import CYCLE, Link
 from tests.engine.world import campaign
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -12,69 +12,14 @@ from hypothesis import strategies as st
 
 from dc_inject.planning import progress as progress_module
 from dc_inject.planning import saturation
-from dc_inject.planning.progress import Conclusion, Progress, conclusion
+from dc_inject.planning.progress import conclusion
 from dc_inject.planning.steps import REPEATS, Ladder, Next, NextStep
 from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict
+from tests.core.simulated_link import CYCLE, GB, LADDER, MINUTE, Link, found, searched
 from tests.engine.world import START
 
-MINUTE = timedelta(minutes=1)
-GB = 10**9
-CYCLE = MINUTE
-LADDER = Ladder(2 * GB, 30 * MINUTE, 1 * GB, 20 * GB, saturate=True)
 calm = settings(deadline=None, derandomize=True)
 rates = st.floats(1, 20)
-
-
-class Link:
-    """A link of a capacity, with noise, and a time to completion; what is too much waits in a queue."""
-
-    def __init__(
-        self,
-        capacity: float,
-        completion: timedelta = CYCLE,
-        failing: float = 0.0,
-        noise: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        self.capacity, self.completion, self.failing, self.noise = capacity, completion, failing, noise
-        self.draw = random.Random(seed)
-        self.given = self.moved = self.failed = 0.0
-        self.way: list[float] = []  # what was given in each cycle that has not arrived yet
-
-    def cycle(self, rate: float) -> None:
-        self.given += CYCLE.total_seconds() * rate
-        self.way.append(CYCLE.total_seconds() * rate)
-        ready = sum(self.way[: max(len(self.way) - self.completion // CYCLE, 0)])
-        done = min(ready, CYCLE.total_seconds() * self.capacity * max(1 + self.draw.gauss(0, self.noise), 0))
-        self.moved += done * (1 - self.failing)
-        self.failed += done * self.failing
-        while done > 0 and self.way:
-            first = min(done, self.way[0])
-            self.way[0] -= first
-            done -= first
-            if self.way[0] > 0:
-                break
-            self.way.pop(0)
-
-    def reading(self, at) -> Reading:
-        known = self.completion + CYCLE if self.moved else None
-        classes = {"timeout": round(self.failed / GB)} if self.failed else {}
-        return Reading(at, round(self.moved), round(self.given), round(self.failed), known, classes=classes)
-
-
-def searched(ladder: Ladder, link: Link, until: timedelta = 100 * timedelta(hours=1)) -> Progress:
-    """Search on a simulated link with a reading every minute, until it is over."""
-    progress, now = Progress(ladder, START + until), START
-    progress.take(link.reading(now))
-    while progress.over is None:
-        now += CYCLE
-        link.cycle(progress.rate)
-        progress.take(link.reading(now))
-    return progress
-
-
-def found(progress: Progress) -> Conclusion:
-    return conclusion(progress.ladder, progress.verdicts, progress.decisions)
 
 
 class Files(Link):
@@ -137,70 +82,6 @@ def test_noisy_links_are_found_within_five_percent_in_a_third_of_the_time(comple
     assert 3 * took <= before
     assert max(errors) <= 0.05
     assert inside >= 88
-
-
-class Datasets(Link):
-    """A link of which is told only when all of a dataset has moved."""
-
-    size = 20 * GB
-
-    def reading(self, at) -> Reading:
-        known = super().reading(at)
-        return replace(known, moved=known.moved // self.size * self.size, counted_by=self.size)
-
-
-def test_an_interval_knows_that_a_trial_counts_few_datasets():
-    """A hundred links without any noise: what differs is whether a dataset is the last of a trial or not yet.
-
-    Of repeats that count the same the spread alone would tell that nothing is unsure.
-    """
-    inside = too_sure = 0
-    for seed in range(100):
-        capacity = random.Random(seed).uniform(0.5, 2) * GB
-        told = found(searched(replace(LADDER, first=GB / 2, step=GB / 4), Datasets(capacity)))
-        assert told.outcome is StepOutcome.REACHED, told
-        low, high = told.interval
-        inside += low <= capacity <= high
-        too_sure += high - low < 0.01 * capacity
-    assert inside >= 95
-    assert not too_sure
-
-
-class Falls(Link):
-    """A link that loses a part of its capacity after so many minutes."""
-
-    after, part = 0, 0.5
-
-    def cycle(self, rate):
-        super().cycle(rate)
-        self.after -= 1
-        if self.after == 0:
-            self.capacity *= self.part
-
-
-@pytest.mark.parametrize("noise", [0, 0.05])
-@pytest.mark.parametrize("part", [0.5, 0.75])
-def test_a_capacity_that_falls_gives_no_mean_of_before_and_after(part, noise):
-    """Whenever it does: either all repeats were before that, or all of them after it, and the verdict tells."""
-    told_of = 0
-    for minutes in range(20, 75):
-        link = Falls(9.3 * GB, noise=noise, seed=minutes)
-        link.after, link.part = minutes, part
-        progress = searched(LADDER, link)
-        told, fell = found(progress), link.after <= 0
-        assert told.outcome is StepOutcome.REACHED
-        near = [abs(told.stands / capacity - 1) <= 0.06 for capacity in (9.3 * GB, part * 9.3 * GB)]
-        assert any(near), (minutes, told)
-        told_of += "it fell from 7" in told.reason
-        assert fell or "it fell" not in told.reason
-    assert told_of > 5
-
-
-def test_of_a_capacity_that_falls_and_is_not_repeated_is_told_that_there_was_no_time():
-    repeats = [replace(made(10, part), waiting=9000 * GB) for part in (0.95, 0.95, 0.95, 0.5, 0.5)]
-    told = conclusion(LADDER, in_a_row([made(2), replace(made(12, 0.8), waiting=9000 * GB), *repeats]))
-    assert (told.outcome, told.cause.code) == (StepOutcome.INCONCLUSIVE, "time")
-    assert "it fell from 76 Gb/s to 40 Gb/s at about 10:15:00Z" in told.reason
 
 
 @given(rates, st.floats(0, 1), st.floats(0, 1))
@@ -315,6 +196,13 @@ def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
     assert told.outcome is outcome
     assert told.stands == (None if stands is None else pytest.approx(stands * GB))
     assert (told.interval is not None) == (outcome is StepOutcome.REACHED)
+
+
+def test_of_a_capacity_that_falls_and_is_not_repeated_is_told_that_there_was_no_time():
+    repeats = [replace(made(10, part), waiting=9000 * GB) for part in (0.95, 0.95, 0.95, 0.5, 0.5)]
+    told = conclusion(LADDER, in_a_row([made(2), replace(made(12, 0.8), waiting=9000 * GB), *repeats]))
+    assert (told.outcome, told.cause.code) == (StepOutcome.INCONCLUSIVE, "time")
+    assert "it fell from 76 Gb/s to 40 Gb/s at about 10:15:00Z" in told.reason
 
 
 @pytest.mark.parametrize(("part", "drained"), [(0.98, False), (0.99, True)])

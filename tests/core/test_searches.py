@@ -1,0 +1,102 @@
+"""Searches on links that are not all they seem: counted in datasets, limited by us, or falling meanwhile."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from dc_inject.model import Held, Hold
+from dc_inject.planning.verdict import Reading, StepOutcome
+from tests.core.simulated_link import GB, LADDER, Link, found, searched
+
+
+class Datasets(Link):
+    """A link of which is told only when all of a dataset has moved."""
+
+    size = 20 * GB
+
+    def reading(self, at) -> Reading:
+        known = super().reading(at)
+        return replace(known, moved=known.moved // self.size * self.size, counted_by=self.size)
+
+
+def test_an_interval_knows_that_a_trial_counts_few_datasets():
+    """A hundred links without any noise: what differs is whether a dataset is the last of a trial or not yet.
+
+    Of repeats that count the same the spread alone would tell that nothing is unsure.
+    """
+    inside = too_sure = 0
+    for seed in range(100):
+        capacity = random.Random(seed).uniform(0.5, 2) * GB
+        told = found(searched(replace(LADDER, first=GB / 2, step=GB / 4), Datasets(capacity)))
+        assert told.outcome is StepOutcome.REACHED, told
+        low, high = told.interval
+        inside += low <= capacity <= high
+        too_sure += high - low < 0.01 * capacity
+    assert inside >= 95
+    assert not too_sure
+
+
+class Limited(Link):
+    """A link of which a limit of ours lets only a part be injected."""
+
+    limit, held = 9.2 * GB, None
+
+    def cycle(self, rate):
+        self.held = Held(Hold.CAMPAIGN_LIMIT, {"limit": "rules_per_hour"}) if rate > self.limit else None
+        super().cycle(min(rate, self.limit))
+
+    def reading(self, at) -> Reading:
+        return replace(super().reading(at), held=self.held)
+
+
+@pytest.mark.parametrize(("highest", "stands"), [(9, 9), (9.5, 9.2), (10, 9.2), (12, 9)])
+@pytest.mark.parametrize("capacity", [9.4, 30])
+def test_a_limit_of_ours_is_never_what_a_link_carries(capacity, highest, stands):
+    """Also where it lets so much through that trials are reached."""
+    told = found(searched(replace(LADDER, highest=highest * GB), Limited(capacity * GB)))
+    assert told.stands == pytest.approx(stands * GB)
+    if highest < 9.2:
+        assert (told.outcome, told.cause) == (StepOutcome.REACHED, None)
+        return
+    assert (told.outcome, told.cause.code) == (StepOutcome.INCONCLUSIVE, "campaign-limit")
+    assert "a limit of the menu applied; campaign-limit limit=rules_per_hour" in told.reason
+
+
+def test_a_link_that_hardly_carries_the_most_is_not_told_to_carry_it():
+    told = found(searched(replace(LADDER, highest=9.6 * GB), Link(9 * GB)))
+    assert told.stands == pytest.approx(9 * GB, rel=0.01)
+    assert told.reason.startswith("of 76.8 Gb/s only 72 Gb/s moved, and ")
+    assert told.cause.code == "saturated"
+
+
+class Falls(Link):
+    """A link that loses a part of its capacity after so many minutes."""
+
+    after, part = 0, 0.5
+
+    def cycle(self, rate):
+        super().cycle(rate)
+        self.after -= 1
+        if self.after == 0:
+            self.capacity *= self.part
+
+
+@pytest.mark.parametrize("noise", [0, 0.05])
+@pytest.mark.parametrize("part", [0.5, 0.75])
+def test_a_capacity_that_falls_gives_no_mean_of_before_and_after(part, noise):
+    """Whenever it does: either all repeats were before that, or all of them after it, and the verdict tells."""
+    told_of = 0
+    for minutes in range(20, 75):
+        link = Falls(9.3 * GB, noise=noise, seed=minutes)
+        link.after, link.part = minutes, part
+        progress = searched(LADDER, link)
+        told, fell = found(progress), link.after <= 0
+        assert told.outcome is StepOutcome.REACHED
+        near = [abs(told.stands / capacity - 1) <= 0.06 for capacity in (9.3 * GB, part * 9.3 * GB)]
+        assert any(near), (minutes, told)
+        told_of += "it fell from 7" in told.reason
+        assert fell or "it fell" not in told.reason
+    assert told_of > 5
