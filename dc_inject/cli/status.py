@@ -238,6 +238,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "closed": cycle not in view.unclosed(),
             "joined": tables.moment(joined(view, cycle)),
         },
+        "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
         "ramping": [{**link_cells(link.key), "carries": link.carries, "until": tables.moment(link.until)}
                     for link in readings.ramping(view, now)],
@@ -360,6 +361,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
         late = f"; {late_start(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
+    if shown["scale"] != 1:
+        yield f"rates: those of the menus times {shown['scale']:g}, by `run --scale`"
     for trouble in shown["troubles"]:
         sentence = TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {sentence}, since {trouble['since']}: {trouble['why']}"

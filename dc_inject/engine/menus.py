@@ -88,6 +88,7 @@ class Menus:
             names |= self._assigned(campaign, self._shard)
             campaign = shards.part(campaign, self._shard)
         self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
+        self._ledger.scale(self._scale, now)
         if self._campaign is not None:
             change = differences.sentence(self._campaign, campaign)
             values = {"change": change}
@@ -102,6 +103,7 @@ class Menus:
         for (service, expression), names in self._names.items():
             ledger.record_resolution(service, expression, names, now)
         ledger.put_in_force([(record.name, record.digest, record.text) for record in before.menus_in_force()], now)
+        ledger.scale(self._scale, now)
 
     def _same_endpoint(self, before: Campaign, after: Campaign) -> None:
         """Raise MenuError for another address: nobody speaks to it in this run, and it knows none of the jobs."""

@@ -23,6 +23,7 @@ LONGEST_NOTE = 20_000  # characters
 
 NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
+_SCALE = "run --scale "  # what a change begins with by which a run multiplies all rates of the menus
 _SHARD = ("shard", "this")  # under which a resolution says of which shard this ledger is
 _PORTS = {"https": 443, "http": 80}
 
@@ -114,6 +115,17 @@ class RecordReader(Store):
         sql = "SELECT what FROM change WHERE substr(what, 1, ?) = ? ORDER BY id"
         rows = self._db.rows(sql, len(_TRUSTS), _TRUSTS)
         return tuple(dict.fromkeys(host for row in rows for host in row["what"].split()[1:]))
+
+    def scales(self) -> tuple[tuple[datetime, float], ...]:
+        """Return by what runs have multiplied all rates of the menus, and since when, oldest first.
+
+        It is 1 before the first of them. Of shards, which all write it, the first word of a scale counts.
+        """
+        sql = "SELECT at, what FROM change WHERE substr(what, 1, ?) = ? ORDER BY at, id"
+        rows = self._db.rows(sql, len(_SCALE), _SCALE)
+        scales = [(moment(row["at"]), float(row["what"].removeprefix(_SCALE))) for row in rows]
+        befores = [1.0, *(scale for _, scale in scales)]
+        return tuple(one for one, before in zip(scales, befores, strict=False) if one[1] != before)
 
     def notes(self, limit: int = 20) -> tuple[tuple[datetime, str], ...]:
         """Return the last notes with their times, newest first."""
@@ -219,6 +231,13 @@ class Records(RecordReader):
             trusted = self.trusted()
             if new := [host for host in hosts if host not in trusted]:
                 self.change(who, _TRUSTS + " ".join(new), "credentials may go there", now)
+
+    def scale(self, scale: float, now: datetime) -> None:
+        """Write that a run multiplies all rates of the menus; where that is so already nothing is written."""
+        with self._db.write():
+            known = self.scales()
+            if scale != (known[-1][1] if known else 1.0):
+                self.change("run", f"{_SCALE}{scale!r}".removesuffix(".0"), "", now)
 
     def pause(self, subject: str, who: str, why: str, now: datetime) -> bool:
         """Stop a subject: `*` (the campaign), a scenario or `SRC:DST`; returns False if it is stopped already."""

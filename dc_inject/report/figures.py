@@ -148,6 +148,7 @@ def report(
     values: dict[str, Any] = {
         "campaign": view.campaign or view.path.stem,
         "simulated_in": view.simulated_in,
+        "scales": marks.scales(view, chosen.since, chosen.until),
         "at": moment(now),
         "running": view.holder() is not None,
         "since": moment(cycles[0].start),

@@ -27,6 +27,15 @@ def marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]
     return [dict(zip(names, mark, strict=True)) for mark in sorted(chosen, key=lambda mark: mark[0])]
 
 
+def scales(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
+    """Return by what runs multiplied all rates of the menus in a time, and since when; none if always by 1."""
+    known = view.scales()
+    in_force = [*[one for one in known if one[0] <= since][-1:], *(one for one in known if since < one[0] < until)]
+    if all(scale == 1 for _, scale in in_force):
+        return []
+    return [{"at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "scale": scale} for at, scale in in_force]
+
+
 def _written(view: Reader) -> Iterator[_Mark]:
     for change in view.changes(MOST):
         if change.what == NOTE:

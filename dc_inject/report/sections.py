@@ -100,12 +100,16 @@ def title(report: Report) -> str:
 
 
 def heading(report: Report) -> str:
-    """Return in a sentence of which time a report is, and from when; before it, in which grid it was simulated."""
+    """Return of which time a report is, and from when; before it the grid of a simulation, after it the scale."""
     grid = report["simulated_in"]
     simulated = "" if grid is None else f"Simulated in the grid {grid}: no real transfer is in it. "
     running = "; it is running" if report["running"] else ""
+    times = (f"{one['scale']:g} since {time_of(one['at'], report)}" for one in report["scales"])
+    scaled = (
+        f" Rates are those of the menus times {', '.join(times)}, by `run --scale`." if report["scales"] else ""
+    )
     when = f"{time_of(report['since'], report)} to {time_of(report['until'], report)} UTC"
-    return f"{simulated}{when}, as the ledger stood at {time_of(report['at'], report)}{running}."
+    return f"{simulated}{when}, as the ledger stood at {time_of(report['at'], report)}{running}.{scaled}"
 
 
 def time_of(moment: str, report: Report) -> str:

@@ -206,6 +206,29 @@ def test_a_report_of_a_simulation_says_so_in_every_format(tmp_path: Path, fmt: s
         assert {line.rpartition(",")[2] for line in shown.splitlines()[1:]} == {"one-link"}
 
 
+def test_a_report_and_status_say_that_all_rates_were_scaled(tmp_path: Path) -> None:
+    """By what and since when; a report only of what was so in its time."""
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", CYCLE.length, [ME], START)
+        for cycle, scale in ((CYCLE, 1.0), (CYCLE.next, 0.5), (CYCLE.next.next, 1.0)):
+            ledger.scale(scale, cycle.start)
+            ledger.open_cycle(cycle, {FNAL: (450 * GB, None)}, cycle.start)
+            ledger.close_cycle(cycle, cycle.end)
+            shown = json.loads(run("status", path, "--format", "json").stdout)
+            assert shown["scale"] == scale
+            said = "rates: those of the menus times 0.5, by `run --scale`"
+            assert (said in run("status", path).stdout) == (scale != 1)
+    half, whole = CYCLE.next.start, CYCLE.next.end
+    scales = [{"at": f"{half:%FT%TZ}", "scale": 0.5}, {"at": f"{whole:%FT%TZ}", "scale": 1.0}]
+    for since, until, expected in ((START, CYCLE.end, []), (START, whole, scales[:1]), (whole, None, [])):
+        times = ["--since", f"{since:%FT%TZ}", *(["--until", f"{until:%FT%TZ}"] if until else [])]
+        assert json.loads(run("report", path, "--format", "json", *times).stdout)["scales"] == expected
+    assert json.loads(run("report", path, "--format", "json").stdout)["scales"] == scales
+    words = f"Rates are those of the menus times 0.5 since {half:%F %H:%M}, 1 since {whole:%F %H:%M}, by"
+    assert words in run("report", path).stdout.replace("\\", "")
+
+
 def test_a_name_is_no_formula_in_a_csv(tmp_path: Path) -> None:
     """Nor in that of `status`."""
     path = make(tmp_path / "dc27.sqlite", {FlowKey("=1+1", Link("@SUM(A1)", "T2_US_MIT")): 1}).path

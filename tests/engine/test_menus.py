@@ -13,7 +13,7 @@ import pytest
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.model.ports import Identity, RseFacts
 from tests.engine.world import CYCLE, START, opened
@@ -101,6 +101,23 @@ def test_an_edited_menu_is_told_in_one_line_and_kept_as_a_change(world: World, c
     assert line == f"changed menus are in force: {what}"
     with LedgerView.open(next(world.path.parent.glob("*.sqlite"))) as view:
         assert [change.what for change in view.changes()] == [f"menus edited: {what}"]
+
+
+def test_a_scale_of_all_rates_is_kept_in_the_ledger_until_a_run_has_another(tmp_path: Path) -> None:
+    """Also where the first start is tried in a ledger that is thrown away."""
+    (path := tmp_path / "m.yaml").write_text(TEXT.format(fts="", rate=8))
+    clock, ledger = SimClock(START), opened(tmp_path)
+    services = {name: Asked(clock, name) for name in ("fts", "rucio")}
+    for scale in (1.0, 0.3, 0.3, 1.0):
+        Menus([path], ledger=ledger, backends=services, clock=clock, scale=scale)()
+        clock.advance(clock.now() + CYCLE)
+    assert ledger.scales() == ((START + CYCLE, 0.3), (START + 3 * CYCLE, 1.0))
+    assert [change.what for change in ledger.changes()] == ["run --scale 1", "run --scale 0.3"]
+    menus = Menus([path], ledger=ledger, backends=services, clock=clock, scale=2.0)
+    menus()
+    with Ledger.open(tmp_path / "kept.sqlite", synchronous="OFF") as kept:
+        menus.move_to(kept)
+        assert [scale for _, scale in kept.scales()] == [2.0]
 
 
 def test_to_name_the_fts_that_is_in_use_changes_nothing(world: World) -> None:
