@@ -221,7 +221,9 @@ def test_a_report_and_status_say_that_all_rates_were_scaled(tmp_path: Path) -> N
             assert (said in run("status", path).stdout) == (scale != 1)
     half, whole = CYCLE.next.start, CYCLE.next.end
     scales = [{"at": f"{half:%FT%TZ}", "scale": 0.5}, {"at": f"{whole:%FT%TZ}", "scale": 1.0}]
-    for since, until, expected in ((START, CYCLE.end, []), (START, whole, scales[:1]), (whole, None, [])):
+    for since, until, expected in (
+        (START, CYCLE.end, []), (START, whole, scales[:1]), (half, whole, scales[:1]), (whole, None, []),
+    ):  # fmt: skip
         times = ["--since", f"{since:%FT%TZ}", *(["--until", f"{until:%FT%TZ}"] if until else [])]
         assert json.loads(run("report", path, "--format", "json", *times).stdout)["scales"] == expected
     assert json.loads(run("report", path, "--format", "json").stdout)["scales"] == scales
