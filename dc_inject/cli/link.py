@@ -245,7 +245,8 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
         holder = view.holder()
         if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed
-        report = link_verdict.verdict_json(challenge, progress, view, _menu_file(challenge.campaign))
+        menu = _menu_file(challenge.campaign)
+        report = link_verdict.verdict_json(challenge, progress, view, menu, running=holder is not None)
         left = link_verdict.is_left(view)
         if holder is not None:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))

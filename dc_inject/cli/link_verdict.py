@@ -56,10 +56,15 @@ AGAIN = "repeat the step with `dc-inject link --resume {name} --for 30m`"  # aft
 FIRST = "first end what is left with `dc-inject end {name} --cancel`, then "
 
 
-def verdict_json(challenge: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
-    """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
+def verdict_json(
+    challenge: MiniChallenge, progress: Progress, view: Reader, menu: Path, *, running: bool = False
+) -> dict[str, Any]:
+    """Return the verdict; the keys are an interface, described in docs/reference/link.md.
+
+    `running` tells that an injector has it.
+    """
     ladder, verdicts, decisions = challenge.ladder, progress.verdicts, progress.decisions
-    concluded = conclusion(ladder, verdicts, decisions, over=progress.over is not None)
+    concluded = conclusion(ladder, verdicts, decisions, over=not running or progress.over is not None)
     cause = concluded.cause
     return {
         "campaign": challenge.campaign,

@@ -87,7 +87,9 @@ class Climbing:
                 self._weigh(key)
                 self._on_cycle()
         over = self._progress.over
-        return campaign if over is None else self._ended(campaign, over, now)
+        if over is not None:
+            return self._ended(campaign, over, now)
+        return _without_dues(campaign, Cycle.at(now, campaign.cycle).start) if self._progress.paused else campaign
 
     def finish(self, ledger: Ledger, key: FlowKey) -> None:
         """Judge the step that was under way, if somebody ended it early, and take back what was set.
@@ -167,14 +169,8 @@ class Climbing:
         cycle = Cycle.at(over, campaign.cycle)
         waiting = self._ledger.entries(State.CALLED, State.LIVE)
         end = cycle.start + self._patience * campaign.cycle if waiting else now
-        menus = tuple(
-            replace(
-                menu,
-                end=min(menu.end, max(end, menu.start)),
-                flows=tuple(replace(flow, end=max(min(flow.end, cycle.start), flow.start)) for flow in menu.flows),
-            )
-            for menu in campaign.menus
-        )
+        campaign = _without_dues(campaign, cycle.start)
+        menus = tuple(replace(menu, end=min(menu.end, max(end, menu.start))) for menu in campaign.menus)
         return replace(campaign, menus=menus)
 
     def _read(self, key: FlowKey, now: datetime) -> Reading:
@@ -188,10 +184,20 @@ class Climbing:
         return () if cycle is None else self._ledger.rows(cycle=cycle)
 
 
+def _without_dues(campaign: Campaign, since: datetime) -> Campaign:
+    """Return the campaign with nothing due from a moment on."""
+    menus = tuple(
+        replace(menu, flows=tuple(replace(flow, end=max(min(flow.end, since), flow.start)) for flow in menu.flows))
+        for menu in campaign.menus
+    )
+    return replace(campaign, menus=menus)
+
+
 def sentence(number: int, verdict: Verdict, decision: NextStep) -> str:
     """Say in one line what a step has shown, and what comes next."""
     moved, rate = units.format_rate(verdict.moved_rate), units.format_rate(verdict.rate)
     why = f" ({verdict.why})" if verdict.why else ""
     then = f", {units.format_rate(decision.rate)}" if decision.rate else ""
+    then += ", when what waits has arrived" if decision.pause else ""
     since = f" ({decision.why})" if decision.why else ""
     return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.kind}{then}{since}"

@@ -62,11 +62,17 @@ class Progress:
         self.verdicts: list[Verdict] = []
         self.decisions: list[NextStep] = []
         self._quickest: timedelta | None = None
+        self._paused: datetime | None = None  # since when nothing is asked for
 
     @property
     def rate(self) -> float:
-        """The rate that is asked for now, in bytes per second."""
+        """The rate that is asked for now, or after the pause, in bytes per second."""
         return self.step.rate if self.step else self.ladder.first
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is asked for until what waits has arrived."""
+        return self._paused is not None
 
     def resume(self, until: datetime, time_left: timedelta = timedelta.max) -> None:
         """Go on after a stop, until another end: a step that says nothing yet is made once more.
@@ -94,6 +100,10 @@ class Progress:
             return None
         if reading.completion is not None:
             self._quickest = min(self._quickest or reading.completion, reading.completion)
+        if self._paused is not None and not reading.fresh and self.step is not None:
+            self._wait(self.step.rate, reading, self._paused)
+            return None
+        self._paused = None  # what waited before a stop is gone
         if self.step is None or reading.fresh or not self.step.readings:
             self.step = Step(self.rate, (reading,))
             return None
@@ -117,10 +127,21 @@ class Progress:
             readings = (replace(reading, fresh=False),)
             full = decision.kind is Next.BETWEEN and bool(saturation.overloaded(self.verdicts))
             self.step = Step(decision.rate, readings, at_once=full or decision.kind is Next.CONFIRM)
+        if decision.pause and decision.kind is not Next.STOP:
+            self.step, self._paused = Step(decision.rate, ()), reading.at
         return decision
+
+    def _wait(self, rate: float, reading: Reading, since: datetime) -> None:
+        """Take a reading in a pause, after which the next step has this rate."""
+        if reading.at >= self.until:
+            self.over = reading.at
+        elif saturation.drained(self.ladder, rate, reading.waiting, self._quickest, reading.at - since):
+            self.step, self._paused = Step(rate, (reading,)), None
 
     def stopped(self, reading: Reading) -> None:
         """Judge the step that was under way when somebody ended it, with a last reading."""
+        if self._paused is not None and self.over is None:
+            self.over = reading.at
         if self.step is None or self.over is not None or not self.step.readings:
             return
         self.over = reading.at

@@ -11,8 +11,9 @@ above the capacity tells more than many below: the search
 3. ends after four trials that began with enough waiting, or more while they differ: their mean is where the link
    stands, with the interval in which it lies with a probability of 95 % (Student's t).
 
-Where transfers fail, what is delivered says little: then the middle is tried between the highest rate at which few
-failed and the lowest at which many did.
+Where transfers fail, what is delivered says little: then the middle is tried between the highest rate that was
+reached and the lowest that was not. Storages often fail since much waits for them, and would go on failing at any
+rate: so after each trial that was not reached nothing is asked for until what waits has arrived.
 
 The ideas come from two tools that measure for a living. FD.io's MLRsearch tries what a device forwarded under too
 high a load, has short trials decide first and long ones last (RFC 9411's neighbour, draft-ietf-bmwg-mlrsearch);
@@ -87,8 +88,8 @@ def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     last, run = trials[-1], overloaded(trials)
     if len(trials) >= TRIALS:
         return NextStep(Next.STOP)
-    if failing(last):
-        return _to(ladder, _below(trials))
+    if any(failing(trial) for trial in trials):
+        return _by_halves(ladder, trials)
     higher = None if run else _upwards(ladder, trials)
     if higher is not None:
         return higher
@@ -106,10 +107,13 @@ def overloaded(verdicts: Sequence[Verdict]) -> list[Verdict]:
     their sums tell when all of it has arrived. At some time clearly more was asked for than moved since.
     """
     run: list[Verdict] = []
-    for trial in conclusive(verdicts):
+    trials = conclusive(verdicts)
+    if any(failing(trial) for trial in trials):
+        return []
+    for trial in trials:
         run = [*run, trial] if run or not trial.good else []
         arrived = _moved(run) >= TAKES_ALL * sum(one.asked for one in run)
-        if failing(trial) or arrived or _mean_rate(run[1:] or run) >= FOLLOWS * max(one.rate for one in run):
+        if arrived or _mean_rate(run[1:] or run) >= FOLLOWS * max(one.rate for one in run):
             run = []
     return run
 
@@ -124,6 +128,42 @@ def _upwards(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep | None:
     if above is not None and failing(above):
         return None
     return NextStep(Next.UP, _higher(ladder, last.rate))
+
+
+def _by_halves(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep:
+    """Return what comes next where transfers fail: the middle between what is reached and what is not.
+
+    After a trial that was not reached nothing is asked for until what waits has arrived: many transfers at a time
+    may be why they fail.
+    """
+    last, (good, bad) = trials[-1], _bounds(ladder, trials)
+    if bad > good * (1 + PRECISION):
+        return replace(_to(ladder, (good + bad) / 2), pause=not last.good)
+    if last.rate != good or not last.good:
+        return replace(_to(ladder, good), pause=not last.good)
+    enough = _sure(_rates(_repeats(ladder, trials)), LEAST)
+    return NextStep(Next.STOP) if enough else NextStep(Next.CONFIRM, good)
+
+
+def _bounds(ladder: Ladder, trials: Sequence[Verdict]) -> tuple[float, float]:
+    """Return the highest rate that was reached below the lowest that was not (0: none), and that one.
+
+    One that was not reached while much waited from before says nothing of its rate.
+    """
+    bad = [trial.rate for trial in trials if not trial.good]
+    clean = [
+        trial.rate
+        for before, trial in zip([None, *trials], trials, strict=False)
+        if not trial.good and (before is None or before.end != trial.start or not _enough(ladder, before))
+    ]
+    lowest = min(clean or bad)
+    return max((trial.rate for trial in trials if trial.good and trial.rate < lowest), default=0.0), lowest
+
+
+def drained(ladder: Ladder, rate: float, waiting: int, quickest: timedelta | None, lasted: timedelta) -> bool:
+    """Whether a pause is over: no more waits than is always on its way at a rate, or it has lasted long."""
+    always = rate * quickest.total_seconds() if quickest else 0.0
+    return waiting <= always or lasted >= LONGEST * ladder.every
 
 
 def _overload(ladder: Ladder, run: Sequence[Verdict]) -> NextStep:
@@ -202,13 +242,6 @@ def _to(ladder: Ladder, rate: float) -> NextStep:
     """Return a trial at a rate (bytes per second), or the end where that is too low to be tried."""
     least = LOWEST * min(ladder.first, ladder.step or ladder.first)
     return NextStep(Next.BETWEEN, min(_rounded(rate), ladder.highest)) if rate >= least else NextStep(Next.STOP)
-
-
-def _below(trials: Sequence[Verdict]) -> float:
-    """Return the rate to try after a trial in which transfers failed: the middle, until that is near enough."""
-    last = trials[-1].rate
-    good = max((trial.rate for trial in trials if trial.good and trial.rate < last), default=0.0)
-    return good if last <= good * (1 + PRECISION) else (good + last) / 2
 
 
 def _rounded(rate: float) -> float:
@@ -386,7 +419,9 @@ def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | No
         return words, Cause("saturated", words)
     if above:
         bad = min(above, key=lambda trial: trial.rate)
-        return describe(bad), bad.cause
+        crowded = next((trial for trial in trials if failing(trial)), None)
+        more = f"; where much waits, transfers fail ({describe(crowded)})" if crowded and not failing(bad) else ""
+        return f"{describe(bad)}{more}", bad.cause
     return "it can carry at least the highest rate that was tried", None
 
 

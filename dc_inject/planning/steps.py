@@ -66,11 +66,15 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What comes next, at which rate (bytes per second; 0 after a stop), and why where that is not plain."""
+    """What comes next, at which rate (bytes per second; 0 after a stop), and why where that is not plain.
+
+    `pause` says that nothing is asked for first, until what waits has arrived.
+    """
 
     kind: Next
     rate: float = 0.0
     why: str = ""
+    pause: bool = False
 
 
 def after(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta = timedelta.max) -> NextStep:

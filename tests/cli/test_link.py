@@ -289,12 +289,15 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
 
     def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
         asked, whole = reading(view, path)
-        whole.over = None
+        whole.over = whole.step = None  # as in a pause
         del whole.verdicts[-1], whole.decisions[-1]
         return asked, whole
 
     assert "link --resume mini" in run("link", "--verdict", "mini").exception.hint
     monkeypatch.setattr(link_options, "load_challenge", under_way)
+    killed = run("link", "--verdict", "mini")
+    assert "still under way" not in killed.stdout
+    assert "link --resume mini" in killed.exception.hint
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
     running = run("link", "--verdict", "mini")
     assert running.exception.message == "mini: inconclusive (under-way)"

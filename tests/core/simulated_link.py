@@ -59,7 +59,7 @@ def searched(ladder: Ladder, link: Link, until: timedelta = 100 * timedelta(hour
     progress.take(link.reading(now))
     while progress.over is None:
         now += CYCLE
-        link.cycle(progress.rate)
+        link.cycle(0 if progress.paused else progress.rate)
         progress.take(link.reading(now))
     return progress
 

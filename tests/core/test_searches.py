@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from dc_inject.model import Held, Hold
+from dc_inject.planning.progress import Progress
 from dc_inject.planning.verdict import Reading, StepOutcome
-from tests.core.simulated_link import GB, LADDER, Link, found, searched
+from tests.core.simulated_link import CYCLE, GB, LADDER, Link, found, searched
+from tests.engine.world import START
+
+HOUR = timedelta(hours=1)
 
 
 class Datasets(Link):
@@ -100,3 +105,77 @@ def test_a_capacity_that_falls_gives_no_mean_of_before_and_after(part, noise):
         told_of += "it fell from 7" in told.reason
         assert fell or "it fell" not in told.reason
     assert told_of > 5
+
+
+class Crowded(Link):
+    """A link at a storage at which half fails, and half as fast, while much waits for it."""
+
+    most = 6 * 60 * GB
+
+    def cycle(self, rate):
+        crowded = self.given - self.moved - self.failed > self.most
+        good, self.failing = self.capacity, 0.5 if crowded else 0.0
+        self.capacity /= 2 if crowded else 1
+        super().cycle(rate)
+        self.capacity = good
+
+
+@pytest.mark.parametrize("capacity", [2.7, 3.3, 4])
+def test_what_fails_while_much_waits_is_no_rate_of_the_link(capacity):
+    """The search lets it arrive before it goes on."""
+    progress = searched(LADDER, Crowded(capacity * GB))
+    told = found(progress)
+    assert told.outcome is StepOutcome.REACHED
+    assert told.stands == pytest.approx(capacity * GB, rel=0.06)
+    pauses = [decision for decision in progress.decisions if decision.pause]
+    assert pauses
+    assert "failed: timeout" in told.reason
+
+
+class Stuck(Crowded):
+    """And nothing that waits ever arrives, once there is too much of it."""
+
+    def cycle(self, rate):
+        if self.given - self.moved - self.failed > self.most:
+            self.capacity = GB / 1000
+        super().cycle(rate)
+
+
+def test_a_pause_does_not_last_for_ever():
+    """Four steps at most; then the next rate is tried all the same."""
+    progress, link, now, begun, lasted = Progress(LADDER, START + 20 * HOUR), Stuck(4 * GB), START, None, []
+    progress.take(link.reading(now))
+    while progress.over is None:
+        now += CYCLE
+        link.cycle(0 if progress.paused else progress.rate)
+        progress.take(link.reading(now))
+        begun = begun or (now if progress.paused else None)
+        if begun and not progress.paused:
+            lasted.append(now - begun)
+            begun = None
+    assert lasted
+    assert max(lasted) == 4 * LADDER.every
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_search_that_is_stopped_in_a_pause_goes_on_with_the_rate_after_it(fresh):
+    """What waited is gone after a stop; without one, the pause ends when it has arrived."""
+    progress, link, now = Progress(LADDER, START + 20 * HOUR), Crowded(4 * GB), START
+    progress.take(link.reading(now))
+    while not progress.paused:
+        assert progress.over is None
+        now += CYCLE
+        link.cycle(progress.rate)
+        progress.take(link.reading(now))
+    rate, trials = progress.rate, len(progress.verdicts)
+    assert rate == progress.decisions[-1].rate
+    if fresh:
+        progress.stopped(link.reading(now + CYCLE))
+        assert (progress.over, len(progress.verdicts)) == (now + CYCLE, trials)
+        assert found(progress).cause.code == "time"
+        progress.resume(START + 20 * HOUR)
+        assert progress.rate == rate
+    waiting = 1000 * GB if fresh else 0
+    progress.take(replace(link.reading(now + 2 * CYCLE), coming=waiting, fresh=fresh))
+    assert (progress.paused, progress.rate) == (False, rate)
+    assert progress.step.readings

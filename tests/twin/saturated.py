@@ -1,8 +1,11 @@
-"""How near searches for saturation come in the twin: `python -m tests.twin.saturated [SEARCHES] [MINUTES]`.
+"""How near searches for saturation come in the twin: `python -m tests.twin.saturated SEARCHES MINUTES TIMES`.
 
 Each is `dc-inject link --until-saturated` on one steady link, whose capacity is known, with Rucio's daemons that
 pass about once a minute, and FTS's optimizer: its menu, engine, ledger, readings and verdict, all as they are. Of
 the searches' links, files, datasets and rates, those of a number are always the same. MINUTES is `--every`.
+
+With TIMES, such as 1.5, the destination fails what is beyond so many times the connections that the link's
+capacity takes, as storages do when too much waits for them.
 
 Each is compared with the time of the steps that the search replaced: up by a step until less than 90 % moved, then
 back until it did.
@@ -11,10 +14,11 @@ back until it did.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,7 +53,7 @@ name: steady-link
 fts: {{actives: 2..200, per_storage: 400}}
 sites:
   A: {{storages: {{A_Disk: {{}}}}}}
-  B: {{storages: {{B_Disk: {{}}}}}}
+  B: {{storages: {{B_Disk: {{{storage}}}}}}}
 links:
   "A_Disk:B_Disk": {{rate: {capacity} Gb/s, file_speed: {file_speed} MB/s}}
 datasets:
@@ -68,12 +72,13 @@ class Case:
     step: float
     highest: float
     seed: int
+    connections: int | None = None
 
     @classmethod
-    def numbered(cls, number: int) -> Case:
-        """Return the case of a number."""
+    def numbered(cls, number: int, times: float | None = None) -> Case:
+        """Return the case of a number, where connections are `times` those that it takes, if that is said."""
         draw = random.Random(number)
-        return cls(
+        case = cls(
             capacity=round(draw.uniform(3.5, 15), 1),
             file_speed=draw.choice([10, 25, 50]),
             datasets=draw.choice(DATASETS),
@@ -81,6 +86,16 @@ class Case:
             step=draw.choice([1.0, 1.5, 2.0]),
             highest=draw.choice([20.0, 60.0]),
             seed=number,
+        )
+        takes = case.capacity * GBPS / (case.file_speed * 1e6)
+        return case if times is None else replace(case, connections=math.ceil(times * takes))
+
+    @property
+    def grid(self) -> str:
+        """The text of its grid file."""
+        limit = "" if self.connections is None else f"connections: {self.connections}, overload: fails"
+        return GRID.format(
+            capacity=self.capacity, file_speed=self.file_speed, datasets=self.datasets, storage=limit
         )
 
 
@@ -112,8 +127,7 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
     )  # fmt: skip
     path = folder / "menu.yaml"
     path.write_text(challenge.text(), "utf-8")
-    text = GRID.format(capacity=case.capacity, file_speed=case.file_speed, datasets=case.datasets)
-    world = World(grid_file.read(text.encode(), "grid"), case.seed, step_for(cycle.total_seconds()))
+    world = World(grid_file.read(case.grid.encode(), "grid"), case.seed, step_for(cycle.total_seconds()))
     clock = TwinClock(START, world)
     backends = {"rucio": TwinBackend(world, clock, case.seed)}
     identities = admission.identities(backends, allow_admin=False)
@@ -137,18 +151,19 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
 def main() -> None:
     """Print each search, and all together."""
     logging.disable(logging.WARNING)
-    count, minutes = (int(word) for word in (*sys.argv[1:], *("12", "30")[len(sys.argv) - 1 :]))
+    count, minutes, times = (*sys.argv[1:], *("12", "30", "")[len(sys.argv) - 1 :])
     done = []
-    for number in range(count):
+    for number in range(int(count)):
+        case = Case.numbered(number, float(times) if times else None)
         with tempfile.TemporaryDirectory() as folder:
-            one = search(Case.numbered(number), Path(folder), minutes * MINUTE)
+            one = search(case, Path(folder), int(minutes) * MINUTE)
         done.append(one)
         error = "not found" if one.error is None else f"{100 * one.error:+.1f} %"
         print(f"{one.case}: {error} after {one.took}, {one.trials} trials (steps: {one.before})", flush=True)
     errors = sorted(abs(one.error) for one in done if one.error is not None)
     took, before = (sum((getattr(one, name) for one in done), timedelta(0)) for name in ("took", "before"))
     near = sum(error <= 0.05 for error in errors)
-    each = f"{took / count} each, {took / before:.2f} of steps"
+    each = f"{took / len(done)} each, {took / before:.2f} of steps"
     print(f"{near} of {count} within 5 %, at most {100 * errors[-1]:.1f} %; {each}")
 
 
