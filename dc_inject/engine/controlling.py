@@ -73,12 +73,12 @@ class Controlled:
 def decide(
     context: EngineContext, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int]
 ) -> Controlled:
-    """Decide for the links of a cycle that is about to be opened, and keep it; twice is the same as once."""
+    """Decide for the links of a cycle that is about to be opened, and store the decisions; this is idempotent."""
     wanted = {key: flows[key] for key in dues if flows[key].control.mode is not Mode.OFF}
     if not wanted:
         return Controlled()
     now, records, decisions = context.clock.now(), kept_records(context.ledger), {}
-    kept: list[Reading] = []
+    readings: list[Reading] = []
     planned = context.ledger.is_planned(cycle)
     memories = {key: _before(records.get(subject(key), {}), cycle) for key in wanted}
     added, left, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
@@ -88,8 +88,8 @@ def decide(
         decision = decisions[key] = control.decide(before.memory, replace(signals, floor=before.floor))
         if not planned:  # a plan stands, and with it what was engaged and decided then
             moved = {"added": added.get(key, 0), "left": left.get(key, 0), "moved_over": forgiven.get(key, 0)}
-            kept.append(reading(flows[key], cycle, before, decision, **moved))
-    context.ledger.record_signals(kept, now)
+            readings.append(reading(flows[key], cycle, before, decision, **moved))
+    context.ledger.record_signals(readings, now)
     _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
     return Controlled(decisions, added, forgiven)
 
@@ -151,9 +151,9 @@ def _redistributed(
     dues: Mapping[FlowKey, int],
     records: Records,
 ) -> tuple[dict[FlowKey, int], dict[FlowKey, int], dict[FlowKey, int]]:
-    """Return what held links leave to others in this cycle: what is added, what each left, and is forgiven of it.
+    """Return the bytes that others left to each link in this cycle, that it left to others, and forgiven of those.
 
-    Once the cycle is open it stays as it was, since accounts have it in them then.
+    Once the cycle is open they stay as they are: the accounts include them by then.
     """
     made = {key: record for key in flows if (record := records.get(subject(key), {})).get("cycle") == cycle.name}
     if made:
@@ -261,15 +261,15 @@ class Before:
     others: ForOthers = field(default_factory=ForOthers)
 
 
-def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
-    """Return what was known before a cycle; in the cycle that it was decided for, that is decided again."""
-    if not kept:
+def _before(record: Mapping[str, Any], cycle: Cycle) -> Before:
+    """Return what was known before a cycle, out of the record of this cycle or of an earlier one."""
+    if not record:
         return Before()
-    which, rest = ("before", "_before") if kept["cycle"] == cycle.name else ("kept", "")
-    bias, completion, delivered = kept[which]
+    which, rest = ("before", "_before") if record["cycle"] == cycle.name else ("kept", "")
+    bias, completion, delivered = record[which]
     memory = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
-    others = ForOthers(*kept.get("others" + rest, ()))
-    return Before(memory, kept[f"guards{rest}"], kept[f"floor{rest}"], kept["added"], others)
+    others = ForOthers(*record.get("others" + rest, ()))
+    return Before(memory, record[f"guards{rest}"], record[f"floor{rest}"], record["added"], others)
 
 
 def _written(memory: Memory) -> list[float | None]:
@@ -292,38 +292,38 @@ def engage(
     leading: Callable[[FlowKey, guards.Engaged], Held | None],
     now: datetime,
 ) -> dict[FlowKey, dict[Hold, int]]:
-    """Return which guards hold links in a cycle, and keep it, with all that was decided of them.
+    """Return which guards hold links in a cycle, and store that with the decisions about these links.
 
-    `leading` tells of those that hold a link which one is kept as its hold; the plan may name a tighter limit.
+    `leading` chooses, of the guards that hold a link, the one to record; the plan may name a tighter limit.
 
-    Links that are due nothing have none. `records` is what was kept when the cycle was opened, `floors` what links
-    need to have under way in the next cycle.
+    Links that are due nothing have no guards. `records` are those stored when the cycle was opened, `floors` the
+    bytes that links need to have in flight in the next cycle.
     """
     held_by: dict[FlowKey, dict[Hold, int]] = {}
     made: list[ControlDecision] = []
     readings_kept: list[Reading] = []
     for key, seen in readings.items():
-        kept = dict(records.get(subject(key), {}))
-        if kept.get("cycle") != cycle.name:
+        record = dict(records.get(subject(key), {}))
+        if record.get("cycle") != cycle.name:
             continue
-        before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}
+        before = {Hold(hold): calm for hold, calm in record["guards_before"].items()}
         engaged = held_by[key] = guards.engaged(before, seen)
         held = leading(key, engaged)
-        kept["hold"], kept["numbers"] = kept["law"]
+        record["hold"], record["numbers"] = record["law"]
         if held is not None:
-            kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
-        kept["floor"] = floors.get(key, 0)
-        kept["guards"] = {hold.value: calm for hold, calm in engaged.items()}
-        readings_kept.append((NAME, subject(key), json.dumps(kept), ""))
+            record |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
+        record["floor"] = floors.get(key, 0)
+        record["guards"] = {hold.value: calm for hold, calm in engaged.items()}
+        readings_kept.append((NAME, subject(key), json.dumps(record), ""))
         made.append(
             ControlDecision(
                 cycle,
                 key,
-                kept["mode"],
-                None if kept["hold"] is None else Hold(kept["hold"]),
-                kept["target"],
-                float(kept["bias"]),
-                kept["law"][1],
+                record["mode"],
+                None if record["hold"] is None else Hold(record["hold"]),
+                record["target"],
+                float(record["bias"]),
+                record["law"][1],
                 guards.holding(engaged, seen),
             )
         )

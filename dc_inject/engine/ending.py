@@ -196,25 +196,25 @@ class ManualEnd:
             yield from removals
 
     def _look_over(self, left: dict[str, Entry]) -> Iterator[Outcome]:
-        """Look at some of what is `left`: end what is complete, and take it and what is gone away from there.
+        """Observe some of the entries in `left`: end complete ones, and take them and vanished ones out of `left`.
 
-        What was asked to end is looked at, too, so that the record tells how far it is.
+        Entries that were asked to end are observed too, so that the record shows their progress.
         """
-        of_left, of_asked = (list(islice(those.values(), OBSERVE_AT_ONCE)) for those in (left, self._asked))
+        remaining, asked = (list(islice(entries.values(), OBSERVE_AT_ONCE)) for entries in (left, self._asked))
         try:
-            self._observe(of_asked, at_once=LOOK_AT_ONCE)
-            standing = self.observe(of_left)
+            self._observe(asked, at_once=LOOK_AT_ONCE)
+            standing = self.observe(remaining)
         except ServiceError as error:
             log.info("cannot check what is left: %s", error.message)
             return  # the next one that is cancelled meets the same, and counts it
-        for entry in of_asked:  # to the back: next time others have their turn
+        for entry in asked:  # to the back: next time others have their turn
             if self._asked.pop(entry.injection.key, None):
                 self._asked[entry.injection.key] = entry
-        for entry in of_left:
+        for entry in remaining:
             del left[entry.injection.key]
         left |= {entry.injection.key: entry for entry in (*standing.overdue, *standing.unfinished)}
         complete = {entry.injection.key for entry in standing.complete}
-        over = [e for e in of_left if e.injection.key not in left and e.injection.key not in complete]
+        over = [e for e in remaining if e.injection.key not in left and e.injection.key not in complete]
         yield from (Outcome(entry.injection.key, entry.external_id) for entry in over)
         yield from self.end(standing.complete)
 

@@ -56,9 +56,9 @@ Facts = Mapping[tuple[str, str], RseFacts]
 
 
 def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline: datetime) -> Situation:
-    """Return a situation with the holds of engaged guards, and keep which ones are engaged.
+    """Return a situation with the holds of engaged guards, and store which guards are engaged.
 
-    Services that tell of queues are asked for those of links with anything on its way, until `deadline`.
+    Services that report queues are asked, until `deadline`, about links with anything in flight.
     """
     controlled = [demand for demand in situation.demands if demand.flow.control.mode is not Mode.OFF]
     if not controlled:
@@ -76,11 +76,11 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         destinations[name] = replace(destinations[name], space=space, free=space - ours.get(name, 0), age=age)
     nearly_full: set[str] = set()
     for name in places:
-        known = destinations[name]
-        if known.space is not None and (used := _used(known).value) is not None and used >= NEARLY:
-            lag = max(deletions[name][0], known.deletion_lag) if name in deletions else None
+        destination = destinations[name]
+        if destination.space is not None and (used := _used(destination).value) is not None and used >= NEARLY:
+            lag = max(deletions[name][0], destination.deletion_lag) if name in deletions else None
             going = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
-            destinations[name] = replace(known, going=going)
+            destinations[name] = replace(destination, going=going)
             nearly_full.add(name)
     careful = _careful(context.ledger, situation, destinations, places, deletions)
     readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
@@ -152,10 +152,10 @@ def _careful(
     names: Iterable[str],
     deletions: Mapping[str, tuple[timedelta, int]],
 ) -> dict[str, Destination]:
-    """Return destinations that are never filled to their last percent, with what is known of their deletions.
+    """Return destinations less a reserve, so that no disk is filled to its last percent, with their deletions.
 
-    The lag that was measured has the time in it until somebody looked. Deletions are in time a cycle after the lag
-    of the menu, as planning has it elsewhere, and late after two.
+    A measured lag includes the time until the deletion was observed. As elsewhere in planning, deletions are in
+    time until one cycle after the menu's lag; they are late after two.
     """
     length = situation.cycle.length
     lags = {name: destinations[name].deletion_lag for name in names}
@@ -170,8 +170,8 @@ def _careful(
         in_time, measured = lag + length, deletions[name][0] if name in deletions else None
         space, free = destinations[name].space, destinations[name].free
         if space is not None and free is not None:
-            kept = round((1 - guards.USED) * space)
-            space, free = space - kept, free - kept
+            reserve = round((1 - guards.USED) * space)
+            space, free = space - reserve, free - reserve
         needed = lifetime.needed(parts[name], space, in_time, may_end=situation.may_end)
         is_late = measured is not None and measured > late[name]
         careful[name] = replace(
@@ -376,13 +376,14 @@ def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[H
 
 
 def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) -> dict[FlowKey, GuardReading]:
-    """Return which part failed of what came to its end in the last cycles, of each flow; keep what is stuck now.
+    """Return the fraction of each flow's recently ended bytes that failed; store what is stuck now.
 
-    Rucio tells of nothing that it has failed before a rule is over, but that it is stuck, perhaps until the rule
-    expires, long after the link works again. So what counts is what became stuck of late, beside what arrived.
+    Before a rule is over, Rucio reports no failures, only bytes that are stuck, perhaps until the rule expires,
+    long after the link works again. So the bytes that became stuck in the last cycles are set against those that
+    arrived.
     """
     stuck = controlling.stuck_bytes(context.ledger)
-    kept = {signal.subject: signal.value for signal in context.ledger.signals(STUCK)}
+    stored = {signal.subject: signal.value for signal in context.ledger.signals(STUCK)}
     since, now = cycle.start - FAILED_CYCLES * cycle.length, context.clock.now()
     oldest = Cycle(since, cycle.length).name
     moved: dict[FlowKey, int] = defaultdict(int)
@@ -392,7 +393,8 @@ def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) ->
     for demand in demands:
         key = demand.flow.key
         subject = controlling.subject(key)
-        before: dict[str, int] = json.loads(str(kept[subject])) if kept.get(subject) is not None else {}
+        value = stored.get(subject)
+        before: dict[str, int] = {} if value is None else json.loads(str(value))
         base = [size for when, size in sorted(before.items()) if when <= oldest][-1:]
         seen = {when: size for when, size in before.items() if oldest < when < cycle.name}
         seen |= {oldest: base[0] if base else 0, cycle.name: stuck.get(key, 0)}

@@ -140,10 +140,10 @@ class Cycles(Injections, CycleReader):
         closed, wanted = self._closed(), self._cycles(since, before) if cycle is None else [cycle]
         rows: list[Row] = []
         for each in wanted:
-            found = closed.get(each) or super().rows(cycle=each)
-            if found and found[0].closed:
-                closed[each] = found
-            rows += found
+            rows_of_cycle = closed.get(each) or super().rows(cycle=each)
+            if rows_of_cycle and rows_of_cycle[0].closed:
+                closed[each] = rows_of_cycle
+            rows += rows_of_cycle
         for old in sorted(closed)[:-KEPT_CLOSED]:
             del closed[old]
         return tuple(rows)

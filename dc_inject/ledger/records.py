@@ -117,15 +117,15 @@ class RecordReader(Store):
         return tuple(dict.fromkeys(host for row in rows for host in row["what"].split()[1:]))
 
     def scales(self) -> tuple[tuple[datetime, float], ...]:
-        """Return by what runs have multiplied all rates of the menus, and since when, oldest first.
+        """Return the factors by which runs have multiplied all rates of the menus, and since when, oldest first.
 
-        It is 1 before the first of them. Of shards, which all write it, the first word of a scale counts.
+        The factor is 1 before the first of them. Each shard writes it; the first to write one counts.
         """
         sql = "SELECT at, what FROM change WHERE substr(what, 1, ?) = ? ORDER BY at, id"
         rows = self._db.rows(sql, len(_SCALE), _SCALE)
         scales = [(moment(row["at"]), float(row["what"].removeprefix(_SCALE))) for row in rows]
         befores = [1.0, *(scale for _, scale in scales)]
-        return tuple(one for one, before in zip(scales, befores, strict=False) if one[1] != before)
+        return tuple((at, scale) for (at, scale), before in zip(scales, befores, strict=False) if scale != before)
 
     def notes(self, limit: int = 20) -> tuple[tuple[datetime, str], ...]:
         """Return the last notes with their times, newest first."""
@@ -233,10 +233,10 @@ class Records(RecordReader):
                 self.change(who, _TRUSTS + " ".join(new), "credentials may go there", now)
 
     def scale(self, scale: float, now: datetime) -> None:
-        """Write that a run multiplies all rates of the menus; where that is so already nothing is written."""
+        """Write by what a run multiplies all rates of the menus, unless that is already in force."""
         with self._db.write():
-            known = self.scales()
-            if scale != (known[-1][1] if known else 1.0):
+            scales = self.scales()
+            if scale != (scales[-1][1] if scales else 1.0):
                 self.change("run", f"{_SCALE}{scale!r}".removesuffix(".0"), "", now)
 
     def pause(self, subject: str, who: str, why: str, now: datetime) -> bool:

@@ -241,8 +241,8 @@ class SeriesReader(CycleReader):
             "sum(max(r.due - r.injected, 0)) AS missing FROM cycle_row AS r JOIN account ON id = account "
             "WHERE hold IS NOT NULL GROUP BY account, hold"
         )
-        found = ((flow_key(row), held(row["hold"], row["numbers"]), row["cycles"], row["missing"]) for row in rows)
-        lines = (HeldFlow(key, why, *counts) for key, why, *counts in found if why is not None)
+        holds = ((flow_key(row), held(row["hold"], row["numbers"]), row["cycles"], row["missing"]) for row in rows)
+        lines = (HeldFlow(key, why, *counts) for key, why, *counts in holds if why is not None)
         return sorted(lines, key=lambda line: (line.key, line.held.hold))
 
 

@@ -127,8 +127,8 @@ class Signals:
     @property
     def missing(self) -> tuple[str, ...]:
         """Names of the signals that are missing."""
-        known = {"completion": self.completion, "age": self.age, "delivered": self.past or None}
-        return tuple(name for name, value in known.items() if value is None)
+        by_name = {"completion": self.completion, "age": self.age, "delivered": self.past or None}
+        return tuple(name for name, value in by_name.items() if value is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ def decide(memory: Memory, seen: Signals) -> Decision:
     allowed = min(MOST * worth, room)
     if seen.in_flight == 0:  # a dataset of more than a cycle's worth goes out every few cycles
         allowed = max(allowed, seen.floor)
-    kept = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
-    return Decision(int(allowed), int(room), int(limit), arriving, kept, seen)
+    remembered = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
+    return Decision(int(allowed), int(room), int(limit), arriving, remembered, seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,16 +263,16 @@ def window(completion: timedelta | None, arriving: float, seen: Signals) -> floa
     return max(limit, seen.floor)
 
 
-def _delivered(known: float | None, seen: Signals, *, late: bool) -> float:
+def _delivered(before: float | None, seen: Signals, *, late: bool) -> float:
     """Return D in bytes per second."""
     recent, seconds = seen.past[-SURE:], seen.length.total_seconds()
     late = late or any(past.expired for past in recent)
     if late and all(past.busy for past in recent):
         arriving = sum(past.moved for past in seen.past) / len(seen.past) / seconds
-    elif known is None:
+    elif before is None:
         arriving = seen.target if seen.past else seen.target * (FIRST * seen.length / _in_time(seen))
     else:
-        arriving = max(min((past.moved for past in recent), default=0) / seconds, FASTER * known)
+        arriving = max(min((past.moved for past in recent), default=0) / seconds, FASTER * before)
     return min(max(arriving, LEAST * seen.target), seen.target)
 
 
@@ -296,13 +296,13 @@ def _age(seen: Signals) -> timedelta:
     return seen.length if seen.age is None else seen.age
 
 
-def _completion(known: timedelta | None, seen: Signals) -> timedelta | None:
+def _completion(before: timedelta | None, seen: Signals) -> timedelta | None:
     """Return C: what was measured, but never more than before while the link does not keep up."""
     if seen.completion is None or len(seen.past) < CYCLES:
-        return known
+        return before
     had, moved = sum(past.to_move for past in seen.past), sum(past.moved for past in seen.past)
     keeps_up = moved >= KEEPS_UP * had and not seen.catches_up
-    return seen.completion if known is None or keeps_up else min(known, seen.completion)
+    return seen.completion if before is None or keeps_up else min(before, seen.completion)
 
 
 def _bias(bias: float, limit: float, seen: Signals) -> float:

@@ -118,14 +118,14 @@ def needed(
     *,
     may_end: Container[str],
 ) -> int:
-    """Return the bytes that flows fill at a destination in the steady state, if deletions take so long.
+    """Return the bytes that flows fill at a destination in the steady state, if deletions take `lag`.
 
-    `parts` are flows with their ingress, in bytes per second, and measured times to completion; `may_end` the
-    services in which what is complete can be ended.
+    `parts` are flows with their ingress, in bytes per second, and measured times to completion; `may_end` are the
+    services in which complete rules or jobs can be ended.
     """
-    known = list(parts)
-    ingress, total = sum(rate for _, rate, _ in known), 0.0
-    for flow, rate, completion in known:
+    flows = list(parts)
+    ingress, total = sum(rate for _, rate, _ in flows), 0.0
+    for flow, rate, completion in flows:
         life = planned(flow, space, ingress, lag, completion, may_end=flow.link.through in may_end)
         total += rate * life.horizon.total_seconds()
     return round(total)

@@ -192,11 +192,11 @@ class LinkPlans:
 
     def _life(self, demand: Demand) -> lifetime.Life:
         flow, s = demand.flow, self._s
-        known = s.destinations.get(flow.link.destination, Destination())
-        destination = known.seen_by(guarded=_guarded(flow))
+        unguarded = s.destinations.get(flow.link.destination, Destination())
+        destination = unguarded.seen_by(guarded=_guarded(flow))
         lag, ingress = destination.deletion_lag, self._ingress[flow.link.destination]
-        if destination is known:
-            # What goes in the course of a cycle is free for planning at the start of the next one only: that
+        if destination is unguarded:
+            # Planning can use space that is freed in the course of a cycle only at the start of the next one. That
             # counts as lag, or every stay would end with a cycle that gets nothing. A guarded link counts on it.
             lag += s.cycle.length
         may_end = flow.link.through in s.may_end

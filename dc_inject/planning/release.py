@@ -141,7 +141,7 @@ def _parts(shares: Mapping[_T, Share], at_once: Collection[_T]) -> dict[_T, list
 
 
 def _nearer(shares: Mapping[_T, Share], groups: Mapping[_T, list[list[int]]]) -> dict[_T, list[list[int]]]:
-    """Return groups for links that would stray by more than their largest item, if these are few calls more.
+    """Return finer groups for links that would stray by more than their largest item, if that costs few calls.
 
     A group goes out when half of it is due, so a link strays by half of its largest group.
     """
@@ -153,7 +153,7 @@ def _nearer(shares: Mapping[_T, Share], groups: Mapping[_T, list[list[int]]]) ->
     }
     more = sum(max(len(nearer[link]) - len(groups[link]), 0) for link in nearer)
     affordable = more <= EXTRA_CALLS * sum(map(len, groups.values()))
-    return {link: some for link, some in nearer.items() if affordable or len(some) <= len(groups[link])}
+    return {link: finer for link, finer in nearer.items() if affordable or len(finer) <= len(groups[link])}
 
 
 def _largest(share: Share) -> int:

@@ -31,12 +31,13 @@ def choose(
 ) -> None:
     """Take items for every line with something left: by priority, and of equals the poorest pool first.
 
-    Poor is a pool with few bytes for each byte of budget. `leaving` are the items that leave a source now. With
-    `budgets_stand` what is left is not capped anew by what other lines have taken. `jobs` is how many the brake
-    will let through: files are bundled so that every line has its part of them.
+    A pool with few bytes for each byte of budget is poor. `leaving` are the items that leave a source now. With
+    `budgets_stand`, the rest of a budget is not capped again by what other lines have taken. `jobs` is how many
+    the limits let through: files are bundled so that every line has its part of them.
 
-    An item may exceed what is left of a budget. Of a limit no line takes for that what others of its priority need
-    for their budgets: else those that choose last would have no bytes at all where a limit is just what is asked.
+    An item may exceed what is left of a budget, but not by bytes of a limit that other lines of its priority need
+    for their budgets: else the lines that choose last would get nothing where a limit is no more than the sum of
+    budgets.
     """
     rooms = {constraint: constraint.room for constraint in constraints if constraint.room is not None}
     bounds: list[list[Constraint]] = [[] for _ in lines]
@@ -45,17 +46,17 @@ def choose(
             bounds[i].append(constraint)
     ready = [i for i, line in enumerate(lines) if line.unspent > 0 and line.pool is not None]
     ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].unspent, i))
-    kept: dict[tuple[Constraint, int], int] = defaultdict(int)  # by priority: what is for those that choose later
+    reserved: dict[tuple[Constraint, int], int] = defaultdict(int)  # by priority: what later choosers need
     for i in ready:
         for constraint in bounds[i]:
-            kept[constraint, lines[i].claim.priority] += _needed(lines[i])
+            reserved[constraint, lines[i].claim.priority] += _needed(lines[i])
     for i in ready:
         line = lines[i]
         for constraint in bounds[i]:
-            kept[constraint, line.claim.priority] -= _needed(line)
+            reserved[constraint, line.claim.priority] -= _needed(line)
         if not budgets_stand:
             _look_again(line)
-        free = {c: _part(line, rooms[c], kept[c, line.claim.priority]) for c in bounds[i]}
+        free = {c: _part(line, rooms[c], reserved[c, line.claim.priority]) for c in bounds[i]}
         tightest = min(bounds[i], key=free.__getitem__)
         size = _take(line, tightest, free[tightest], leaving[line.claim.link.source], jobs // len(ready))
         for constraint in bounds[i]:
@@ -67,10 +68,10 @@ def _needed(line: LinkPlan) -> int:
     return max(line.unspent, line.smallest) if 2 * line.unspent >= line.smallest else 0
 
 
-def _part(line: LinkPlan, room: int, kept: int) -> int:
-    """Return the bytes that a line may have of a limit: what is not kept for others, at least its own budget."""
+def _part(line: LinkPlan, room: int, reserved: int) -> int:
+    """Return the bytes that a line may have of a limit: what others do not need, and at least its own budget."""
     own = line.unspent if line.unspent >= line.smallest else 2 * line.unspent  # half of an item may be enough
-    return min(room, max(room - kept, own))
+    return min(room, max(room - reserved, own))
 
 
 def _look_again(line: LinkPlan) -> None:
@@ -183,13 +184,14 @@ def drop_beyond_limits(
     chosen: tuple[int, int],
     submits: Mapping[str, int],
 ) -> None:
-    """Drop what is beyond the rules and files that the campaign may have: by priority, then every line its part.
+    """Drop items beyond the campaign's limits on rules and files: by priority, then evenly among the lines.
 
-    So does what a service cannot be given in the time of a cycle: `submits` are rules and jobs by service. There
-    lines have their turns as a whole, since those of one line go out in one call, which is less work for it.
-    `spent` are the rules of the last hour and the files in flight, `chosen` the rules and files that this cycle
-    has already. Of each line the items go first that were chosen last. Which line's come first is drawn anew in
-    each cycle, so that a line with one item has its turn as often as one with many.
+    Items that a service cannot take within the cycle are dropped, too: `submits` are the rules or jobs that each
+    service can take. There, lines have their turns as a whole, since one call submits all items of a line, which
+    is less work for the service. `spent` are the rules of the last hour and the files in flight, `chosen` the
+    rules and files that this cycle already has. The items of a line that were chosen last are dropped first. The
+    order of the lines is drawn anew in each cycle, so that a line with one item has its turn as often as a line
+    with many.
     """
     rules = rules_left_of(limits, length, spent[0], chosen[0])
     files = max(0, limits.files_in_flight - spent[1] - chosen[1])
@@ -198,7 +200,7 @@ def drop_beyond_limits(
         for i, line in enumerate(lines)
         for index in range(len(line.items))
     )
-    kept: dict[int, set[int]] = defaultdict(set)
+    kept_items: dict[int, set[int]] = defaultdict(set)
     rules_left, files_left, time_for = rules, files, dict(submits)
     for _, _, _, i, index in order:
         line = lines[i]
@@ -210,12 +212,12 @@ def drop_beyond_limits(
             rules_left, files_left = rules_left - 1, files_left - count
             if service in time_for:
                 time_for[service] -= 1
-            kept[i].add(index)
+            kept_items[i].add(index)
         else:
             limit, left = ("rules_per_hour", rules) if rules_left < 1 else ("files_in_flight", files)
             line.stopped = Held(Hold.CAMPAIGN_LIMIT, {"limit": limit, "left": left, "wanted": len(order)})
     for i, line in enumerate(lines):
-        line.items = [item for index, item in enumerate(line.items) if index in kept[i]]
+        line.items = [item for index, item in enumerate(line.items) if index in kept_items[i]]
 
 
 def _turn(line: LinkPlan, index: int, submits: Mapping[str, int]) -> float:
@@ -249,10 +251,10 @@ def why(line: LinkPlan) -> Held | None:
     limit = leading(line.forgone if only_forgiven else line.cuts)
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
     if limit is not None and 2 * max(cut.bytes for cut in line.cuts) >= short:
-        nothing = not line.items and not demand.intended  # goes out: what lets nothing of the rest out leads then
-        if nothing and line.unspent > 0 and line.next_size is None and limit.hold is not Hold.POOL_DRY:
+        nothing_goes_out = not line.items and not demand.intended  # then what stops the rest leads
+        if nothing_goes_out and line.unspent > 0 and line.next_size is None and limit.hold is not Hold.POOL_DRY:
             return _lacks(line)
-        if line.stopped is None or not nothing or _first(limit, line.stopped):
+        if line.stopped is None or not nothing_goes_out or _first(limit, line.stopped):
             return limit
         return beside(line.stopped, [limit.hold])
     if line.stopped is not None:

@@ -58,11 +58,11 @@ class Network:
     def members(self, links: Ints) -> Ints:
         """Return which resources each of these links passes."""
         width = max(1, *map(len, self._members))
-        padded = [some + [UNLIMITED] * (width - len(some)) for some in self._members]
+        padded = [resources + [UNLIMITED] * (width - len(resources)) for resources in self._members]
         return np.array(padded, dtype=np.int64)[links]
 
     def add(self, source: str, destination: str) -> int:
-        """Add a link that has not been used yet; returns its number."""
+        """Add a link that has not been used yet, and return its number."""
         grid, link = self._grid, f"{source}:{destination}"
         ends = grid.storages[source].site, grid.storages[destination].site
         passed = [f"read {source}", f"write {destination}"]
@@ -71,7 +71,9 @@ class Network:
         traits = grid.traits(source, destination)
         passed.append(f"link {link}")
         self._resource(f"link {link}", traits.rate)
-        shared = (path for path in grid.paths if any(names_link(one, source, destination) for one in path.links))
+        shared = (
+            path for path in grid.paths if any(names_link(entry, source, destination) for entry in path.links)
+        )
         passed += [f"path {path.name}" for path in shared]
         self._members.append([self._numbers[name] for name in passed if name in self._numbers])
         self.source = np.append(self.source, self.storages[source])

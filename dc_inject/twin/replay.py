@@ -108,7 +108,7 @@ class Replay:
 
 
 def replay(past: Past, grid: Grid, passed: Callable[[float], None] = lambda _: None) -> Replay:
-    """Let what was sent be sent in a grid; `passed` is told which part of the cycles is done."""
+    """Send in a grid what a past campaign sent; `passed` is called with the fraction of the cycles done."""
     world = World(grid, SEED, step_for(past.cycle))
     moved = {link: np.zeros(past.cycles) for link in past.moved}
     completed: list[float | None] = [None] * len(past.sent)
@@ -123,10 +123,10 @@ def replay(past: Past, grid: Grid, passed: Callable[[float], None] = lambda _: N
             open_[number] = _send(world, str(number), past.sent[number]), 0
             number += 1
         world.advance(now)
-        for key, (one, before) in list(open_.items()):
-            arrived, is_complete, is_over = _seen(world, one, past.sent[key].expires <= now)
+        for key, (transfer, before) in list(open_.items()):
+            arrived, is_complete, is_over = _seen(world, transfer, past.sent[key].expires <= now)
             moved[past.sent[key].link][look // looks] += arrived - before
-            open_[key] = one, arrived
+            open_[key] = transfer, arrived
             if is_complete:
                 completed[key] = now
             if is_complete or is_over:
@@ -135,25 +135,25 @@ def replay(past: Past, grid: Grid, passed: Callable[[float], None] = lambda _: N
     return Replay(moved, completed)
 
 
-def _send(world: World, name: str, one: Sent) -> Rule | Job:
-    queue = Queue(*one.link, one.activity, one.priority)
-    if one.direct:
-        job = Job(queue, one.files, one.bytes)
+def _send(world: World, name: str, sent: Sent) -> Rule | Job:
+    queue = Queue(*sent.link, sent.activity, sent.priority)
+    if sent.direct:
+        job = Job(queue, sent.files, sent.bytes)
         world.jobs.submit(name, job)
         return job
-    rule = Rule(name, name, queue, one.files, one.bytes, one.accepted, one.expires)
+    rule = Rule(name, name, queue, sent.files, sent.bytes, sent.accepted, sent.expires)
     world.rucio.add(rule)
     return rule
 
 
-def _seen(world: World, one: Rule | Job, expired: bool) -> tuple[int, bool, bool]:
-    """Return what has arrived of a rule or job, whether it is complete, and whether it has ended."""
-    if isinstance(one, Rule):
-        world.rucio.look(one)
-        return one.arrived, one.completed is not None, one.ended is not None
-    world.jobs.look(one)
-    arrived, is_complete = one.size(one.done), one.done == one.files
-    if expired or one.is_over:  # nobody but we ends a job
-        world.jobs.end(one)
-        world.jobs.delete(one, world.now)
-    return arrived, is_complete, expired or one.is_over
+def _seen(world: World, transfer: Rule | Job, expired: bool) -> tuple[int, bool, bool]:
+    """Return the bytes of a rule or job that have arrived, whether it is complete, and whether it has ended."""
+    if isinstance(transfer, Rule):
+        world.rucio.look(transfer)
+        return transfer.arrived, transfer.completed is not None, transfer.ended is not None
+    world.jobs.look(transfer)
+    arrived, is_complete = transfer.size(transfer.done), transfer.done == transfer.files
+    if expired or transfer.is_over:  # nobody but we ends a job
+        world.jobs.end(transfer)
+        world.jobs.delete(transfer, world.now)
+    return arrived, is_complete, expired or transfer.is_over

@@ -36,22 +36,22 @@ class Sharing:
     def rates(self, wanted: Floats, weights: Floats, capacity: Floats, rounds: int | None = None) -> Floats:
         """Return what each flow gets, at most what it wants; flows that weigh nothing get nothing.
 
-        After so many `rounds` the flows that are still open get what they can have at the levels of then, which
-        may leave something over.
+        After `rounds` rounds, flows that are still open get what the levels of that round allow, which may leave
+        some capacity unused.
         """
-        some = np.flatnonzero((wanted > 0) & (weights > 0))
+        active = np.flatnonzero((wanted > 0) & (weights > 0))
         rates = np.zeros(len(wanted))
-        rates[some] = wanted[some]
-        scarce = self._loads([column[some] for column in self._columns], wanted[some]) > capacity
+        rates[active] = wanted[active]
+        scarce = self._loads([column[active] for column in self._columns], wanted[active]) > capacity
         scarce[0] = False
-        limited = np.zeros(len(some), dtype=bool)
+        limited = np.zeros(len(active), dtype=bool)
         for column in self._columns:
-            limited |= scarce[column[some]]
-        flows = some[limited]
+            limited |= scarce[column[active]]
+        flows = active[limited]
         columns = [np.where(scarce[column[flows]], column[flows], 0) for column in self._columns]
         columns = [column for column in columns if column.any()]
-        given = wanted[some[~limited]]
-        left = capacity - self._loads([column[some[~limited]] for column in self._columns], given)
+        given = wanted[active[~limited]]
+        left = capacity - self._loads([column[active[~limited]] for column in self._columns], given)
         while len(flows):
             level = self._levels(columns, weights[flows], left)
             lowest = np.full(len(flows), np.inf)
@@ -84,14 +84,14 @@ class Sharing:
         return levels
 
     def _at_bottleneck(self, columns: list[Ints], lowest: Floats, level: Floats, hungry: Flags) -> Flags:
-        """Tell which flows pass a resource that is the lowest for all of its flows, which all want more."""
+        """Return which flows pass a resource that is the lowest for all of its flows, all of which want more."""
         flows, here = np.zeros(self._resources), np.zeros(self._resources)
         for column in columns:
             flows += summed(column, np.ones(len(column)), self._resources)
             is_lowest = hungry & (lowest >= level[column] * (1 - _HAIR))
             here += summed(column, is_lowest, self._resources)
         tight = (here == flows) & np.isfinite(level)
-        found = np.zeros(len(lowest), dtype=bool)
+        at_bottleneck = np.zeros(len(lowest), dtype=bool)
         for column in columns:
-            found |= tight[column]
-        return found
+            at_bottleneck |= tight[column]
+        return at_bottleneck

@@ -89,4 +89,4 @@ class Storages:
 
     def backlog(self, storage: int) -> int:
         """Return how many files are still to be deleted."""
-        return sum(one.files for one in self._doomed[storage])
+        return sum(deletion.files for deletion in self._doomed[storage])

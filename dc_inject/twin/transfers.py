@@ -68,8 +68,10 @@ class _Cohorts(NamedTuple):
         return _Cohorts._make(column[which] for column in self)
 
     def plus(self, others: list[_Cohorts]) -> _Cohorts:
-        some = [self, *others]
-        return _Cohorts._make(np.concatenate(columns) for columns in zip(*some, strict=True)) if others else self
+        cohorts = [self, *others]
+        return (
+            _Cohorts._make(np.concatenate(columns) for columns in zip(*cohorts, strict=True)) if others else self
+        )
 
 
 def _no_cohorts() -> _Cohorts:
@@ -142,7 +144,7 @@ class Transfers:
                 self._head_left[queue] = 0
             if self._waits[job]:
                 line = self._lines[queue]
-                self._lines[queue] = deque(one for one in line if one.job != job)
+                self._lines[queue] = deque(waiting for waiting in line if waiting.job != job)
             self._waits[job] = self.left[job] = 0
         self._cohorts = self._cohorts.chosen(~np.isin(self._cohorts.job, jobs))
         self._free_jobs += jobs
@@ -195,8 +197,8 @@ class Transfers:
         worked_off = min(self.cancelling, operations / 2)  # cancelling and starting take turns
         self.cancelling -= worked_off
         connections = np.add(*self._network.at_ends(self.actives()))
-        nothing = np.zeros(len(self._lines))
-        freed, spare, per_file, ended = nothing, nothing, nothing, [_no_cohorts()]
+        zeros = np.zeros(len(self._lines))
+        freed, spare, per_file, ended = zeros, zeros, zeros, [_no_cohorts()]
         if len(self._cohorts.queue):
             freed, spare, per_file, over = self._move(length, connections)
             ended = [over]
@@ -227,8 +229,8 @@ class Transfers:
         needs = np.divide(cohorts.left, pace, out=np.full(len(pace), np.inf), where=pace > 0)
         ends = (needs <= length) | is_down
         self._sent(cohorts.queue, np.minimum(cohorts.left, pace * length) * cohorts.files)
-        over, kept = cohorts.chosen(ends), cohorts.chosen(~ends)
-        self._cohorts = kept._replace(left=kept.left - pace[~ends] * length)
+        over, remaining = cohorts.chosen(ends), cohorts.chosen(~ends)
+        self._cohorts = remaining._replace(left=remaining.left - pace[~ends] * length)
         freed = summed(over.queue, over.files, queues)
         left_over = np.where(is_down, 0.0, np.maximum(length - needs, 0.0))[ends] * over.files
         return freed, summed(over.queue, left_over, queues), per_file, over
@@ -236,7 +238,7 @@ class Transfers:
     def _start(
         self, operations: float, freed: Floats, spare: Floats, per_file: Floats, now: float, ended: list[_Cohorts]
     ) -> None:
-        """Start files in free slots; those that became free in this step have time left, and used it already."""
+        """Start files in free slots; in slots that became free in this step, they use the rest of the step."""
         network, actives = self._network, self.actives()
         outgoing, incoming = network.at_ends(actives)
         limits = (self.optimizer.value - actives, self._fts_out - outgoing, self._fts_in - incoming)
@@ -258,10 +260,10 @@ class Transfers:
         )
         progress = time[self._link[chosen]] * per_file[chosen]
         begun = self._begin(chosen, slots[chosen], progress, now, ended)
-        for one in begun:
-            self._sent(one.queue, (one.size - one.left) * one.files)
-        for one in ended[1:]:
-            self._sent(one.queue, one.size * one.files)
+        for started in begun:
+            self._sent(started.queue, (started.size - started.left) * started.files)
+        for finished in ended[1:]:
+            self._sent(finished.queue, finished.size * finished.files)
         self._cohorts = self._cohorts.plus(begun)
 
     def _sent(self, queues: Ints, sizes: Floats) -> None:
@@ -326,16 +328,16 @@ class Transfers:
         return made
 
     def _settle(self, over: _Cohorts, now: float, connections: Floats) -> None:
-        """Count what has ended: done, tried again, or failed for good."""
+        """Count the files that have ended: done, tried again, or failed for good."""
         link = self._link[over.queue]
         wrong = self._failures(connections)[link]
         wrong[self._is_down()[over.queue]] = 1.0
-        to, kept = self._network.target[link], self._kept[over.job]
-        arriving = over.files * over.size * kept * (1 - wrong)
-        wrong = 1 - (1 - wrong) * (1 - self._storages.refused(to, arriving) * (kept > 0))
+        to, takes_space = self._network.target[link], self._kept[over.job]
+        arriving = over.files * over.size * takes_space * (1 - wrong)
+        wrong = 1 - (1 - wrong) * (1 - self._storages.refused(to, arriving) * (takes_space > 0))
         failed = self._dice.binomial(over.files, np.clip(wrong, 0.0, 1.0))
         right = over.files - failed
-        self._storages.fill(to, right * over.size * kept)
+        self._storages.fill(to, right * over.size * takes_space)
         np.add.at(self.done, over.job, right)
         np.subtract.at(self.left, over.job, right)
         counts: dict[int, Floats | Ints] = {
