@@ -167,10 +167,10 @@ def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, 
 
 
 def _shared(amounts: Sequence[ForOthers | None]) -> dict[str, dict[str, int]]:
-    """Return what links were due for others, and left to them; nothing in a campaign in which none did."""
-    known = [amount for amount in amounts if amount is not None]
-    received, left = sum(amount.received for amount in known), sum(amount.left for amount in known)
-    both = {"for_others": received, "to_others": left} if known else {}
+    """Return the bytes that links were due for others and left to others; empty where control moved none."""
+    recorded = [amount for amount in amounts if amount is not None]
+    received, left = sum(amount.received for amount in recorded), sum(amount.left for amount in recorded)
+    both = {"for_others": received, "to_others": left} if recorded else {}
     return {"redistributed": both} if amounts else {}
 
 

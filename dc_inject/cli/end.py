@@ -141,9 +141,9 @@ def end_campaign(
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
             subjects.require_known(ledger, subject)
-        known = _of_all_shards(stack, ledger) if sweep else None
+        all_shards = _of_all_shards(stack, ledger) if sweep else None
         if sweep:
-            end_sweep.warn(sweep, known)
+            end_sweep.warn(sweep, all_shards)
         trusting.name(sweep or "")
         if ledger is not None:
             _trust(ledger, name, clock)
@@ -181,7 +181,9 @@ def end_campaign(
             end_files.tidy(ledger, name, backends)
             end_files.say_what_lives_on(ours, work.noun, clock)
         if sweep:
-            end_sweep.sweep(backends[FTS.name], sweep, name, known, clock, include_recent=include_recent, yes=yes)
+            end_sweep.sweep(
+                backends[FTS.name], sweep, name, all_shards, clock, include_recent=include_recent, yes=yes
+            )
     return True
 
 

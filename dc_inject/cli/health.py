@@ -44,9 +44,9 @@ def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None
     for file in files:
         with LedgerView.open(file) as view:
             name = ledger_files.campaign_in(view, campaign, path) if campaign else view.campaign or path.stem
-        said = _healthy(file, name)
+        answer = _healthy(file, name)
         _require_writable(file)
-        click.echo(said)
+        click.echo(answer)
 
 
 def _healthy(path: Path, name: str) -> str:

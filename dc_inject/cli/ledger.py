@@ -76,7 +76,7 @@ def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Pat
     """
     path = ledger_files.existing(campaign, ledger_path)
     if paths.files(path) != [path]:
-        names = ", ".join(str(one) for one in paths.files(path))
+        names = ", ".join(str(shard) for shard in paths.files(path))
         raise UsageError(f"{campaign} has a ledger for each of its shards", f"back up each by its name: {names}")
     _refuse(path, file, force=force)
     try:

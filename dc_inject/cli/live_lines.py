@@ -143,9 +143,9 @@ def _warnings(standing: Standing) -> Iterator[Text]:
             one_line(f"! stopped: {what}, since {pause['since'][11:16]}Z by {pause['who']} {_why(pause)}"),
             "yellow",
         )
-    for one in shown["overrides"][:MOST]:
-        what = overrides.shown(one["subject"], "everything")
-        yield Text(one_line(f"set: {what}: {one['what']}, by {one['who']} {_why(one)}"), "cyan")
+    for override in shown["overrides"][:MOST]:
+        what = overrides.shown(override["subject"], "everything")
+        yield Text(one_line(f"set: {what}: {override['what']}, by {override['who']} {_why(override)}"), "cyan")
     left = sum(max(len(shown[name]) - MOST, 0) for name in ("troubles", "pauses", "overrides"))
     if left:
         yield Text(f"and {left} more: `dc-inject status {one_line(standing.campaign)}`")

@@ -131,7 +131,7 @@ def _make(
     allow_admin: bool,
     timeout: float,
 ) -> Rebuilt:
-    """Make the ledger at a place of its own; a service that does not tell all ends it."""
+    """Make the ledger in a file of its own; raises if a service cannot list everything."""
     clock, campaign = SystemClock(), drafts[0].campaign
     allowed = trusting.ask((), common.menus_endpoint(drafts))
     backends = common.backends(
@@ -155,11 +155,11 @@ def _make(
             executor=executor,
             patience=timedelta(seconds=3 * timeout),
         )
-        found = _found(backends, campaign, since)
+        injections = _found(backends, campaign, since)
         if shard is not None:
             is_ours = shards.member(in_force, shard)
-            found = [one for one in found if is_ours(one.link)]
-        rebuilt = rebuilding.rebuild(ledger, found)
+            injections = [injection for injection in injections if is_ours(injection.link)]
+        rebuilt = rebuilding.rebuild(ledger, injections)
         message = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
         ledger.change(common.who(), message, "the ledger was lost", clock.now())
         ledger.note(f"this ledger was made anew; not known{when}: " + "; ".join(UNKNOWN), clock.now())

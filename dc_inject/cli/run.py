@@ -411,5 +411,5 @@ def _say_configuration(
         "cycle_seconds": campaign.cycle.total_seconds(),
         "dry_run": dry_run,
     }
-    said = f"cycle {units.format_duration(campaign.cycle)}; ledger {path}"
-    log.info("%s", said, extra={"event": "started", "fields": values})
+    sentence = f"cycle {units.format_duration(campaign.cycle)}; ledger {path}"
+    log.info("%s", sentence, extra={"event": "started", "fields": values})

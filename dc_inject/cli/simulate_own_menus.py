@@ -173,8 +173,7 @@ class OwnMenus:
         ends = sorted(
             ends for ends in {*self.then, *now} if any(self.then.get(ends, ())) or any(now.get(ends, ()))
         )
-        nothing = (0, 0)
-        pairs = [(link, self.then.get(link, nothing), now.get(link, nothing)) for link in ends]
+        pairs = [(link, self.then.get(link, (0, 0)), now.get(link, (0, 0))) for link in ends]
         links = [LinkForecast(link, *then, *forecast) for link, then, forecast in pairs]
         return OwnForecast(links, self.policy, self.cycles, self.of)
 

@@ -150,9 +150,9 @@ def status(
     if decisions is not None:
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
-            _known(view, links)
+            _require_known(view, links)
             made = decided(view, decisions)
-        wanted = [one for one in made if not links or f"{one['source']}:{one['destination']}" in links]
+        wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
         tables.emit(fmt, DECISIONS, wanted)
         return
     if links:
@@ -171,12 +171,12 @@ def status(
             time.sleep(watch)
 
 
-def _known(view: Reader, links: Iterable[str]) -> None:
+def _require_known(view: Reader, links: Iterable[str]) -> None:
     """Raise UsageError for a link that the campaign does not have."""
-    known = {str(key.link) for key in view.accounts()}
+    known_links = {str(key.link) for key in view.accounts()}
     for link in links:
-        if link not in known:
-            raise UsageError(f"the campaign has no link {urls.arrow(link)}", units.did_you_mean(link, known))
+        if link not in known_links:
+            raise UsageError(f"the campaign has no link {urls.arrow(link)}", units.did_you_mean(link, known_links))
 
 
 def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
@@ -203,23 +203,23 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
     last = view.last_cycle()
-    # Cycles of draining, or after the menus, are not planned: the last ones may have no decision.
-    planned = max((one.at for one in view.signals() if one.name == controlling.NAME), default=None)
+    # Cycles of draining and after the menus are not planned, so the last cycles may have no decision.
+    planned = max((signal.at for signal in view.signals() if signal.name == controlling.NAME), default=None)
     if last is not None and planned is not None:
         last = Cycle.at(planned, last.length)
     made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
     return [
         {
-            "cycle": tables.moment(one.cycle.start),
-            **link_cells(one.key),
-            "mode": one.mode,
-            "hold": one.hold,
-            "target": one.target,
-            "bias": one.bias,
-            "numbers": dict(one.numbers),
-            "guards": {hold.value: dict(numbers) for hold, numbers in one.guards.items()},
+            "cycle": tables.moment(decision.cycle.start),
+            **link_cells(decision.key),
+            "mode": decision.mode,
+            "hold": decision.hold,
+            "target": decision.target,
+            "bias": decision.bias,
+            "numbers": dict(decision.numbers),
+            "guards": {hold.value: dict(numbers) for hold, numbers in decision.guards.items()},
         }
-        for one in made
+        for decision in made
     ]
 
 

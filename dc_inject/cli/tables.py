@@ -256,13 +256,13 @@ def _least(column: Column, size: _Size, text: int) -> int:
 def widths(
     shown: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, texts: Sequence[int] = _TEXTS
 ) -> dict[str, int]:
-    """Return how wide each of the columns that fit is: names get what is left first, then sentences."""
+    """Return the widths of columns that fit: names get what is left first, then sentences."""
     sizes = _sizes(shown, cells)
     text = next((length for length in texts if _width(shown, sizes, length) <= most), texts[-1])
     given = {column.key: _least(column, sizes[column.key], text) for column in shown}
     left = most - _width(shown, sizes, text)
-    for some in ([column for column in shown if column.name], shown):
-        while left > 0 and (growing := [one.key for one in some if given[one.key] < sizes[one.key].natural]):
+    for group in ([column for column in shown if column.name], shown):
+        while left > 0 and (growing := [c.key for c in group if given[c.key] < sizes[c.key].natural]):
             for key in growing[:left]:
                 given[key] += 1
                 left -= 1
@@ -270,12 +270,12 @@ def widths(
 
 
 def cut(text: str, width: int, *, dots: str = "…", end: bool = False) -> str:
-    """Return a text of at most so many characters; of a name, its end tells as much as its beginning."""
+    """Return a text cut to at most `width` characters: in the middle, as of names, or at its end."""
     if len(text) <= width:
         return text
-    kept = max(width - len(dots), 0)
-    tail = 0 if end else kept // 2
-    return text[: kept - tail] + dots + (text[-tail:] if tail else "")
+    room = max(width - len(dots), 0)
+    tail = 0 if end else room // 2
+    return text[: room - tail] + dots + (text[-tail:] if tail else "")
 
 
 def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> None:

@@ -229,8 +229,8 @@ class WatchApp(App[None]):
             for column in COLUMNS
             if column.key not in absent
         ]
-        if self._group != LINKS:  # there they are many holds, with their numbers
-            columns = [replace(one, whole=False, name=True) if one.key == "held" else one for one in columns]
+        if self._group != LINKS:  # a group of links has many holds, with their numbers
+            columns = [replace(c, whole=False, name=True) if c.key == "held" else c for c in columns]
         width = self.size.width - 1  # of the scroll bar
         steps = 8 if width < 100 else 12 if width < 140 else watch_figures.STEPS
         cells = {column.key: [_plain(column, line, steps) for line in self._lines] for column in columns}
@@ -257,7 +257,7 @@ class WatchApp(App[None]):
     def _show_chosen(self) -> None:
         row = self._table.cursor_row
         width = self.size.width - 2
-        lines = [Text(tables.cut(said, width, end=True), "dim")] if (said := self._selection()) else []
+        lines = [Text(tables.cut(selection, width, end=True), "dim")] if (selection := self._selection()) else []
         if 0 <= row < len(self._lines):
             line = self._lines[row]
             ends = " -> ".join(filter(None, (line["source"], line["destination"])))

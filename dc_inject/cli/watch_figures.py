@@ -86,7 +86,7 @@ def _changed(change: Mapping[str, str]) -> str:
 
 
 def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
-    """Return how a campaign stands, with the sums of so many hours until the end of its last cycle.
+    """Return the status of a campaign, with the sums over `last` up to the end of its last cycle.
 
     Raises LedgerError.
     """
@@ -115,8 +115,8 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
         for key in sorted(rows.keys() | sums.keys())
     ]
     everything = _Sum()
-    for one in sums.values():
-        everything.add(one)
+    for sums_of_link in sums.values():
+        everything.add(sums_of_link)
     return Standing(
         campaign=name,
         at=now,
@@ -216,8 +216,8 @@ def _added(spans: Iterable[Span], period: Period, step: timedelta) -> dict[Key, 
         sums[tuple(closing_table.link_cells(span.key).values())].take(span, number)
         if span.kind is CycleKind.COUNTED:
             steps = max(steps, number + 1)
-    for one in sums.values():
-        one.steps = steps
+    for sums_of_link in sums.values():
+        sums_of_link.steps = steps
     return dict(sums)
 
 
@@ -251,14 +251,14 @@ def grouped(links: Iterable[Line], name: str) -> list[Line]:
 
 
 def filtered(lines: Iterable[Line], text: str) -> list[Line]:
-    """Return the lines in whose names or reasons all words of a text stand, in upper or lower case."""
+    """Return the lines whose names or holds contain all words of a text, ignoring case."""
     words = text.lower().split()
-    found = []
+    matching = []
     for line in lines:
         shown = " ".join(str(line[name]) for name in (*NAMES, "held")).lower()
         if all(word in shown for word in words):
-            found.append(line)
-    return found
+            matching.append(line)
+    return matching
 
 
 def ordered(lines: Iterable[Line], column: str, *, reverse: bool = False) -> list[Line]:

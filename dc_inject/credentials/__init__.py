@@ -220,14 +220,14 @@ class Credentials:
         return Credential("certificate", origin, "", str(certificate), str(key), str(key), pem.until, stamps)
 
     def _file(self, path: Path, origin: str, parse: Callable[[bytes], T], hint: str) -> tuple[Hashable, T]:
-        """Return what a file holds, read again when its time, size or place on disk is another one."""
+        """Return what a file holds; it is read again when its time, size or inode has changed."""
         try:
             with os.fdopen(disk.opened(path), "rb") as file:
                 now = os.fstat(file.fileno())
                 stamp = (str(path), now.st_mtime_ns, now.st_size, now.st_ino)
-                kept = self._read.get((path, parse))
-                if kept is not None and kept[0] == stamp:
-                    return kept
+                cached = self._read.get((path, parse))
+                if cached is not None and cached[0] == stamp:
+                    return cached
                 content = file.read(LARGEST)
             self._read[path, parse] = stamp, parse(content)
         except OSError as error:

@@ -137,11 +137,11 @@ class _Expander:
             for entry, node in zip(scenario.links or (), _maps(entries), strict=True)
         ]
         lines = tuple(line for group, _ in entry_lines for line, _ in group)
-        kept = (
+        rewritten = (
             None if single and all(same for _, same in group) else tuple(line for line, _ in group)
             for group, single in entry_lines
         )
-        return _WrittenOut(lines, tuple(kept) if listed else None)
+        return _WrittenOut(lines, tuple(rewritten) if listed else None)
 
     def placed(self, node: Node, key: str = "", above: str = "") -> Node:
         """Return a node in which files are called as the new menu has to call them."""

@@ -137,8 +137,8 @@ def validated(model: type[M], data: Map, reader: MenuReader, parts: Mapping[str,
             for details in error.errors(include_url=False):
                 spot = _spot(model, data, _path(details))
                 _note(details, spot, reader, parts)
-                kept = _is_key(details) and spot.path == _path(details)
-                paths.append((*spot.path, _KEY) if kept else spot.path)
+                is_key = _is_key(details) and spot.path == _path(details)
+                paths.append((*spot.path, _KEY) if is_key else spot.path)
             data = _without(data, paths)
     return None
 
@@ -281,12 +281,12 @@ def _cut(node: Node, paths: Sequence[Path]) -> Node:
     for first, *rest in paths:
         below.setdefault(first, []).append(tuple(rest))
     if isinstance(node, Seq):
-        kept = [
+        remaining = [
             _cut(entry, below[at]) if at in below else entry
             for at, entry in enumerate(node)
             if () not in below.get(at, ())
         ]
-        return Seq(kept, node.place)
+        return Seq(remaining, node.place)
     if not isinstance(node, Map):
         return node
     gone = {str(key): Text(str(key), node.place) for key, inner in below.items() if () in inner}

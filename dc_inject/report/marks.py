@@ -28,9 +28,10 @@ def marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]
 
 
 def scales(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """Return by what runs multiplied all rates of the menus in a time, and since when; none if always by 1."""
-    known = view.scales()
-    in_force = [*[one for one in known if one[0] <= since][-1:], *(one for one in known if since < one[0] < until)]
+    """Return the factors by which runs multiplied all rates in a period, and since when; none if always 1."""
+    changes = view.scales()
+    in_force = [(at, scale) for at, scale in changes if at <= since][-1:]
+    in_force += [(at, scale) for at, scale in changes if since < at < until]
     if all(scale == 1 for _, scale in in_force):
         return []
     return [{"at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "scale": scale} for at, scale in in_force]

@@ -100,11 +100,11 @@ def title(report: Report) -> str:
 
 
 def heading(report: Report) -> str:
-    """Return of which time a report is, and from when; before it the grid of a simulation, after it the scale."""
+    """Return a report's period and the time of its data; before it a simulation's grid, after it the scale."""
     grid = report["simulated_in"]
     simulated = "" if grid is None else f"Simulated in the grid {grid}: no real transfer is in it. "
     running = "; it is running" if report["running"] else ""
-    times = (f"{one['scale']:g} since {time_of(one['at'], report)}" for one in report["scales"])
+    times = (f"{change['scale']:g} since {time_of(change['at'], report)}" for change in report["scales"])
     scaled = (
         f" Rates are those of the menus times {', '.join(times)}, by `run --scale`." if report["scales"] else ""
     )

@@ -104,8 +104,8 @@ class _Page:
         self._made_at = self._next_at = float("-inf")
         self._is_making = False
 
-    def answer(self, known: str) -> Answer:
-        """Return the page, or that it is still the one that is known."""
+    def answer(self, browser_tag: str) -> Answer:
+        """Return the page, or 304 if it is still the one with the browser's tag."""
         with self._lock:
             if self._is_old() and not self._is_making:
                 self._is_making = True
@@ -116,7 +116,11 @@ class _Page:
                 body = _html("Not yet", f"<p>{escape(words)}</p>", again=5)
                 return "503 Service Unavailable", [HTML, ("Retry-After", "5")], body
             headers = [HTML, ("ETag", self._tag)]
-            return ("304 Not Modified", headers, b"") if known == self._tag else ("200 OK", headers, self._content)
+            return (
+                ("304 Not Modified", headers, b"")
+                if browser_tag == self._tag
+                else ("200 OK", headers, self._content)
+            )
 
     def _is_old(self) -> bool:
         now = time.monotonic()

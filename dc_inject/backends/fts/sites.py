@@ -43,7 +43,7 @@ class Sites:
         """Return the facts of each prefix."""
         names, now = sorted(set(prefixes)), self._clock.now()
         with self._lock:
-            self._kept = {name: kept for name, kept in self._kept.items() if now - kept[0] < _fresh(kept[1])}
+            self._kept = {name: (at, fact) for name, (at, fact) in self._kept.items() if now - at < _fresh(fact)}
             facts = {name: self._kept[name][1] for name in names if name in self._kept}
         asked = [name for name in names if name not in facts]
         for name, fact in zip(asked, self._workers.map(self._ask, asked), strict=True):

@@ -121,12 +121,12 @@ class Connection(ServiceConnection[RucioCallRecord]):
             yield from rows
 
     def kept(self, name: tuple[str, ...], age: timedelta, read: Callable[[], T]) -> T:
-        """Return what `read` gave at most `age` ago; it is asked again when that is older."""
+        """Return what `read` gave at most `age` ago, or call it again."""
         with self._lock:
-            kept = self._kept.get(name)
+            cached = self._kept.get(name)
         now = self._clock.now()
-        if kept is not None and now - kept[0] < age:
-            return kept[1]  # type: ignore[no-any-return]  # the same name always has the same reader
+        if cached is not None and now - cached[0] < age:
+            return cached[1]  # type: ignore[no-any-return]  # the same name always has the same reader
         value = read()
         with self._lock:
             self._kept[name] = now, value
@@ -145,7 +145,7 @@ class Connection(ServiceConnection[RucioCallRecord]):
         return local.client
 
     def renew(self) -> None:
-        """Forget clients, configuration and what was kept: a person may have repaired something."""
+        """Forget clients, configuration and cached answers: a person may have repaired something."""
         clean_cached_config()
         super().renew()
         with self._lock:

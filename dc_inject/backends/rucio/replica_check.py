@@ -82,10 +82,10 @@ class ReplicaCheck:
     def _expiry(self, rule: str) -> datetime | None:
         now = self._connection.now()
         with self._lock:
-            kept = self._expiries.get(rule)
+            cached = self._expiries.get(rule)
         # What should have expired and still holds a dataset was prolonged.
-        if kept is not None and now - kept[0] < _EXPIRY_AGE and (kept[1] is None or kept[1] > now):
-            return kept[1]
+        if cached is not None and now - cached[0] < _EXPIRY_AGE and (cached[1] is None or cached[1] > now):
+            return cached[1]
         try:
             expiry = utc(self._connection.call("get_replication_rule", rule)["expires_at"])
         except Permanent:
