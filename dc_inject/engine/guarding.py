@@ -49,7 +49,6 @@ OLD = timedelta(minutes=10)
 FAILED_CYCLES = 3  # in which what came to its end tells what fails
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
 STEP = 2  # transfers that FTS's optimizer adds at a time
-NEARLY = 0.8  # of a space: when so much is used or on its way, what goes out waits for room
 ROOM = 0.97  # of a space: what is waited for; services may be late to tell what is left there
 
 Facts = Mapping[tuple[str, str], RseFacts]
@@ -74,14 +73,10 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     least = spaces.least(context.ledger, context.looks, situation.cycle, now, of_places, facts)
     for name, (space, age) in least.items():
         destinations[name] = replace(destinations[name], space=space, free=space - ours.get(name, 0), age=age)
-    nearly_full: set[str] = set()
-    for name in places:
-        destination = destinations[name]
-        if destination.space is not None and (used := _used(destination).value) is not None and used >= NEARLY:
-            lag = max(deletions[name][0], destination.deletion_lag) if name in deletions else None
-            going = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
-            destinations[name] = replace(destination, going=going)
-            nearly_full.add(name)
+    nearly_full = spaces.nearly_full(
+        context.ledger, situation, {name: destinations[name] for name in places}, deletions
+    )
+    destinations |= nearly_full
     careful = _careful(context.ledger, situation, destinations, places, deletions)
     readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
@@ -182,20 +177,6 @@ def _careful(
             deletions=Deletions(needed, overdue.get(name, 0), measured, is_late),
         )
     return careful
-
-
-def _going(ledger: Reader, destination: str, cycle: Cycle, lag: timedelta) -> int:
-    """Return our bytes at a destination that will be deleted by the end of a cycle, so long after their end.
-
-    What should have gone long ago is not counted on.
-    """
-    latest, oldest = cycle.end - lag, cycle.start - lag - LOOKS * cycle.length
-    ends = (
-        (entry.ended_at or entry.expires_at, entry.injection.item.bytes)
-        for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED)
-        if entry.injection.link.destination == destination
-    )
-    return sum(size for at, size in ends if at is not None and oldest <= at <= latest)
 
 
 def _readings(

@@ -13,7 +13,7 @@ counted again in every cycle; and of five cycles the least space counts. What lo
 written down in each round, so that a run from cron, which begins anew in each cycle, knows it as well.
 
 Of a word without its time, all that is ours counts, as it is known now, and only when another one is told.
-What may be used of a space, `guarding.py` says.
+What may be used of a space, `guarding.py` says; here is also at which destinations what goes out waits for room.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, State
+from dc_inject.model import Cycle, Entry, FlowKey, State
 from dc_inject.model.ports import Observation, Removal, RseFacts
 from dc_inject.planning.limits import Destination
+from dc_inject.planning.link_plan import with_overhead
+from dc_inject.planning.situation import Situation
 
 REMEMBERED = 5  # cycles of which the least space counts
 KEPT = timedelta(hours=2)  # what looks found: as old as a word of free space may be
+NEARLY = 0.8  # of a space: when so much is used, on its way or due, what goes out waits for room
+OVERDUE = 2  # cycles after which what should have gone is not counted on
 SPACES, LOOKS = "spaces", "looks"  # the signals that keep them
 
 
@@ -202,3 +206,46 @@ def _remembered(
         "at": {when: moment for when, moment in at.items() if when in seen},
         "free": {when: size for when, size in timed.items() if when in seen},
     }
+
+
+def nearly_full(
+    ledger: Ledger,
+    situation: Situation,
+    destinations: Mapping[str, Destination],
+    deletions: Mapping[str, tuple[timedelta, int]],
+) -> dict[str, Destination]:
+    """Return destinations that are nearly full, or will be with what is due, with what goes there in the cycle."""
+    dues: Counter[str] = Counter()
+    stays: dict[FlowKey, timedelta] = {}
+    for demand in situation.demands:
+        flow = demand.flow
+        dues[flow.link.destination] += with_overhead(demand.due, flow)
+        if demand.completion is not None and flow.link.through in situation.may_end:
+            stays[flow.key] = demand.completion + flow.dwell
+    filling = {}
+    for name, destination in destinations.items():
+        space, free = destination.space, destination.free
+        if space is not None and free is not None and free - dues[name] <= (1 - NEARLY) * space:
+            lag = max(deletions[name][0], destination.deletion_lag) if name in deletions else None
+            going = 0 if lag is None else _going(ledger, name, situation.cycle, lag, stays)
+            filling[name] = replace(destination, going=going)
+    return filling
+
+
+def _going(
+    ledger: Ledger, destination: str, cycle: Cycle, lag: timedelta, stays: Mapping[FlowKey, timedelta]
+) -> int:
+    """Return our bytes at a destination that will be deleted by the end of a cycle, so long after their end.
+
+    `stays` tells how long rules stay of flows that are ended early. What should have gone long ago is not counted
+    on.
+    """
+    latest, oldest = cycle.end - lag, cycle.start - lag - OVERDUE * cycle.length
+    going = 0
+    for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED):
+        injection, end = entry.injection, entry.ended_at or entry.expires_at
+        if entry.ended_at is None and end is not None and injection.flow in stays:
+            end = min(end, injection.release + stays[injection.flow])
+        if injection.link.destination == destination and end is not None and oldest <= end <= latest:
+            going += injection.item.bytes
+    return going

@@ -174,7 +174,7 @@ def test_what_a_space_never_lets_through_goes_to_the_others_too(tmp_path):
     """It is forgiven in the cycle itself, and was never owed."""
     share = Control(Mode.ACT, redistribute=True)
     links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
-    sites = (Site("S", rses={"B": RseSpec(space=int(1.5 * DUE))}),)
+    sites = (Site("S", rses={"B": RseSpec(space=int(0.6 * DUE))}),)
     one = world(tmp_path, campaign(links, sites=sites), {"A": items("A", 9000, 5 * GB)})
     one.run(cycles=12)
     rows = one.ledger.rows()

@@ -249,3 +249,21 @@ def test_looking_often_where_room_is_waited_for_keeps_nobody_from_looking_elsewh
         if entry.injection.link.destination == "C" and entry.ended_at <= one.clock.now() - 2 * CYCLE
     ]
     assert stays == []
+
+
+def test_a_disk_that_a_cycle_fills_is_filled_again_as_soon_as_it_is_emptied(tmp_path):
+    """It takes little more than a cycle gives: what is seen to go makes room within the cycle."""
+    link, space = flow("A", "B", 2.0, control=ACT, lifetime_min=4 * CYCLE, lifetime_max=8 * CYCLE), 250 * GB
+    one = world(
+        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(minutes=5),
+        space={"B": space},
+    )  # fmt: skip
+    there = []
+    for _ in range(20):
+        one.run(cycles=1)
+        there.append(one.ledger.resident().get("B", 0))
+    rows = one.ledger.rows()
+    assert rows[-1].due > 0.8 * space
+    assert max(row.injected for row in rows[:4]) < 0.5 * rows[0].due, "nothing is known of how long rules stay"
+    assert [row.cycle for row in rows[4:] if row.injected < 0.95 * row.due] == []
+    assert max(there) <= 0.98 * space
