@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import fts3.rest.client.easy as fts3
-
 from dc_inject.sandbox import Sandbox
 from tests.e2e.tool import Tool
 
@@ -99,6 +97,8 @@ class Storages:
 
 def jobs(grid: Sandbox, campaign: str) -> dict[str, list[dict[str, str]]]:
     """The campaign's jobs with their files, as FTS tells them to its own client."""
+    import fts3.rest.client.easy as fts3  # noqa: PLC0415  an extra
+
     context = fts3.Context(grid.fts_url)
     states = "SUBMITTED,ACTIVE,FINISHED,FINISHEDDIRTY,FAILED,CANCELED"
     # The client's own listing has no window of time, without which FTS tells of no finished jobs.

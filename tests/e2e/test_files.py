@@ -13,6 +13,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, Hold, State
 from dc_inject.model.naming import read_copy
 from dc_inject.sandbox import Sandbox
+from tests.backends.support import fts3_or_skip
 from tests.e2e.files import Storages, jobs
 from tests.e2e.tool import Tool, this_cycle, until
 
@@ -28,6 +29,7 @@ SLOW = {Hold.OVERLOAD, Hold.API_ERRORS}  # reasons of a machine, or of a service
 @pytest.fixture
 def tool(storage_grid: Sandbox, tmp_path: Path) -> Iterator[Tool]:
     """The command line with FTS's address in its environment."""
+    fts3_or_skip()
     made = Tool(tmp_path, storage_grid.config, {"DC_INJECT_FTS_ENDPOINT": storage_grid.fts_url})
     try:
         yield made

@@ -15,6 +15,7 @@ import pytest
 from dc_inject.model import Cycle, Hold, State
 from dc_inject.sandbox import Sandbox
 from dc_inject.sandbox.state import write_private
+from tests.backends.support import fts3_or_skip
 from tests.e2e.files import Storages
 from tests.e2e.tool import Tool, until
 
@@ -50,6 +51,7 @@ def tokens(storage_grid: Sandbox) -> Iterator[Any]:
 
 @pytest.fixture
 def tool(storage_grid: Sandbox, tmp_path: Path) -> Iterator[Tool]:
+    fts3_or_skip()
     made = Tool(
         tmp_path,
         storage_grid.config,

@@ -27,6 +27,7 @@ from dc_inject.metrics import Metrics
 from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.sandbox import Link, Rse, Sandbox, make_datasets
 from dc_inject.sandbox.state import write_private
+from tests.backends.support import fts3_or_skip
 from tests.conftest import client_for
 from tests.docs import dashboards
 from tests.e2e.tool import GB, Tool, until
@@ -175,6 +176,7 @@ def trouble(storage_grid: Sandbox, label: str) -> Iterator[Trouble]:
 
 @pytest.fixture
 def tool(storage_grid: Sandbox, tmp_path: Path) -> Iterator[Tool]:
+    fts3_or_skip()
     made = Tool(tmp_path, storage_grid.config, {"DC_INJECT_FTS_ENDPOINT": storage_grid.fts_url})
     try:
         yield made

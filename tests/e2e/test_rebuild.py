@@ -15,6 +15,7 @@ from dc_inject.ledger.check import check
 from dc_inject.model import State
 from dc_inject.planning import shards
 from dc_inject.sandbox import Link, Sandbox
+from tests.backends.support import fts3_or_skip
 from tests.e2e.files import Storages, jobs
 from tests.e2e.tool import ACCEPTED, Running, Tool, add_stock, asked, given, rules, this_cycle, until
 from tests.engine.world import flow
@@ -186,6 +187,7 @@ def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
 @pytest.fixture
 def files_tool(storage_grid: Sandbox, tmp_path: Path) -> Iterator[Tool]:
     """The command line with FTS's address in its environment."""
+    fts3_or_skip()
     made = Tool(tmp_path, storage_grid.config, {"DC_INJECT_FTS_ENDPOINT": storage_grid.fts_url})
     try:
         yield made

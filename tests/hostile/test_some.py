@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dc_inject.sandbox import Sandbox
+from tests.backends.support import fts3_or_skip
 from tests.hostile.lab import CASES, ROLES, Lab, lab, play, stock
 from tests.hostile.modes import MODES
 
@@ -40,6 +41,8 @@ def hostile(storage_grid: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.parametrize(("role", "mode", "command"), SOME)
 def test_a_hostile_answer_does_no_harm(hostile: Lab, role: str, mode: str, command: str) -> None:
     """Bounded memory, a clear end, no secret to anybody, nothing of others touched."""
+    if role == "fts":
+        fts3_or_skip()
     play(hostile, role, mode, command)
 
 
