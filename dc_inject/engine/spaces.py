@@ -222,30 +222,38 @@ def nearly_full(
         dues[flow.link.destination] += with_overhead(demand.due, flow)
         if demand.completion is not None and flow.link.through in situation.may_end:
             stays[flow.key] = demand.completion + flow.dwell
-    filling = {}
-    for name, destination in destinations.items():
-        space, free = destination.space, destination.free
-        if space is not None and free is not None and free - dues[name] <= (1 - NEARLY) * space:
-            lag = max(deletions[name][0], destination.deletion_lag) if name in deletions else None
-            going = 0 if lag is None else _going(ledger, name, situation.cycle, lag, stays)
-            filling[name] = replace(destination, going=going)
-    return filling
+    filling = {
+        name: destination
+        for name, destination in destinations.items()
+        if destination.space is not None
+        and destination.free is not None
+        and destination.free - dues[name] <= (1 - NEARLY) * destination.space
+    }
+    lags = {
+        name: max(deletions[name][0], destination.deletion_lag)
+        for name, destination in filling.items()
+        if name in deletions
+    }
+    going = _going(ledger, situation.cycle, lags, stays)
+    return {name: replace(destination, going=going[name]) for name, destination in filling.items()}
 
 
 def _going(
-    ledger: Ledger, destination: str, cycle: Cycle, lag: timedelta, stays: Mapping[FlowKey, timedelta]
-) -> int:
-    """Return our bytes at a destination that will be deleted by the end of a cycle, so long after their end.
+    ledger: Ledger, cycle: Cycle, lags: Mapping[str, timedelta], stays: Mapping[FlowKey, timedelta]
+) -> Counter[str]:
+    """Return our bytes at destinations that will be deleted by the end of a cycle, `lags` after their end.
 
     `stays` tells how long rules stay of flows that are ended early. What should have gone long ago is not counted
     on.
     """
-    latest, oldest = cycle.end - lag, cycle.start - lag - OVERDUE * cycle.length
-    going = 0
-    for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED):
+    going: Counter[str] = Counter()
+    for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED) if lags else ():
         injection, end = entry.injection, entry.ended_at or entry.expires_at
-        if entry.ended_at is None and end is not None and injection.flow in stays:
+        lag = lags.get(injection.link.destination)
+        if lag is None or end is None:
+            continue
+        if entry.ended_at is None and injection.flow in stays:
             end = min(end, injection.release + stays[injection.flow])
-        if injection.link.destination == destination and end is not None and oldest <= end <= latest:
-            going += injection.item.bytes
+        if cycle.start - OVERDUE * cycle.length <= end + lag <= cycle.end:
+            going[injection.link.destination] += injection.item.bytes
     return going
