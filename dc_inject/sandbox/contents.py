@@ -19,7 +19,7 @@ def rses_plain(state: State, rses: Iterable[Rse]) -> list[dict[str, Any]]:
     """Write RSEs; one on a storage gets the address of its files and the service that moves them."""
     plain = []
     for rse in rses:
-        one: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "name": rse.name,
             "type": rse.kind,
             "space": rse.space,
@@ -28,9 +28,9 @@ def rses_plain(state: State, rses: Iterable[Rse]) -> list[dict[str, Any]]:
         }
         if rse.on is not None:
             host, _, port = state.storages[rse.on].partition(":")
-            one["address"] = {"hostname": host, "port": int(port), "prefix": prefix(rse.name)}
-            one["attributes"]["fts"] = state.fts_url
-        plain.append(one)
+            entry["address"] = {"hostname": host, "port": int(port), "prefix": prefix(rse.name)}
+            entry["attributes"]["fts"] = state.fts_url
+        plain.append(entry)
     return plain
 
 
@@ -39,8 +39,8 @@ def datasets_plain(
 ) -> dict[str, list[dict[str, Any]]]:
     """Write datasets by source RSE, and their files' bytes where the RSE lies on a storage of the sandbox."""
     return {
-        source: [_dataset_plain(folder, state, source, dataset) for dataset in some]
-        for source, some in datasets.items()
+        source: [_dataset_plain(folder, state, source, dataset) for dataset in at_source]
+        for source, at_source in datasets.items()
     }
 
 

@@ -64,15 +64,15 @@ class RucioControls(Handle):
         services.wait(DAEMONS, lambda: services.progress().get("paused") is False)
 
     def slow_daemon(self, name: str, seconds: float) -> None:
-        """Call one of the daemons only every so many seconds, 0: in every pass; returns when that holds.
+        """Call one of the daemons only every `seconds` seconds (0: in every pass); return when that is in force.
 
-        In production each has its own rhythm: a summary of what is where follows its replicas minutes later. Until
-        it is back to 0, `add` and `settle` may wait in vain for what it has to do.
+        In production each daemon has its own interval: dataset summaries follow their replicas minutes later.
+        Until it is back to 0, `add` and `settle` may wait in vain for the work of this daemon.
         """
         services = self._services()
         services.wait(DAEMONS, lambda: "daemons" in services.progress())
-        if name not in (known := services.progress().get("daemons", [])):
-            raise UsageError(f"the sandbox has no daemon {name}", f"it has {', '.join(known)}")
+        if name not in (daemons := services.progress().get("daemons", [])):
+            raise UsageError(f"the sandbox has no daemon {name}", f"it has {', '.join(daemons)}")
         with locked(self.folder, self._say):
             file = self.folder / "slow.json"
             slow = json.loads(file.read_text()) if file.exists() else {}

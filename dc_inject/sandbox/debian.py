@@ -54,9 +54,9 @@ def _run(*command: str) -> None:
 
 
 def release() -> str:
-    """Name the release of the system and the architecture: unpacked programs fit no other."""
+    """Return the release of the system and its architecture: unpacked programs fit no other."""
     try:
-        told = platform.freedesktop_os_release()
+        fields = platform.freedesktop_os_release()
     except OSError:
-        told = {}
-    return f"{told.get('ID', 'linux')}{told.get('VERSION_ID', '')}-{platform.machine()}"
+        fields = {}
+    return f"{fields.get('ID', 'linux')}{fields.get('VERSION_ID', '')}-{platform.machine()}"

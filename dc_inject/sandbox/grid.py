@@ -125,9 +125,9 @@ def _grid(raw: Plain) -> Grid:
 
 
 def _rse(name: str, raw: Plain) -> Rse:
-    known = {"space", "type"}
+    own_keys = {"space", "type"}
     site = name.removesuffix("_Disk").removesuffix("_Tape")
-    attributes = {"site": site, **{key: str(value) for key, value in raw.items() if key not in known}}
+    attributes = {"site": site, **{key: str(value) for key, value in raw.items() if key not in own_keys}}
     return Rse(str(name), parse_size(raw["space"]), str(raw.get("type", "DISK")), attributes)
 
 

@@ -14,13 +14,13 @@ from dc_inject.model.errors import DcInjectError
 
 @contextmanager
 def locked(folder: Path, say: Callable[[str], None], patience: float = 600.0) -> Iterator[None]:
-    """Hold the lock of `folder`; says so when it has to wait, gives up after `patience` seconds."""
+    """Hold the lock of `folder`; say so if that has to wait, and give up after `patience` seconds."""
     file = folder.parent / f".{folder.name}.lock"
-    deadline, told = time.monotonic() + patience, False
+    deadline, reported = time.monotonic() + patience, False
     while (descriptor := _try(file)) is None:
-        if not told:
+        if not reported:
             say(f"another process is at work on {folder}, waiting for it")
-            told = True
+            reported = True
         if time.monotonic() > deadline:
             raise DcInjectError(f"another process holds {file} for more than {patience:.0f} s")
         time.sleep(0.1)

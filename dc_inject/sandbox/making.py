@@ -39,7 +39,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Doors:
+class Listeners:
     """Sockets that listen before any process lives, so that nobody can take their ports."""
 
     server: socket.socket
@@ -51,9 +51,9 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
     """Make it, up to where its processes run and the grid is built; they may still be starting."""
     ownership.claim(folder, "--folder", mode=0o700)
     with ExitStack() as stack:
-        doors = _open(stack, wanted)
-        grid = storages.with_storages(wanted.grid, doors.storages)
-        state = _state(wanted, doors).with_rses(grid.rses)
+        listeners = _open(stack, wanted)
+        grid = storages.with_storages(wanted.grid, listeners.storages)
+        state = _state(wanted, listeners).with_rses(grid.rses)
         state.write(folder)
         passwords = {name: secrets.token_urlsafe(24) for name in ("root", grid.account)}
         _write_settings(folder, state, passwords)
@@ -65,14 +65,14 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
             say("starting PostgreSQL")
             postgres.prepare(folder, state)
             services.start_postgres()
-        if doors.storages:
+        if listeners.storages:
             say("starting the storages and the FTS service")
             storages.prepare(folder, state)
-            storages.start(services, doors.storages, doors.fts)
+            storages.start(services, listeners.storages, listeners.fts)
 
         def start() -> None:
             say("starting the Rucio server and the daemons")
-            services.start_server(doors.server)
+            services.start_server(listeners.server)
             services.start_daemons()
 
         if state.db == "postgres":
@@ -81,19 +81,19 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
         services.build(_contents(folder, state, grid, passwords), after_first_line=start)
 
 
-def _open(stack: ExitStack, wanted: Wanted) -> Doors:
+def _open(stack: ExitStack, wanted: Wanted) -> Listeners:
     names = storages.addresses(wanted.storages) if wanted.xrootd else {}
-    return Doors(
+    return Listeners(
         stack.enter_context(listen()),
         {name: stack.enter_context(listen(host=host)) for name, host in names.items()},
         tuple(stack.enter_context(listen()) for _ in range(2 if names else 0)),
     )
 
 
-def _state(wanted: Wanted, doors: Doors) -> State:
+def _state(wanted: Wanted, listeners: Listeners) -> State:
     plain = State(
         secrets.token_hex(16),
-        doors.server.getsockname()[1],
+        listeners.server.getsockname()[1],
         str(wanted.python),
         wanted.policy,
         wanted.grid.account,
@@ -103,10 +103,10 @@ def _state(wanted: Wanted, doors: Doors) -> State:
     )
     if not wanted.xrootd:
         return plain
-    fts, fts_tls = (one.getsockname()[1] for one in doors.fts)
+    fts, fts_tls = (listener.getsockname()[1] for listener in listeners.fts)
     return replace(
         plain,
-        storages={name: "{}:{}".format(*one.getsockname()) for name, one in doors.storages.items()},
+        storages={name: "{}:{}".format(*listener.getsockname()) for name, listener in listeners.storages.items()},
         xrootd=str(wanted.xrootd.program),
         library=str(wanted.xrootd.library) if wanted.xrootd.library else None,
         fts=fts,

@@ -31,10 +31,10 @@ def claim(folder: Path, option: str, mode: int = 0o755) -> None:
 
 
 def is_ours(folder: Path, legacy: Legacy = lambda _: False) -> bool:
-    """Tell whether we made a folder: it is one, of our own user, and has our marker."""
+    """Return whether we made a folder: it is a folder of our own user, with our marker."""
     try:
-        told = folder.lstat()
-        if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.geteuid():
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             return False
         return _has(folder, MARKER, _TEXT) or legacy(folder)
     except OSError:
@@ -64,15 +64,15 @@ def completed(name: str) -> Legacy:
 
 
 def had_state(folder: Path) -> bool:
-    """Tell sandboxes of earlier versions by what they wrote down of themselves."""
+    """Return whether a folder is a sandbox of an earlier version, by its state file."""
     file = folder / "state.json"
     if not stat.S_ISREG(file.lstat().st_mode):
         return False
     try:
-        told = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except ValueError:
         return False
-    return isinstance(told, dict) and {"marker", "port", "env", "policy", "account", "quota"} <= set(told)
+    return isinstance(content, dict) and {"marker", "port", "env", "policy", "account", "quota"} <= set(content)
 
 
 def _has(folder: Path, name: str, text: str) -> bool:

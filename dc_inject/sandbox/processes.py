@@ -30,9 +30,9 @@ _GRID = ("RUCIO_", "X509_", "BEARER_", "DC_INJECT_")
 
 
 def environment(marker: str, role: str, settings: Path, library: Path) -> dict[str, str]:
-    """Make the environment of a server process; of the caller's it has little, and no credentials."""
-    kept = {key: value for key, value in os.environ.items() if key in _KEPT or key.startswith("LC_")}
-    return kept | {
+    """Return the environment of a server process: little of the caller's, and no credentials."""
+    inherited = {key: value for key, value in os.environ.items() if key in _KEPT or key.startswith("LC_")}
+    return inherited | {
         MARKER: marker,
         ROLE: role,
         "RUCIO_CONFIG": str(settings),
@@ -89,31 +89,31 @@ def marked(marker: str, role: str | None = None) -> list[int]:
     wanted = [f"{MARKER}={marker}".encode()]
     if role:
         wanted.append(f"{ROLE}={role}".encode())
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         variables = _environ(int(entry.name)).split(b"\0")
         if all(variable in variables for variable in wanted):
-            found.append(int(entry.name))
-    return found
+            pids.append(int(entry.name))
+    return pids
 
 
 def roles(marker: str) -> set[str]:
     """Return the roles of all living processes that carry the marker."""
-    found: set[str] = set()
+    names: set[str] = set()
     for entry in Path("/proc").iterdir():
         variables = _environ(int(entry.name)).split(b"\0") if entry.name.isdigit() else []
         if f"{MARKER}={marker}".encode() in variables:
-            named = (
-                one.removeprefix(f"{ROLE}=".encode()) for one in variables if one.startswith(f"{ROLE}=".encode())
-            )
-            found.update(role.decode() for role in named)
-    return found
+            prefix = f"{ROLE}=".encode()
+            names |= {
+                variable.removeprefix(prefix).decode() for variable in variables if variable.startswith(prefix)
+            }
+    return names
 
 
 def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:
-    """End what `find` finds: TERM, after `grace` seconds (0: at once) KILL; returns how many there were.
+    """End the processes that `find` returns: TERM, after `grace` seconds (0: at once) KILL; return their number.
 
     Raises DcInjectError when something survives even that.
     """
@@ -122,12 +122,12 @@ def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:
         if not patience:
             continue
         deadline = time.monotonic() + patience
-        told: set[int] = set()
+        signalled: set[int] = set()
         while pids := set(find()):
-            for pid in pids - told:
+            for pid in pids - signalled:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
-            told |= pids
+            signalled |= pids
             seen |= pids
             for pid in seen:
                 with contextlib.suppress(ChildProcessError):  # another process started it

@@ -169,11 +169,11 @@ class Sandbox(RucioControls, StorageControls):
 
     def start(self, part: str) -> None:
         """Start a part that was stopped, and wait until it answers; one that runs stays as it is."""
-        known = self._part(part)
-        if self._services().running(known.role):
+        wanted = self._part(part)
+        if self._services().running(wanted.role):
             self._say(f"{part} runs already")
         else:
-            known.start()
+            wanted.start()
             self._say(f"{part} runs again")
 
     def _part(self, name: str) -> _Part:
@@ -186,9 +186,9 @@ class Sandbox(RucioControls, StorageControls):
             parts["database"] = _Part(POSTGRES, self.stop_database, self.start_database)
         if state.fts:
             parts["fts"] = _Part(FTS, self.stop_fts, self.start_fts)
-        for one in state.storages:
-            parts[one] = _Part(
-                storage_role(one), partial(self.stop_storage, one), partial(self.start_storage, one)
+        for storage in state.storages:
+            parts[storage] = _Part(
+                storage_role(storage), partial(self.stop_storage, storage), partial(self.start_storage, storage)
             )
         if name not in parts:
             raise UsageError(f"the sandbox has no part {name!r}", f"there are {', '.join(parts)}")
@@ -225,9 +225,9 @@ class Sandbox(RucioControls, StorageControls):
         if not self.folder.exists():
             return
         if (self.folder / STATE).exists():  # else it crashed before it started anything
-            told = json.loads((self.folder / STATE).read_text())
-            marker = told["marker"]  # all that every version has
-            if told.get("db") == "postgres":  # in order: first those who use it
+            state = json.loads((self.folder / STATE).read_text())
+            marker = state["marker"]  # all that every version has
+            if state.get("db") == "postgres":  # in order: first those who use it
                 users = [partial(processes.marked, marker, role) for role in (SERVER, DAEMONS)]
                 processes.end(lambda: [pid for find in users for pid in find()], grace)
                 processes.end(partial(processes.marked, marker, POSTGRES))

@@ -168,8 +168,8 @@ class Services:
 
     def _start(self, role: str, module: str, *arguments: str, listen: Sequence[socket.socket] = ()) -> None:
         command = [self._python, "-m", module, *arguments]
-        sockets = [one.fileno() for one in listen]
-        processes.start(command, self._environment(role), self._log(role), sockets)
+        descriptors = [listener.fileno() for listener in listen]
+        processes.start(command, self._environment(role), self._log(role), descriptors)
 
     def _environment(self, role: str) -> dict[str, str]:
         settings, library = self._folder / "server.cfg", self._folder / "lib"

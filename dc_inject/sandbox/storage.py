@@ -75,6 +75,6 @@ def _absolute(path: str) -> str:
 
 def _make_folders(data: Path, folder: Path) -> None:
     """Make a folder and those above it, for the owner only; `mkdir(parents=True)` would open them to others."""
-    for one in reversed((folder, *folder.parents)):
-        if one.is_relative_to(data):
-            one.mkdir(mode=0o700, exist_ok=True)
+    for path in reversed((folder, *folder.parents)):
+        if path.is_relative_to(data):
+            path.mkdir(mode=0o700, exist_ok=True)

@@ -53,12 +53,12 @@ class StorageControls(Handle):
 
     def stop_storage(self, name: str) -> None:
         """End a storage; nobody listens at its address until it is started again."""
-        self._known(name)
+        self._require_storage(name)
         self._services().end(storage_role(name))
 
     def start_storage(self, name: str) -> None:
         """Start a storage again, at the same address."""
-        host, port = self._known(name)
+        host, port = self._require_storage(name)
         services = self._services()
         with listen(port, host) as listener:
             services.start_storage(name, listener)
@@ -66,24 +66,23 @@ class StorageControls(Handle):
 
     def throttle(self, name: str, rate: int | None) -> None:
         """Let a storage give and take `rate` bytes a second, or (None) what it can; starts it again."""
-        self._known(name)
         self.stop_storage(name)
         write_settings(self.folder, self._state(), name, rate)
         self.start_storage(name)
 
     def put(self, name: str, path: str, size: int, seed: object = 0) -> Stored:
         """Write a file straight into a storage's folder; the content follows from the seed."""
-        self._known(name)
+        self._require_storage(name)
         return storage.write(storage.data_folder(self.folder, name), path, size, seed)
 
     def storage_file(self, name: str, path: str) -> Stored:
         """Look at a file on disk. Raises FileNotFoundError when it is not there."""
-        self._known(name)
+        self._require_storage(name)
         return storage.read(storage.data_folder(self.folder, name), path)
 
     def storage_files(self, name: str, under: str = "/") -> dict[str, int]:
         """Sizes of all files on disk below a folder of a storage, by path."""
-        self._known(name)
+        self._require_storage(name)
         return dict(storage.walk(storage.data_folder(self.folder, name), under))
 
     def issue_certificate(self, person: str) -> tuple[Path, Path]:
@@ -95,8 +94,8 @@ class StorageControls(Handle):
         name, tokens = self._person(person), self.folder / "fts" / "tokens.json"
         token = secrets.token_urlsafe(32)
         with locked(self.folder, self._say):
-            known = json.loads(tokens.read_text()) if tokens.exists() else {}
-            write_private(tokens, json.dumps(known | {token: {"vo": "sandbox", "user": f"/CN={name}"}}))
+            by_token = json.loads(tokens.read_text()) if tokens.exists() else {}
+            write_private(tokens, json.dumps(by_token | {token: {"vo": "sandbox", "user": f"/CN={name}"}}))
         file = self.folder / "authority" / f"{name}.token"
         write_private(file, token)
         return file
@@ -123,12 +122,13 @@ class StorageControls(Handle):
             services.start_fts(plain, tls)
         services.wait(FTS, services.fts_answers)
 
-    def _known(self, name: str) -> tuple[str, int]:
-        known = self._state().storages
-        if name not in known:
-            told = f"there are {', '.join(known)}" if known else "bring it up with --storage xrootd"
-            raise UsageError(f"the sandbox has no storage {name!r}", told)
-        host, _, port = known[name].partition(":")
+    def _require_storage(self, name: str) -> tuple[str, int]:
+        """Return host and port of a storage of the sandbox. Raises UsageError for another name."""
+        storages = self._state().storages
+        if name not in storages:
+            hint = f"there are {', '.join(storages)}" if storages else "bring it up with --storage xrootd"
+            raise UsageError(f"the sandbox has no storage {name!r}", hint)
+        host, _, port = storages[name].partition(":")
         return host, int(port)
 
 
@@ -158,7 +158,7 @@ def with_storages(grid: Grid, names: Iterable[str]) -> Grid:
 
 def prepare(folder: Path, state: State) -> None:
     """Make the folders, certificates and settings of the storages and of the FTS service."""
-    hosts = {one.partition(":")[0] for one in state.storages.values()}
+    hosts = {address.partition(":")[0] for address in state.storages.values()}
     trusted = authority.create(folder / "authority")
     _give(folder / "fts", trusted, trusted.issue("fts", ["127.0.0.1", "localhost"]))
     of_storages = trusted.issue("storage", sorted(hosts))
@@ -184,10 +184,10 @@ def write_settings(folder: Path, state: State, name: str, rate: int | None) -> N
     write_private(folder / "storage" / name / "xrootd.cfg", storage_settings(port, rate))
 
 
-def start(services: Services, doors: Mapping[str, socket.socket], fts: Sequence[socket.socket]) -> None:
+def start(services: Services, listeners: Mapping[str, socket.socket], fts: Sequence[socket.socket]) -> None:
     """Start the storages and the FTS service on their sockets; they may still be starting at the end of it."""
-    for name, door in doors.items():
-        services.start_storage(name, door)
+    for name, listener in listeners.items():
+        services.start_storage(name, listener)
     services.start_fts(*fts)
 
 

@@ -35,11 +35,11 @@ def default_xrootd() -> Path:
 
 
 def installed() -> Xrootd | None:
-    """Find the XRootD of the system, when it has every plugin that the sandbox needs."""
-    found = shutil.which("xrootd", path=os.environ.get("PATH", "") + SYSTEM)
-    if not found:
+    """Return the XRootD of the system if it has every plugin that the sandbox needs."""
+    path = shutil.which("xrootd", path=os.environ.get("PATH", "") + SYSTEM)
+    if not path:
         return None
-    program = Path(found).resolve()
+    program = Path(path).resolve()
     return Xrootd(program) if _library(program.parent.parent) else None
 
 
@@ -57,12 +57,12 @@ def ensure_xrootd(folder: Path, say: Callable[[str], None]) -> Xrootd:
 
     Raises UsageError for a folder that is something else, ServiceError with the install line when apt cannot help.
     """
-    if found := installed():
-        return found
+    if of_system := installed():
+        return of_system
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, say):
-        if found := unpacked(folder):
-            return found
+        if xrootd := unpacked(folder):
+            return xrootd
         if os.path.lexists(folder):
             ownership.remove(folder, "--xrootd", ownership.completed(_COMPLETE))
         ownership.claim(folder, "--xrootd")
@@ -72,10 +72,10 @@ def ensure_xrootd(folder: Path, say: Callable[[str], None]) -> Xrootd:
         except ServiceError as error:
             raise _no_xrootd(error.message) from None
         (folder / _COMPLETE).write_text(debian.release() + "\n")
-        made = unpacked(folder)
-    if made is None:
+        xrootd = unpacked(folder)
+    if xrootd is None:
         raise _no_xrootd("the packages have no XRootD with HTTP plugins")
-    return made
+    return xrootd
 
 
 def _no_xrootd(why: str) -> ServiceError:

@@ -136,19 +136,19 @@ def set_quotas(quotas: dict[str, dict[str, int]], session: Session) -> None:
 def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) -> None:
     """Add closed datasets with their files at `source`, pinned there by bulk rules without lifetime."""
     files = 0
-    some: list[dict[str, Any]] = []
+    batch: list[dict[str, Any]] = []
     for dataset in datasets:
         files += len(dataset["files"])
-        if some and files > MOST_FILES:
-            _add_some(source, some, session)
-            files, some = len(dataset["files"]), []
-        some.append(dataset)
-    if some:
-        _add_some(source, some, session)
+        if batch and files > MOST_FILES:
+            _add_some(source, batch, session)
+            files, batch = len(dataset["files"]), []
+        batch.append(dataset)
+    if batch:
+        _add_some(source, batch, session)
 
 
 def _add_some(source: str, datasets: list[dict[str, Any]], session: Session) -> None:
-    """Add a large dataset, or small ones with so few files that SQLite takes what Rucio asks of them."""
+    """Add a large dataset, or small ones with so few files that Rucio's queries fit SQLite's limits."""
     rse_id = rse.get_rse_id(source, session=session)
     files, attachments, owned = [], [], []
     for dataset in datasets:
@@ -169,13 +169,13 @@ def _add_some(source: str, datasets: list[dict[str, Any]], session: Session) -> 
     for part in _parts(files):
         replica.add_replicas(rse_id, part, ROOT, session=session)
     did.attach_dids_to_dids(attachments, ROOT, session=session)
-    for one in owned:
-        did.set_status(one["scope"], one["name"], open=False, session=session)
+    for row in owned:
+        did.set_status(row["scope"], row["name"], open=False, session=session)
         # what judge-evaluator would do later, and slower: it would look at every file of every rule
-        rule.re_evaluate_did(one["scope"], one["name"], DIDReEvaluation.ATTACH, session=session)
-    session.execute(delete(models.UpdatedDID).where(models.UpdatedDID.name.in_([one["name"] for one in owned])))
+        rule.re_evaluate_did(row["scope"], row["name"], DIDReEvaluation.ATTACH, session=session)
+    session.execute(delete(models.UpdatedDID).where(models.UpdatedDID.name.in_([row["name"] for row in owned])))
     rule.add_rule(
-        [{"scope": one["scope"], "name": one["name"]} for one in owned],
+        [{"scope": row["scope"], "name": row["name"]} for row in owned],
         PIN, 1, source, "DATASET", None, None, False, None,
         comment="pinned at its source by the sandbox",
         session=session,

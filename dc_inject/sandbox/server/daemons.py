@@ -61,10 +61,10 @@ def alone() -> None:
 
 
 def refresh_storage_usage() -> None:
-    """Keep `storage` usage at what Rucio thinks is there; the sum of used and free, the space, stays."""
+    """Set `storage` usage to the bytes in Rucio's catalogue; the sum of used and free, the space, stays."""
     with db_session(DatabaseOperationType.WRITE) as session:
-        for rse_id, used, free, known in session.execute(due.STORAGE_USAGE).all():
-            rse.set_rse_usage(rse_id, "storage", known, max(0, used + free - known), session=session)
+        for rse_id, used, free, in_catalogue in session.execute(due.STORAGE_USAGE).all():
+            rse.set_rse_usage(rse_id, "storage", in_catalogue, max(0, used + free - in_catalogue), session=session)
 
 
 def delete_replicas() -> None:

@@ -61,11 +61,11 @@ def expired_dids() -> bool:
 
 
 def submitted(transfertool: str) -> set[str]:
-    """Return the ids of the requests that a transfertool has, and Rucio has not heard the end of."""
+    """Return the ids of the requests that were submitted to a transfertool and have not ended for Rucio."""
     theirs = models.Request.transfertool == transfertool
     with db_session(DatabaseOperationType.READ) as session:
-        found = select(models.Request.id).where(models.Request.state == RequestState.SUBMITTED, theirs)
-        return set(session.execute(found).scalars())
+        query = select(models.Request.id).where(models.Request.state == RequestState.SUBMITTED, theirs)
+        return set(session.execute(query).scalars())
 
 
 def replicas_to_delete() -> Select:

@@ -38,10 +38,10 @@ class Orders:
 
 
 def _build(order: Path) -> dict[str, Any]:
-    said: list[str] = []
+    messages: list[str] = []
     try:
-        build(json.loads(order.read_text()), said.append)
+        build(json.loads(order.read_text()), messages.append)
     except Exception as error:
         log.exception("what was ordered was not built")
-        return {"said": said, "error": f"{type(error).__name__}: {error}"}
-    return {"said": said, "error": None}
+        return {"said": messages, "error": f"{type(error).__name__}: {error}"}
+    return {"said": messages, "error": None}

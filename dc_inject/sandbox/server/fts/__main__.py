@@ -20,7 +20,7 @@ from aiohttp import web
 
 from .database import open_database
 from .delegation import Delegations
-from .desk import Desk
+from .frontend import Frontend
 from .jobs import Jobs
 from .jobs_api import JobsApi
 from .limits import Limits
@@ -37,17 +37,17 @@ _PATIENCE = 5.0  # seconds for ending copies, and for cleaning up behind them
 def inherited(descriptor: int) -> socket.socket | None:
     """Take a listening socket that the parent gave; None when the descriptor is something else."""
     try:
-        found = socket.socket(fileno=descriptor)
+        listener = socket.socket(fileno=descriptor)
     except OSError:
         return None
     try:
-        listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError:
         listens = 0
     if not listens:
-        found.detach()
+        listener.detach()
         return None
-    return found
+    return listener
 
 
 def encryption(folder: Path) -> ssl.SSLContext:
@@ -65,13 +65,13 @@ async def serve(folder: Path, plain: socket.socket, encrypted: socket.socket | N
     jobs, limits, optimizer = Jobs(database), Limits(database), Optimizer()
     storages = Storages(knobs, folder / "ca.pem")
     scheduler = Scheduler(jobs, limits, knobs, storages, optimizer)
-    desk = Desk(knobs, folder)
-    delegations = Delegations(database, desk)
-    application = web.Application(middlewares=[web.middleware(partial(desk.receive))])
+    frontend = Frontend(knobs, folder)
+    delegations = Delegations(database, frontend)
+    application = web.Application(middlewares=[web.middleware(partial(frontend.receive))])
     for part in (
-        ServiceApi(desk, knobs, limits, optimizer),
+        ServiceApi(frontend, knobs, limits, optimizer),
         delegations,
-        JobsApi(desk, knobs, jobs, scheduler, delegations),
+        JobsApi(frontend, knobs, jobs, scheduler, delegations),
     ):
         for method, path, handler in part.routes():
             for variant in (path, "/" + path):  # the client writes its endpoint, a slash, and the path

@@ -53,8 +53,8 @@ class Transfer:
         return self.checksum.partition(":")[0].lower()
 
     @property
-    def told(self) -> str | None:
-        """The checksum that the user told, in hexadecimal."""
+    def declared(self) -> str | None:
+        """The checksum that the user gave, in hexadecimal."""
         value = self.checksum.partition(":")[2].lower()
         if not value:
             return None
@@ -64,7 +64,7 @@ class Transfer:
 async def copy(storages: Storages, transfer: Transfer, mark: Mark, size: Size) -> int:
     """Copy a file and return its size in bytes; raises CopyFailed.
 
-    `size` is called with the bytes that the source has, whatever the user told: FTS3 compares nothing with that.
+    `size` is called with the bytes that the source has, whatever the user gave: FTS3 does not compare that.
     `mark` is called with the time just before bytes of ours may come to be at the destination, and with None when
     they are certainly gone; when the copy fails or is cancelled they are deleted.
     """
@@ -129,34 +129,34 @@ async def _try_to_clean(storages: Storages, transfer: Transfer, mark: Mark, aske
 
 async def _check_source(storages: Storages, transfer: Transfer, source: URL) -> Found:
     wanted = transfer.algorithm if transfer.checksum_method != "n" and not transfer.strict else None
-    found = await storages.look(SOURCE, source, transfer.source_token, wanted)
-    if found is None:
+    file = await storages.look(SOURCE, source, transfer.source_token, wanted)
+    if file is None:
         raise of_status(SOURCE, 404)
     if transfer.checksum_method in ("s", "b"):
-        _compare(SOURCE, "User-defined and source", transfer, transfer.told, found.checksum)
-    return found
+        _compare(SOURCE, "User-defined and source", transfer, transfer.declared, file.checksum)
+    return file
 
 
 async def _check_destination(storages: Storages, transfer: Transfer, destination: URL, source: Found) -> int:
     wanted = transfer.algorithm if transfer.checksum_method in ("t", "b") and not transfer.strict else None
-    found = await storages.look(DESTINATION, destination, transfer.destination_token, wanted)
-    if found is None:
+    file = await storages.look(DESTINATION, destination, transfer.destination_token, wanted)
+    if file is None:
         raise of_status(DESTINATION, 404)
-    if found.size != source.size:
-        text = f"Source and destination file size mismatch ({source.size} != {found.size})"
+    if file.size != source.size:
+        text = f"Source and destination file size mismatch ({source.size} != {file.size})"
         raise CopyFailed(DESTINATION, errno.EINVAL, text)
     if wanted:
-        expected = transfer.told if transfer.told and transfer.checksum_method == "t" else source.checksum
-        _compare(DESTINATION, "Source and destination", transfer, expected, found.checksum)
-    return found.size
+        expected = transfer.declared if transfer.declared and transfer.checksum_method == "t" else source.checksum
+        _compare(DESTINATION, "Source and destination", transfer, expected, file.checksum)
+    return file.size
 
 
-def _compare(end: str, what: str, transfer: Transfer, expected: str | None, found: str | None) -> None:
-    if found is None:
+def _compare(end: str, what: str, transfer: Transfer, expected: str | None, actual: str | None) -> None:
+    if actual is None:
         text = f"Failed to get the {transfer.algorithm.upper()} checksum: the storage does not tell it"
         raise CopyFailed(end, errno.EIO, text)
-    if expected is not None and expected != found:
-        text = f"{what} {transfer.algorithm.upper()} checksum do not match ({expected} != {found})"
+    if expected is not None and expected != actual:
+        text = f"{what} {transfer.algorithm.upper()} checksum do not match ({expected} != {actual})"
         raise CopyFailed(end, errno.EIO, text)
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from .answers import moment
-from .desk import Desk
+from .frontend import Frontend
 from .people import NOBODY, Person, end_entity
 from .refusals import Refused
 
@@ -26,9 +26,9 @@ _LONG = 30 * 86400  # seconds; those without credentials need none
 class Delegations:
     """The credentials that were delegated, kept in the database."""
 
-    def __init__(self, database: sqlite3.Connection, desk: Desk) -> None:
+    def __init__(self, database: sqlite3.Connection, frontend: Frontend) -> None:
         self._database = database
-        self._desk = desk
+        self._frontend = frontend
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         """Name method, path and handler of each."""
@@ -90,7 +90,7 @@ class Delegations:
         row = self._row(person)
         if row is None:
             raise Refused(400, "No credential cache found")
-        proxy = await self._desk.body(request)
+        proxy = await self._frontend.body(request)
         expires = _check(proxy, row["private_key"], person)
         self._database.execute(
             "UPDATE credential SET proxy = ?, expires = ? WHERE delegation_id = ?",
@@ -99,7 +99,7 @@ class Delegations:
         return web.Response(status=201)
 
     def _owner(self, request: web.Request) -> Person:
-        person = self._desk.who(request)
+        person = self._frontend.who(request)
         if request.match_info["id"] != person.delegation_id:
             raise Refused(403, "The requested ID and the credentials ID do not match")
         return person

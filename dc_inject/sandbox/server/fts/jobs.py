@@ -261,7 +261,7 @@ class Jobs:
         counted = self._all(
             "SELECT file_state, count(*) AS n FROM file WHERE job_id = ? GROUP BY file_state", job_id
         )
-        count = {one["file_state"]: one["n"] for one in counted}
+        count = {row["file_state"]: row["n"] for row in counted}
         job = self.job(job_id)
         assert job
         state, reason = _last_state(count, replicas=job["job_type"] == "R")

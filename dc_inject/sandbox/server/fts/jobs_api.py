@@ -11,7 +11,7 @@ from aiohttp import web
 
 from .answers import file_plain, job_plain, moment, only
 from .delegation import Delegations
-from .desk import Desk, multistatus, single
+from .frontend import Frontend, multistatus, single
 from .jobs import ACTIVE_STATES, HELD_STATES, Jobs
 from .people import CERTIFICATE, Person
 from .refusals import Refused
@@ -28,9 +28,9 @@ class JobsApi:
     """Handlers; each answers one kind of request."""
 
     def __init__(
-        self, desk: Desk, knobs: Knobs, jobs: Jobs, scheduler: Scheduler, delegations: Delegations
+        self, frontend: Frontend, knobs: Knobs, jobs: Jobs, scheduler: Scheduler, delegations: Delegations
     ) -> None:
-        self._desk, self._knobs, self._jobs = desk, knobs, jobs
+        self._frontend, self._knobs, self._jobs = frontend, knobs, jobs
         self._scheduler, self._delegations = scheduler, delegations
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
@@ -54,8 +54,8 @@ class JobsApi:
 
     async def submit(self, request: web.Request) -> web.Response:
         """Take a job."""
-        person = self._desk.who(request)
-        body = await self._desk.body(request)
+        person = self._frontend.who(request)
+        body = await self._frontend.body(request)
         if self._knobs.happens("submit_503"):
             raise Refused(503, "The service is overloaded, try again later")
         if person.method == CERTIFICATE:
@@ -70,32 +70,32 @@ class JobsApi:
 
     async def get(self, request: web.Request) -> web.Response:
         """Tell the states of jobs, with some fields of their files when these are asked for."""
-        person, ids = self._desk.who_of_jobs(request), self._ids(request)
+        person, ids = self._frontend.who_of_jobs(request), self._ids(request)
         fields = [field for field in request.query.get("files", "").split(",") if field]
 
-        def told(job_id: str) -> dict[str, Any]:
+        def answer(job_id: str) -> dict[str, Any]:
             plain = job_plain(self._job(job_id, person)) | {"http_status": "200 Ok"}
             if fields:
                 plain["files"] = [only(file_plain(row), fields) for row in self._jobs.files_of(job_id)]
             return plain
 
-        answers = [_or_refusal(job_id, told) for job_id in ids if job_id]
+        answers = [_or_refusal(job_id, answer) for job_id in ids if job_id]
         return single(answers[0]) if len(ids) == 1 and answers else multistatus(answers)
 
     async def files(self, request: web.Request) -> web.Response:
         """Tell the files of a job."""
         job_id = request.match_info["id"]
-        self._job(job_id, self._desk.who(request))
+        self._job(job_id, self._frontend.who(request))
         return web.json_response([file_plain(row) for row in self._jobs.files_of(job_id)])
 
     async def data_management(self, request: web.Request) -> web.Response:
         """Tell the deletions of a job: there are none."""
-        self._job(request.match_info["id"], self._desk.who(request))
+        self._job(request.match_info["id"], self._frontend.who(request))
         return web.json_response([])
 
     async def field(self, request: web.Request) -> web.Response:
         """Tell one field of a job."""
-        plain = job_plain(self._job(request.match_info["id"], self._desk.who(request)))
+        plain = job_plain(self._job(request.match_info["id"], self._frontend.who(request)))
         if request.match_info["field"] not in plain:
             raise Refused(404, "No such field")
         return web.json_response(plain[request.match_info["field"]])
@@ -103,7 +103,7 @@ class JobsApi:
     async def retries(self, request: web.Request) -> web.Response:
         """Tell the failed attempts of a file."""
         job_id, file_id = request.match_info["id"], request.match_info["file"]
-        self._job(job_id, self._desk.who(request))
+        self._job(job_id, self._frontend.who(request))
         if file_id not in {str(row["file_id"]) for row in self._jobs.files_of(job_id)}:
             raise Refused(404, f'No file with the id "{file_id}" has been found')
         rows = [dict(row) for row in self._jobs.attempts(int(file_id))]
@@ -111,7 +111,7 @@ class JobsApi:
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         """List jobs of the own VO; without a limit or a time window only those that are not over."""
-        person, query = self._desk.who(request), request.query
+        person, query = self._frontend.who(request), request.query
         if query.get("dlg_id") not in (None, person.delegation_id):
             raise Refused(403, "The provided delegation id does not match your delegation id")
         if query.get("user_dn") not in (None, person.dn):
@@ -139,7 +139,7 @@ class JobsApi:
 
     async def list_files(self, request: web.Request) -> web.Response:
         """List files of the own VO, 1000 at most; without states those that are not over."""
-        person, query = self._desk.who(request), request.query
+        person, query = self._frontend.who(request), request.query
         states = [state for state in query.get("state_in", "").split(",") if state] or [
             *ACTIVE_STATES,
             *HELD_STATES,
@@ -152,22 +152,22 @@ class JobsApi:
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel jobs; those that are over stay what they are."""
-        person, ids = self._desk.who(request), self._ids(request)
+        person, ids = self._frontend.who(request), self._ids(request)
 
-        def told(job_id: str) -> dict[str, Any]:
+        def answer(job_id: str) -> dict[str, Any]:
             if self._job(job_id, person)["job_finished"] is not None:
                 over = {"http_status": "304 Not Modified", "http_message": "The job is in a terminal state"}
                 return job_plain(self._job(job_id, person)) | over
             self._scheduler.drop(self._jobs.cancel(job_id, time.time()))
             return job_plain(self._job(job_id, person)) | {"http_status": "200 Ok", "http_message": None}
 
-        answers = [_or_refusal(job_id, told) for job_id in ids if job_id]
+        answers = [_or_refusal(job_id, answer) for job_id in ids if job_id]
         return single(answers[0]) if len(ids) == 1 and answers else multistatus(answers)
 
     async def cancel_files(self, request: web.Request) -> web.Response:
         """Cancel files of a job; answers their states."""
         job_id = request.match_info["id"]
-        job = self._job(job_id, self._desk.who(request))
+        job = self._job(job_id, self._frontend.who(request))
         if job["job_type"] != "N":
             raise Refused(400, f"Multihop or reuse jobs must be cancelled at once ({job['job_type']})")
         states = {str(row["file_id"]): row["file_state"] for row in self._jobs.files_of(job_id)}
@@ -183,25 +183,25 @@ class JobsApi:
 
     async def cancel_all(self, request: web.Request) -> web.Response:
         """Refuse to cancel everybody's jobs."""
-        self._desk.who(request)
+        self._frontend.who(request)
         raise Refused(403, "User does not have root privileges")
 
     async def modify(self, request: web.Request) -> web.Response:
         """Change the priority of jobs."""
-        person, ids = self._desk.who(request), self._ids(request)
-        wanted = await self._desk.json(request)
+        person, ids = self._frontend.who(request), self._ids(request)
+        wanted = await self._frontend.json(request)
         try:
             priority = max(1, min(5, int(wanted["params"]["priority"])))
         except (KeyError, TypeError, ValueError):
             raise Refused(400, "Invalid priority value") from None
 
-        def told(job_id: str) -> dict[str, Any]:
+        def answer(job_id: str) -> dict[str, Any]:
             self._job(job_id, person)
             self._jobs.prioritise(job_id, priority)
             self._scheduler.add(row["file_id"] for row in self._jobs.files_of(job_id))
             return job_plain(self._job(job_id, person)) | {"http_status": "200 Ok", "http_message": None}
 
-        answers = [_or_refusal(job_id, told) for job_id in ids if job_id]
+        answers = [_or_refusal(job_id, answer) for job_id in ids if job_id]
         return single(answers[0]) if len(ids) == 1 and answers else multistatus(answers)
 
     # parts ------------------------------------------------------------------------------------------------
@@ -221,9 +221,9 @@ class JobsApi:
         return job
 
 
-def _or_refusal(job_id: str, told: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def _or_refusal(job_id: str, answer: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return told(job_id)
+        return answer(job_id)
     except Refused as refusal:
         return {"job_id": job_id, "http_status": refusal.line, "http_message": refusal.message}
 

@@ -38,8 +38,7 @@ class Limits:
 
     def links(self, settings: Settings, name: str | None = None) -> list[dict[str, Any]]:
         """Return the links that have limits, and the one of all others (`*`); or the one of that name."""
-        found = self._database.execute("SELECT * FROM link_config ORDER BY symbolicname")
-        rows = [dict(row) for row in found]
+        rows = [dict(row) for row in self._database.execute("SELECT * FROM link_config ORDER BY symbolicname")]
         if not any(row["source"] == row["destination"] == "*" for row in rows):
             default = {"symbolicname": "*", "source": "*", "destination": "*", "min_active": _MIN}
             rows.insert(0, default | {"max_active": settings.link_active})
@@ -88,12 +87,12 @@ class Limits:
             for storage, content in wanted.items():
                 if not storage.strip():
                     raise ValueError("no storage")  # noqa: TRY301 (as every other that is malformed)
-                known = dict(self._storages.get(storage, dict.fromkeys(_OF_STORAGE)))
-                known |= {key: int(value) for key, value in content["se_info"].items() if key in _OF_STORAGE}
+                limits = dict(self._storages.get(storage, dict.fromkeys(_OF_STORAGE)))
+                limits |= {key: int(value) for key, value in content["se_info"].items() if key in _OF_STORAGE}
                 self._database.execute(
                     "INSERT OR REPLACE INTO storage_config (storage, inbound_max_active, outbound_max_active) "
                     "VALUES (?, ?, ?)",
-                    (storage, known["inbound_max_active"], known["outbound_max_active"]),
+                    (storage, limits["inbound_max_active"], limits["outbound_max_active"]),
                 )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise Refused(400, "Malformed configuration") from None

@@ -67,10 +67,10 @@ class Optimizer:
         return [row for row in self._evolution if _fits(row, source, destination)][:limit]
 
     def current(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
-        """Return how things stand, one row per link."""
-        kept = ("source_se", "dest_se", "datetime", "ema", "active")
+        """Return the current state, one row per link."""
+        columns = ("source_se", "dest_se", "datetime", "ema", "active")
         rows = [row for row in self._current.values() if _fits(row, source, destination)]
-        return [{key: row[key] for key in kept} | {"nostreams": 1} for row in rows]
+        return [{key: row[key] for key in columns} | {"nostreams": 1} for row in rows]
 
 
 def _fits(row: Mapping[str, Any], source: str | None, destination: str | None) -> bool:

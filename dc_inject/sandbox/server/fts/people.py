@@ -69,15 +69,15 @@ def recognise(
     authorization: str | None, certificate: Mapping[str, Any] | None, encrypted: bool,
     tokens: Mapping[str, Token], settings: Settings,
 ) -> Person:  # fmt: skip
-    """Tell who asks. Raises Refused: 401 for a token that is unknown or expired, 403 for nobody."""
+    """Return who asks. Raises Refused: 401 for a token that is unknown or expired, 403 without credentials."""
     if authorization:
         kind, _, token = authorization.partition(" ")
-        known = tokens.get(token.strip()) if kind.lower() == "bearer" else None
-        if known is None:
+        owner = tokens.get(token.strip()) if kind.lower() == "bearer" else None
+        if owner is None:
             raise Refused(401, "Invalid credentials: the token is not known")
-        if known.expires is not None and known.expires <= time.time():
+        if owner.expires is not None and owner.expires <= time.time():
             raise Refused(401, "Invalid credentials: the token has expired")
-        return Person(known.user, known.vo, TOKEN, known.config, token.strip())
+        return Person(owner.user, owner.vo, TOKEN, owner.config, token.strip())
     if certificate:
         dn = name_of(certificate["subject"])
         return Person(dn, settings.vos.get(dn, settings.vo), CERTIFICATE, dn in settings.config_users)
@@ -93,7 +93,10 @@ def name_of(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
 
 def end_entity(parts: Sequence[tuple[str, str]]) -> str:
     """Write a DN from its parts, without the common names that proxies append."""
-    kept = list(parts)
-    while len(kept) > 1 and kept[-1][0] == "CN" and (kept[-1][1].isdigit() or kept[-1][1].endswith("proxy")):
-        kept.pop()
-    return "".join(f"/{key}={value}" for key, value in kept)
+    remaining = list(parts)
+    while len(remaining) > 1:
+        key, value = remaining[-1]
+        if key != "CN" or not (value.isdigit() or value.endswith("proxy")):
+            break
+        remaining.pop()
+    return "".join(f"/{key}={value}" for key, value in remaining)

@@ -37,7 +37,7 @@ class Queue:
 
     def take(self, has_room: Callable[[Link], bool]) -> tuple[Link, int] | None:
         """Take the next file of the first link that has room; that link goes to the end of the line."""
-        link = next((one for one in self._links if has_room(one)), None)
+        link = next((candidate for candidate in self._links if has_room(candidate)), None)
         if link is None:
             return None
         priorities = self._links.pop(link)

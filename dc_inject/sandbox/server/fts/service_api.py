@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from .answers import moment
-from .desk import Desk
+from .frontend import Frontend
 from .limits import Limits
 from .optimizer import Optimizer
 from .refusals import Refused
@@ -20,8 +20,8 @@ _VERSION = {"major": 3, "minor": 14, "patch": 2}
 class ServiceApi:
     """Handlers; each answers one kind of request."""
 
-    def __init__(self, desk: Desk, knobs: Knobs, limits: Limits, optimizer: Optimizer) -> None:
-        self._desk, self._knobs, self._limits, self._optimizer = desk, knobs, limits, optimizer
+    def __init__(self, frontend: Frontend, knobs: Knobs, limits: Limits, optimizer: Optimizer) -> None:
+        self._frontend, self._knobs, self._limits, self._optimizer = frontend, knobs, limits, optimizer
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         """Name method, path and handler of each."""
@@ -42,7 +42,7 @@ class ServiceApi:
 
     async def version(self, request: web.Request) -> web.Response:
         """Tell which interface this is; anybody may ask who may ask at all."""
-        self._desk.who(request)
+        self._frontend.who(request)
         return web.json_response(
             {
                 "api": _VERSION,
@@ -59,62 +59,62 @@ class ServiceApi:
 
     async def whoami(self, request: web.Request) -> web.Response:
         """Tell who asks."""
-        return web.json_response(self._desk.who(request).plain())
+        return web.json_response(self._frontend.who(request).plain())
 
     async def optimizer(self, request: web.Request) -> web.Response:
         """Tell whether there is an optimizer."""
-        self._desk.who(request)
+        self._frontend.who(request)
         return web.json_response(data=True)
 
     async def current(self, request: web.Request) -> web.Response:
         """Tell how many copies at a time links may have."""
-        self._desk.who(request)
+        self._frontend.who(request)
         rows = self._optimizer.current(request.query.get("source_se"), request.query.get("dest_se"))
         return web.json_response([row | {"datetime": moment(row["datetime"])} for row in rows])
 
     async def evolution(self, request: web.Request) -> web.Response:
         """Tell how links went, newest first."""
-        self._desk.who(request)
+        self._frontend.who(request)
         rows = self._optimizer.evolution(request.query.get("source_se"), request.query.get("dest_se"))
         return web.json_response([row | {"datetime": moment(row["datetime"])} for row in rows])
 
     async def links(self, request: web.Request) -> web.Response:
         """Tell the links' limits."""
-        self._desk.configurer(request)
+        self._frontend.configurer(request)
         return web.json_response(self._limits.links(self._knobs.now))
 
     async def link(self, request: web.Request) -> web.Response:
-        """Tell one link's limits."""
-        self._desk.configurer(request)
-        found = self._limits.links(self._knobs.now, request.match_info["name"])
-        if not found:
+        """Answer the limits of one link."""
+        self._frontend.configurer(request)
+        links = self._limits.links(self._knobs.now, request.match_info["name"])
+        if not links:
             raise Refused(404, f"Link {request.match_info['name']} does not exist")
-        return web.json_response(found[0])
+        return web.json_response(links[0])
 
     async def set_link(self, request: web.Request) -> web.Response:
         """Set a link's limits."""
-        self._desk.configurer(request)
-        return web.json_response(self._limits.set_link(await self._desk.json(request), self._knobs.now))
+        self._frontend.configurer(request)
+        return web.json_response(self._limits.set_link(await self._frontend.json(request), self._knobs.now))
 
     async def drop_link(self, request: web.Request) -> web.Response:
         """Forget a link's limits."""
-        self._desk.configurer(request)
+        self._frontend.configurer(request)
         self._limits.drop_link(request.match_info["name"])
         return web.Response(status=204)
 
     async def storages(self, request: web.Request) -> web.Response:
         """Tell the storages' limits."""
-        self._desk.configurer(request)
+        self._frontend.configurer(request)
         return web.json_response(self._limits.storages(self._knobs.now, request.query.get("se")))
 
     async def set_storages(self, request: web.Request) -> web.Response:
         """Set storages' limits."""
-        self._desk.configurer(request)
-        return web.json_response(self._limits.set_storages(await self._desk.json(request), self._knobs.now))
+        self._frontend.configurer(request)
+        return web.json_response(self._limits.set_storages(await self._frontend.json(request), self._knobs.now))
 
     async def drop_storage(self, request: web.Request) -> web.Response:
         """Forget a storage's limits."""
-        self._desk.configurer(request)
+        self._frontend.configurer(request)
         if not request.query.get("se"):
             raise Refused(400, "Missing storage (se)")
         self._limits.drop_storage(request.query["se"])

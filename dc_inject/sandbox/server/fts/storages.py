@@ -74,10 +74,10 @@ class Storages:
                 return None
             if answer.status != 207:
                 raise of_status(DESTINATION, answer.status)
-            found = re.search(r"getlastmodified[^<>]{0,80}>([^<>]{1,80})<", await answer.text())
-        if not found:
+            match = re.search(r"getlastmodified[^<>]{0,80}>([^<>]{1,80})<", await answer.text())
+        if not match:
             raise CopyFailed(DESTINATION, errno.EIO, "The storage does not tell when the file was changed")
-        return parsedate_to_datetime(found[1]).timestamp()
+        return parsedate_to_datetime(match[1]).timestamp()
 
     async def delete(self, url: URL, token: str | None) -> None:
         """Delete a file; that it is not there is fine. Raises CopyFailed."""
@@ -150,8 +150,8 @@ def _bearer(token: str | None) -> dict[str, str]:
 
 
 def _digest(answer: aiohttp.ClientResponse, algorithm: str | None) -> str | None:
-    told: str = answer.headers.get("Digest", "")
-    for part in told.split(","):
+    header: str = answer.headers.get("Digest", "")
+    for part in header.split(","):
         name, _, value = part.strip().partition("=")
         if algorithm and name.lower() == algorithm:
             if algorithm == "adler32":

@@ -29,7 +29,7 @@ limit for this server.<br />
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Desk:
+class Frontend:
     """Takes requests in and refusals out."""
 
     def __init__(self, knobs: Knobs, folder: Path) -> None:
