@@ -31,7 +31,7 @@ from dc_inject.cli import (
 from dc_inject.cli.end import INTERRUPTED, end_campaign
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.link_options import LinkOptions
-from dc_inject.cli.run import inject
+from dc_inject.cli.run import RunOptions, inject
 from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
@@ -210,12 +210,10 @@ def _carry_out(
         )
         return climbs[0]
 
-    timeout = options.timeout
     with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
         whole = inject(
             [menu],
-            no_drain=True,
-            timeout=timeout,
+            RunOptions(no_drain=True, timeout=options.timeout),
             wrap_menus=wrap_menus,
             ends_afterwards=True,
             live=live,

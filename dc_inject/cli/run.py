@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -61,6 +62,29 @@ MOST_ROWS = 60  # links of a closing table
 HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of `run`, by the names of its parameters."""
+
+    once: bool = False
+    until: datetime | None = None
+    dry_run: bool = False
+    ledger_path: Path | None = None
+    links: Sequence[str] = ()
+    shard: Shard | None = None
+    scale: float = 1.0
+    no_drain: bool = False
+    end_on_stop: bool = False
+    metrics_address: str | None = None
+    serve_port: int | None = None
+    abort_on: Sequence[Threshold] = ()
+    textfile: Path | None = None
+    pushgateway: str | None = None
+    allow_admin: bool = False
+    threads: int = 8
+    timeout: float = 60.0
+
+
 @click.command()
 @common.MENUS
 @click.option("--once", is_flag=True, help="Inject only the current cycle, and exit at its end; for cron.")
@@ -92,7 +116,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
     "--threads",
-    default=8,
+    default=RunOptions.threads,
     show_default=True,
     type=click.IntRange(1, 64),
     help="The number of simultaneous calls to a service.",
@@ -109,7 +133,7 @@ def run(
     plain: bool,
     log_format: str,
     log_file: Path | None,
-    **how: Any,
+    **options: Any,
 ) -> None:
     r"""Inject MENUS cycle after cycle until they end, then wait until none of their rules and jobs is live.
 
@@ -126,19 +150,13 @@ def run(
     Example: dc-inject run menus/cms-t0-export.yaml
     Example, for cron: dc-inject run --once --quiet /etc/dc_inject/menus
     """
-    seen = log_output.talk(verbose=verbose, quiet=quiet, plain=plain, fmt=log_format, file=log_file)
-    show = None if quiet or how["once"] else _show_totals
-    inject(menus, closing=show, live=seen, **how)
-
-
-def _admit(campaign: Campaign) -> None:
-    """Raise MenuError for storages that cannot be spoken to here, or that would get a token unnamed."""
-    admission.storages(campaign)
-    trusting.admit(campaign)
+    live = log_output.talk(verbose=verbose, quiet=quiet, plain=plain, fmt=log_format, file=log_file)
+    closing = None if quiet or options["once"] else _show_totals
+    inject(menus, RunOptions(**options), closing=closing, live=live)
 
 
 def _ends(drafts: Iterable[MenuDraft], links: Sequence[str]) -> set[trusting.End]:
-    """Return the storages of those links that are to run."""
+    """Return the storages of the links to run: those in `links`, or all of them."""
     flows = (flow for draft in drafts for flow in draft.preview.flows)
     return trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
 
@@ -166,144 +184,144 @@ def _backends(
     return {service: DryBackend(backend, clock) for service, backend in backends.items()}
 
 
-def _serve(
-    stack: contextlib.ExitStack,
-    metrics: Metrics,
-    address: str | None,
-    ledgers: Mapping[str, Path],
-    port: int | None,
-) -> None:
-    """Serve metrics at an address, and the live page at a port, if they are given, until the stack is closed."""
-    if address:
-        stack.enter_context(metrics.serve(address))
-    if port is not None:
-        stack.enter_context(serve.serving(ledgers, port, metrics=metrics.app()))
-
-
 def inject(
     menus: Sequence[Path],
+    options: RunOptions,
     *,
-    once: bool = False,
-    until: datetime | None = None,
-    dry_run: bool = False,
-    ledger_path: Path | None = None,
-    links: Sequence[str] = (),
-    shard: Shard | None = None,
-    scale: float = 1.0,
-    no_drain: bool = False,
-    end_on_stop: bool = False,
-    metrics_address: str | None = None,
-    serve_port: int | None = None,
-    abort_on: Sequence[Threshold] = (),
-    textfile: Path | None = None,
-    pushgateway: str | None = None,
-    allow_admin: bool = False,
-    threads: int = 8,
-    timeout: float = 60.0,
     wrap_menus: WrapMenus | None = None,
     ends_afterwards: bool = False,
     closing: Callable[[str, Ledger], None] | None = None,
     live: bool = False,
 ) -> bool:
-    """Do what `run` does; the options are its own. Return whether it got to its end: False if it was stopped.
+    """Do what `run` does. Return whether it got to its end: False if it was stopped.
 
-    `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle.
-    `ends_afterwards` tells that the caller ends what is left. `closing` shows at the end how the campaign stands,
-    and `live` shows it all the time on the terminal.
+    `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle. With
+    `ends_afterwards` the caller ends what is left. `closing` shows the totals at the end, and `live` shows the
+    state of the campaign on the terminal all the time.
     """
-    publishing.check(textfile, pushgateway, once=once and not dry_run)
+    publishing.check(options.textfile, options.pushgateway, once=options.once and not options.dry_run)
     for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
         signal.signal(number, signal.default_int_handler)
-    drafts = files.read_menus(menus)
-    campaign = common.one_campaign(drafts)
-    clock = SystemClock()
+    clock, shard = SystemClock(), options.shard
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        path = ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
-        if dry_run:
-            path = stack.enter_context(ledger_files.copy_of(path))
-        # A new campaign gets its ledger only when everything is right: what is refused leaves nothing behind.
-        new = not path.exists()
-        ledger = stack.enter_context(_scratch() if new else _held(path, once=once))
-        metrics = Metrics(path, campaign)
-        trusting.recall(ledger, campaign)
-        allowed = trusting.ask(_ends(drafts, links), common.menus_endpoint(drafts))
-        backends = _backends(drafts, campaign, clock, metrics, timeout=timeout, dry_run=dry_run)
-        patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
-        identities = patiently(lambda: admission.identities(backends, allow_admin=allow_admin), clock, patience)
-
-        def admit(campaign: Campaign) -> None:
-            _admit(campaign)
-            metrics.in_force(campaign)
-
-        source = Menus(
-            menus,
-            ledger=ledger,
-            backends=backends,
-            clock=clock,
-            links=links,
-            scale=scale,
-            shard=shard,
-            admits=admit,
-        )
-
-        def bind(ledger: Ledger, cycle: timedelta) -> None:
-            ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), common.shard_name(shard))
-            ledger.trust(allowed, common.who(), clock.now())
-
-        bind(ledger, drafts[0].preview.cycle)
-        in_force = patiently(source, clock, patience)
-        if shard is None:  # another shard may have the links
-            thresholds.refuse_without_links(abort_on, [flow.key for flow in in_force.flows])
-        if new:
-            ledger = stack.enter_context(_held(path, once=once))
-            bind(ledger, in_force.cycle)
-            source.move_to(ledger)
-        _say_configuration(in_force, identities.values(), path, shard, dry_run=dry_run)
-        for line in active_overrides.standing(ledger):
-            log.info("%s", line)
-        _serve(stack, metrics, metrics_address, {campaign: path}, serve_port)
+        start = _prepare(stack, menus, options, clock)
+        campaign, ledger, metrics = start.campaign, start.ledger, start.metrics
+        _say_configuration(start, options)
+        if options.metrics_address:
+            stack.enter_context(metrics.serve(options.metrics_address))
+        if options.serve_port is not None:
+            stack.enter_context(serve.serving({campaign: start.path}, options.serve_port, metrics=metrics.app()))
         manager = ServiceManager(os.environ)
-        executor = ThreadExecutor(clock, threads, heartbeat=manager.alive)
+        executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
         stack.callback(executor.close)
-        watching = thresholds.AbortOn(abort_on, ledger, metrics)
+        watching = thresholds.AbortOn(options.abort_on, ledger, metrics)
         engine = Engine(
-            menus=wrap_menus(source, ledger, clock) if wrap_menus else source,
+            menus=wrap_menus(start.menus, ledger, clock) if wrap_menus else start.menus,
             ledger=ledger,
-            backends=backends,
-            identities=identities,
+            backends=start.backends,
+            identities=start.identities,
             clock=clock,
             executor=executor,
             observer=watching,
             settings=Settings(
-                call_grace=timedelta(seconds=3 * timeout),
-                drain=not no_drain,
-                end_on_stop=end_on_stop,
+                call_grace=timedelta(seconds=3 * options.timeout),
+                drain=not options.no_drain,
+                end_on_stop=options.end_on_stop,
                 ends_afterwards=ends_afterwards,
                 submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
             ),
         )
         watching.engine = engine
+        fate = "will be ended" if ends_afterwards else "stay live"
         with (
-            _signals(engine, f"{injections(backends)} {'will be ended' if ends_afterwards else 'stay live'}"),
-            _shown(path, campaign, clock, live=live),
+            _signals(engine, f"{injections(start.backends)} {fate}"),
+            _shown(start.path, campaign, clock, live=live),
         ):
             manager.ready()
-            engine.run(until=until, once=once)
-        # When the ledger is free: whatever this takes, the run of the next cycle does not wait for it.
-        after.callback(publishing.publish, metrics.text, _group(campaign, shard), textfile, pushgateway)
+            engine.run(until=options.until, once=options.once)
+        # Publish after the ledger is released, so that the run of the next cycle does not wait for it.
+        group = _group(campaign, shard)
+        after.callback(publishing.publish, metrics.text, group, options.textfile, options.pushgateway)
         if closing is not None:
             closing(campaign, ledger)
-        watching.judge(menus_too=not (once or engine.stopping))
+        watching.judge(menus_too=not (options.once or engine.stopping))
     return not engine.stopping
 
 
+@dataclass(frozen=True)
+class _Start:
+    """What a run starts with: its ledger, which no other run may write, and the checked menus in force."""
+
+    campaign: str
+    path: Path
+    ledger: Ledger
+    metrics: Metrics
+    backends: Mapping[str, Backend]
+    identities: Mapping[str, Identity]
+    menus: Menus
+    in_force: Campaign
+
+
+def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOptions, clock: Clock) -> _Start:
+    """Open the ledger, connect to the services and put the menus in force.
+
+    A new campaign gets its ledger only when everything is right, so that what is refused leaves nothing behind:
+    until then a temporary ledger takes its place.
+    """
+    drafts = files.read_menus(menus)
+    campaign = common.one_campaign(drafts)
+    shard = common.shard_name(options.shard)
+    path = ledger_place(ledger_files.file_of(options.ledger_path, campaign), shard)
+    if options.dry_run:
+        path = stack.enter_context(ledger_files.copy_of(path))
+    is_new = not path.exists()
+    ledger = stack.enter_context(_scratch() if is_new else _held(path, once=options.once))
+    metrics = Metrics(path, campaign)
+    trusting.recall(ledger, campaign)
+    allowed = trusting.ask(_ends(drafts, options.links), common.menus_endpoint(drafts))
+    backends = _backends(drafts, campaign, clock, metrics, timeout=options.timeout, dry_run=options.dry_run)
+    patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
+    identities = patiently(
+        lambda: admission.identities(backends, allow_admin=options.allow_admin), clock, patience
+    )
+
+    def admit(campaign: Campaign) -> None:
+        admission.storages(campaign)
+        trusting.admit(campaign)
+        metrics.in_force(campaign)
+
+    def bind(ledger: Ledger, cycle: timedelta) -> None:
+        ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), shard)
+        ledger.trust(allowed, common.who(), clock.now())
+
+    source = Menus(
+        menus,
+        ledger=ledger,
+        backends=backends,
+        clock=clock,
+        links=options.links,
+        scale=options.scale,
+        shard=options.shard,
+        admits=admit,
+    )
+    bind(ledger, drafts[0].preview.cycle)
+    in_force = patiently(source, clock, patience)
+    if options.shard is None:  # another shard may have the links
+        thresholds.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
+    if is_new:
+        ledger = stack.enter_context(_held(path, once=options.once))
+        bind(ledger, in_force.cycle)
+        source.move_to(ledger)
+    return _Start(campaign, path, ledger, metrics, backends, identities, source, in_force)
+
+
 def _group(campaign: str, shard: Shard | None) -> str:
-    """Return under which name a Pushgateway keeps the metrics: those of one shard do not replace another's."""
+    """Return the name under which a Pushgateway stores the metrics, another one for each shard."""
     return campaign if shard is None else f"{campaign}/shard/{shard.index}"
 
 
 def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib.AbstractContextManager[None]:
-    """Show on the terminal how the campaign stands, if somebody wants to see it."""
+    """Show the state of the campaign on the terminal if `live`."""
     if not live:
         return contextlib.nullcontext()
     return live_view.shown(lambda: watch_figures.read(path, campaign, clock.now(), live_view.LAST), clock)
@@ -311,14 +329,14 @@ def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib
 
 @contextlib.contextmanager
 def _held(path: Path, *, once: bool) -> Iterator[Ledger]:
-    """Open a ledger, made when there is none, as its only injector."""
+    """Open a ledger as its only injector, and make it if there is none."""
     with Ledger.open(path) as ledger, ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)):
         yield ledger
 
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Ledger]:
-    """Give a ledger that is gone afterwards, in which a start is tried before the campaign has its own."""
+    """Give a temporary ledger, in which a start is tried before the campaign gets its own."""
     with (
         tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
         Ledger.open(Path(folder) / "start.sqlite", synchronous="OFF") as ledger,
@@ -339,7 +357,8 @@ def _show_totals(campaign: str, ledger: Ledger) -> None:
 def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
     """Ask until there is an answer, or until `patience` is over: one 504 must not cost cron a whole cycle.
 
-    What a person has to repair is raised at once; credentials count as refused when they are refused twice.
+    Errors that a person has to repair are raised at once; credentials count as refused when they are refused
+    twice.
     """
     deadline, tries, refused = clock.now() + patience, 0, 0
     while True:
@@ -379,20 +398,18 @@ def _signals(engine: Engine, words: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _say_configuration(
-    campaign: Campaign, identities: Iterable[Identity], path: Path, shard: Shard | None, *, dry_run: bool
-) -> None:
+def _say_configuration(start: _Start, options: RunOptions) -> None:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
-    lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
+    in_force = start.in_force
+    lines = [f"campaign {in_force.name}" + (" (dry run: nothing is changed)" if options.dry_run else "")]
     lines += [
         f"{i.service} {i.version} at {i.address} as {i.account}; {common.may_end(i.service, i.may_end)}"
-        for i in identities
+        for i in start.identities.values()
     ]
-    if shard is not None:
-        lines.append(
-            f"shard {shard}: limits are for all shards, and ours are in proportion to the rates of its links"
-        )
-    for menu in campaign.menus:
+    if options.shard is not None:
+        ours = "limits are for all shards, and ours are in proportion to the rates of its links"
+        lines.append(f"shard {options.shard}: {ours}")
+    for menu in in_force.menus:
         total, limits = rates.peak(menu.flows).rate, menu.limits
         window = f"{menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}"
         lines.append(
@@ -406,10 +423,12 @@ def _say_configuration(
     for line in lines:
         log.info("%s", line)
     values = {
-        "campaign": campaign.name,
-        "ledger": str(path),
-        "cycle_seconds": campaign.cycle.total_seconds(),
-        "dry_run": dry_run,
+        "campaign": in_force.name,
+        "ledger": str(start.path),
+        "cycle_seconds": in_force.cycle.total_seconds(),
+        "dry_run": options.dry_run,
     }
-    sentence = f"cycle {units.format_duration(campaign.cycle)}; ledger {path}"
+    sentence = f"cycle {units.format_duration(in_force.cycle)}; ledger {start.path}"
     log.info("%s", sentence, extra={"event": "started", "fields": values})
+    for line in active_overrides.standing(start.ledger):
+        log.info("%s", line)
