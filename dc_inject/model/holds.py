@@ -134,7 +134,7 @@ class Hold(StrEnum):
 # What each means, for tables and docs/reference/holds.md.
 IN_SHORT: Mapping[Hold, str] = {
     Hold.PAUSED: "somebody stopped it",
-    Hold.OUTSIDE_WINDOW: "the menu does not want it now",
+    Hold.OUTSIDE_WINDOW: "outside its window in the menu",
     Hold.EXCLUDED: "an exclusion of the menu",
     Hold.NOT_RUNNING: "no injector ran",
     Hold.CREDENTIALS: "refused or expired",
@@ -142,8 +142,8 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.DESTINATION_UNAVAILABLE: "the destination is down or closed",
     Hold.QUARANTINED: "the service refuses what was chosen",
     Hold.FAILING: "most transfers fail",
-    Hold.BACKLOG: "what is in flight would not arrive in time",
-    Hold.DELETION_LAG: "our files are deleted late there, or not at all",
+    Hold.BACKLOG: "bytes in flight would not arrive in time",
+    Hold.DELETION_LAG: "files are deleted late there, or not at all",
     Hold.DESTINATION_FULL: "no space, or too little for the rates",
     Hold.QUOTA: "the account's quota is used up",
     Hold.SITE_LIMIT: "a limit on a site",
@@ -151,7 +151,7 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.FTS_QUEUE: "the queue in FTS is too long",
     Hold.POOL_DRY: "nothing left to inject",
     Hold.API_ERRORS: "the service fails or does not answer",
-    Hold.OVERLOAD: "there was no time for all the calls",
+    Hold.OVERLOAD: "no time for all calls",
     Hold.TOO_COARSE: "the next dataset is too large for what is left",
 }
 _OF = ("by", "why", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is

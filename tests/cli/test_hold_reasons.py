@@ -43,7 +43,7 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
 @pytest.mark.parametrize(
     ("hold", "words"),
     [
-        (Held(Hold.BACKLOG, {"window": 5 * GB}), "what is in flight would not arrive in time"),
+        (Held(Hold.BACKLOG, {"window": 5 * GB}), "bytes in flight would not arrive in time"),
         (Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}), "a limit on a site (KIT, in)"),
         (Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}), "somebody stopped it (ann, downtime)"),
         (Held(Hold.FAILING, {"also": "backlog"}), "most transfers fail; backlog would hold it nearly as much"),
