@@ -93,7 +93,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
         "ledger": str(view.path),
         "links": [
             {
-                **link_cells(line.key),
+                **line.key.names(),
                 **_sums([line], failures),
                 **_shared([shared.get(line.key)] if shared else []),
                 "goal": goals.get(line.key, {}),
@@ -120,17 +120,6 @@ def goals_of(view: Reader) -> dict[FlowKey, dict[str, int]]:
         if kind == "volume"
         else {kind: size if kind == "keep" else 1, "on_its_way": accounts[key].coming}
         for key, (kind, size) in view.goals().items()
-    }
-
-
-def link_cells(key: FlowKey) -> dict[str, Any]:
-    """Return the values of the columns `LINK`."""
-    link = key.link
-    return {
-        "scenario": key.scenario,
-        "source": link.source,
-        "destination": link.destination,
-        "service": link.through,
     }
 
 

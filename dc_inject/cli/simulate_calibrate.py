@@ -1,13 +1,13 @@
 """`dc-inject simulate --calibrate`: a grid file from the ledger of a past campaign.
 
-What is fitted and how, is told in `twin/calibration.py`. Here the ledger is read, and no service is asked. Two
-errors are told: that of the fit in held-out cycles, and that of a forecast (`simulate_own_menus.py`).
+`twin/calibration.py` says what is fitted and how. Here the ledger is read, and no service is asked. Two errors are
+reported: that of the fit in held-out cycles, and that of a forecast (`simulate_own_menus.py`).
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -55,7 +55,7 @@ OF_FORECAST = {  # columns of CSV beside them, and what each is called in a fore
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a calibration came to; `forecast` is the reason where there is none."""
+    """The results of a calibration; `forecast` is a reason where there is none."""
 
     calibrated: Calibrated
     forecast: OwnForecast | str
@@ -90,7 +90,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
 
 
 def _own_menus(view: Reader, folder: Path) -> OwnMenus | str:
-    """Return the campaign's own menus, or why they cannot be had."""
+    """Return the campaign's own menus, or why there are none."""
     try:
         return simulate_own_menus.own_menus(view, closed_cycles(view), folder)
     except UsageError as error:
@@ -98,7 +98,7 @@ def _own_menus(view: Reader, folder: Path) -> OwnMenus | str:
 
 
 def _forecast(own: OwnMenus | str, grid: str, folder: Path, passed: Passed) -> OwnForecast | str:
-    """Return what they move in a grid, or why that cannot be told."""
+    """Return what they move in a grid, or why there is no forecast."""
     if isinstance(own, str):
         return own
     try:
@@ -124,7 +124,7 @@ def closed_cycles(view: Reader) -> list[Cycle]:
 
 
 def read(view: Reader) -> Past:
-    """Return the past that a ledger tells; raises UsageError where that is too little."""
+    """Return a campaign's past from its ledger. Raises UsageError where that is too little."""
     from dc_inject.twin import arrays
     from dc_inject.twin.replay import Past
 
@@ -202,17 +202,8 @@ def _sent(rule: Accepted, start: datetime) -> Sent:
     )
 
 
-def _of_forecast(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a forecast as CSV has it, beside the errors of the fit."""
-    ends = {key: row[key] for key in ("source", "destination")}
-    return ends | {key: row[name] for key, name in OF_FORECAST.items()}
-
-
 def show(fmt: str, made: Made) -> None:
-    """Print what is known now, how well held-out cycles were predicted, and what a forecast is worth."""
-    from dc_inject.twin import grid_text
-
-    fit, errors, forecast = made.calibrated.fit, made.calibrated.errors, made.forecast
+    """Print what was fitted, how well held-out cycles were predicted, and what a forecast is worth."""
     rows = [
         {
             "source": error.link[0],
@@ -222,35 +213,56 @@ def show(fmt: str, made: Made) -> None:
             "error": error.error,
             "by_cycle": error.by_cycle,
         }
-        for error in sorted(errors, key=lambda error: -error.error)
+        for error in sorted(made.calibrated.errors, key=lambda error: -error.error)
     ]
     if fmt == "csv":
-        forecasts = [] if isinstance(forecast, str) else [_of_forecast(row) for row in forecast.rows()]
-        by_ends: dict[tuple[str, str], dict[str, Any]] = {}
-        for row in (*rows, *forecasts):
-            by_ends.setdefault((row["source"], row["destination"]), {}).update(row)
-        columns = (*ERRORS, *(tables.Column(key, key) for key in OF_FORECAST))
-        tables.emit("csv", columns, list(by_ends.values()))
-        return
-    middle, worst = grid_text.summary(errors) if errors else (None, None)
+        _emit_csv(rows, made.forecast)
+    elif fmt == "json":
+        tables.emit_json(_figures(made, rows))
+    else:
+        _show_fit(made.calibrated, rows)
+        click.echo()
+        _show_forecast(made.forecast)
+
+
+def _emit_csv(rows: Iterable[Mapping[str, Any]], forecast: OwnForecast | str) -> None:
+    """Print one row for each link: the error of the fit, and beside it that of the forecast."""
+    by_ends: dict[Ends, dict[str, Any]] = {(row["source"], row["destination"]): dict(row) for row in rows}
+    for row in () if isinstance(forecast, str) else forecast.rows():
+        ends = {key: row[key] for key in ("source", "destination")}
+        cells = by_ends.setdefault((row["source"], row["destination"]), ends)
+        cells |= {key: row[name] for key, name in OF_FORECAST.items()}
+    columns = (*ERRORS, *(tables.Column(key, key) for key in OF_FORECAST))
+    tables.emit("csv", columns, list(by_ends.values()))
+
+
+def _figures(made: Made, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return all figures for `--format json`."""
+    from dc_inject.twin import grid_text
+
+    fit, errors, forecast = made.calibrated.fit, made.calibrated.errors, made.forecast
+    median, worst = grid_text.summary(errors) if errors else (None, None)
+    return {
+        "campaign": fit.past.name,
+        "cycles": fit.past.cycles,
+        "held_out": made.calibrated.held_out,
+        "links": len(fit.links),
+        "fitted": dict(grid_text.kinds(fit)),
+        "full_at_times": [
+            {"source": source, "destination": destination} for source, destination in grid_text.full_at_times(fit)
+        ],
+        "median_error": median,
+        "worst_error": None if worst is None else worst.error,
+        "errors": rows,
+        "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
+    }
+
+
+def _show_fit(calibrated: Calibrated, rows: Sequence[Mapping[str, Any]]) -> None:
+    from dc_inject.twin import grid_text
+
+    fit, links = calibrated.fit, len(calibrated.fit.links)
     fitted, at_times = grid_text.kinds(fit), grid_text.full_at_times(fit)
-    if fmt == "json":
-        tables.emit_json(
-            {
-                "campaign": fit.past.name,
-                "cycles": fit.past.cycles,
-                "held_out": made.calibrated.held_out,
-                "links": len(fit.links),
-                "fitted": dict(fitted),
-                "full_at_times": [dict(zip(("source", "destination"), ends, strict=True)) for ends in at_times],
-                "median_error": middle,
-                "worst_error": None if worst is None else worst.error,
-                "errors": rows,
-                "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
-            }
-        )
-        return
-    links = len(fit.links)
     click.echo(f"{fit.past.name}: {units.counted(links, 'links')} in {fit.past.cycles} cycles; fitted are")
     for key, what in (
         ("capacity", "capacities, of the link or of what is full in its place (elsewhere bounds)"),
@@ -266,16 +278,17 @@ def show(fmt: str, made: Made) -> None:
             "hint: find out why, and write it into the file, such as `troubles` or `failures`"
         )
     click.echo()
-    if middle is None or worst is None:
-        click.echo(f"nothing moved in the last {made.calibrated.held_out} cycles, so no error of the fit is known")
-    else:
-        last = units.counted(made.calibrated.held_out, "cycles")
-        click.echo(f"fit: bytes moved in the last {last}, held out; what was injected in them is told")
-        tables.emit("table", ERRORS, rows[:MOST_ROWS])
-        click.echo(
-            f"error of the fit by link: median {tables.percent(middle)}, worst {tables.percent(worst.error)}"
-        )
-    click.echo()
+    if not calibrated.errors:
+        click.echo(f"nothing moved in the last {calibrated.held_out} cycles, so no error of the fit is known")
+        return
+    median, worst = grid_text.summary(calibrated.errors)
+    last = units.counted(calibrated.held_out, "cycles")
+    click.echo(f"fit: bytes moved in the last {last}, held out; what was injected in them is told")
+    tables.emit("table", ERRORS, rows[:MOST_ROWS])
+    click.echo(f"error of the fit by link: median {tables.percent(median)}, worst {tables.percent(worst.error)}")
+
+
+def _show_forecast(forecast: OwnForecast | str) -> None:
     if isinstance(forecast, str):
         click.echo(f"no forecast of its own menus is possible, so its error is not known: {forecast}")
         return

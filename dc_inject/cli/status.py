@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from dc_inject.cli import closing_table, common, ledger_files, tables
-from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, link_cells, size
+from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, size
 from dc_inject.engine import controlling, readings
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
@@ -211,7 +211,7 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     return [
         {
             "cycle": tables.moment(decision.cycle.start),
-            **link_cells(decision.key),
+            **decision.key.names(),
             "mode": decision.mode,
             "hold": decision.hold,
             "target": decision.target,
@@ -240,7 +240,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         },
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
-        "ramping": [{**link_cells(link.key), "carries": link.carries, "until": tables.moment(link.until)}
+        "ramping": [{**link.key.names(), "carries": link.carries, "until": tables.moment(link.until)}
                     for link in readings.ramping(view, now)],
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
@@ -303,7 +303,7 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
 def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
     begin = row.cycle.start if since is None or since >= row.cycle.end else max(row.cycle.start, since)
     return {
-        **link_cells(row.key),
+        **row.key.names(),
         "target": row.due / (row.cycle.end - begin).total_seconds(),
         "due": row.due,
         "budget": row.budget,

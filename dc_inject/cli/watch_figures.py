@@ -213,7 +213,7 @@ def _added(spans: Iterable[Span], period: Period, step: timedelta) -> dict[Key, 
     steps = 0  # with a cycle that is over
     for span in spans:
         number = (span.start - period.since) // step
-        sums[tuple(closing_table.link_cells(span.key).values())].take(span, number)
+        sums[tuple(span.key.names().values())].take(span, number)
         if span.kind is CycleKind.COUNTED:
             steps = max(steps, number + 1)
     for sums_of_link in sums.values():

@@ -352,10 +352,7 @@ def reading(
     law = Hold.BACKLOG.value if decision.limits else None, {**decision.numbers, **shared}
     key, old = flow.key, Cycle(cycle.start - control.CYCLES * cycle.length, cycle.length).name
     values = {
-        "scenario": key.scenario,
-        "source": key.link.source,
-        "destination": key.link.destination,
-        "service": key.link.through,
+        **key.names(),
         "cycle": cycle.name,
         "mode": flow.control.mode.value,
         "hold": law[0],

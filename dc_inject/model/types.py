@@ -49,6 +49,11 @@ class FlowKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.scenario} {self.link.shown}"
 
+    def names(self) -> dict[str, str]:
+        """Return its parts by the names that they have in tables, in JSON and in the ledger's signals."""
+        source, destination, service = self.link
+        return {"scenario": self.scenario, "source": source, "destination": destination, "service": service}
+
 
 _flow_key = lru_cache(maxsize=1 << 14)(FlowKey)  # a campaign has few of them, and asks for them all the time
 

@@ -5,15 +5,15 @@ So the figures of the whole campaign are its accounts, to the byte, also while i
 link of one scenario: every byte counts under exactly one scenario, one source and one destination. A second hop is
 a link of its own, so a byte that hops twice has moved twice, once on each link.
 
-Three sums are told of everything: *counted*, *excluded* (cycles that touch a window which somebody left out with a
-reason) and *open* (cycles that are not over). Averages, that is every ratio, are of what is counted only: the open
-cycle is due in full from its first second.
+Everything has three sums: *counted*, *excluded* (cycles that touch a window which somebody left out with a reason)
+and *open* (cycles that are not over). Averages, that is all ratios, are of counted cycles only: an open cycle is
+due in full from its first second.
 
-The ratio is that of the reports of DC24, achieved by expected: moved by due. Theirs counted all traffic of a link,
+The ratio is that of the reports of DC24, achieved to expected: moved to due. Theirs counted all traffic of a link,
 production included; the ledger knows only what this tool injected.
 
-What is returned is plain data (dictionaries, lists, numbers, texts), as `--format json` prints it. The keys are an
-interface, described in docs/reference/report.md. Text and pages are made of it, and compute nothing.
+The result is plain data (dictionaries, lists, numbers, texts), as `--format json` prints it. Its keys are an
+interface, described in docs/reference/report.md. Text and pages are made of it and compute nothing themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
-from dc_inject.model import Cycle, FlowKey
+from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress, conclusion
@@ -135,16 +135,13 @@ def report(
     chosen = period(view, scope)
     if chosen is None:
         return None
-    kinds = view.cycles(chosen)
-    cycles = [cycle for cycle, _ in kinds]
+    cycles = [cycle for cycle, _ in view.cycles(chosen)]
     long = step(cycles)
     times = _Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
-    all_, names, links = _added(view, chosen, long, times, sites.site_of(view))
-    held = view.holds_of_links(chosen)
+    total, names, links = _added(view, chosen, long, times, sites.site_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
-    by_kind = {kind: all_.total(kind) for kind in CycleKind}
     values: dict[str, Any] = {
         "campaign": view.campaign or view.path.stem,
         "simulated_in": view.simulated_in,
@@ -155,8 +152,8 @@ def report(
         "until": moment(cycles[-1].end),
         "cycle_seconds": round(cycles[-1].length.total_seconds()),
         "step_seconds": round(long.total_seconds()),
-        "totals": figures(all_.total()),
-        **{kind.name.lower(): figures(sums) for kind, sums in by_kind.items()},
+        "totals": figures(total.total()),
+        **{kind.name.lower(): figures(total.total(kind)) for kind in CycleKind},
         "excluded_windows": [
             {
                 "since": moment(window.since),
@@ -166,50 +163,55 @@ def report(
             }
             for window in scope.excluded
         ],
-        **_over_time(all_, times),
+        **_over_time(total, times),
+        **{
+            f"{dimension}s": [_name(name, track, times) for name, track in _sorted(names[dimension])]
+            for dimension in (*DIMENSIONS, *SITES)
+        },
+        "series": {dimension: _series(names[dimension]) for dimension in DIMENSIONS},
+        "holds": _holds(view, chosen, long, times),
+        "failed_files": _failures(view),
+        "redistributed": [
+            {**key.names(), "for_others": received, "to_others": left}
+            for key, (received, left) in sorted((redistributed or {}).items())
+        ],
+        "completion": completion(completions.values()),
+        "links": _links(links, view.holds_of_links(chosen), completions, hops),
+        "marks": _marks(view, scope.since or EPOCH, until),  # what came before the first cycle too
     }
-    for dimension in (*DIMENSIONS, *SITES):
-        values[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
     for scenario in values["scenarios"]:
         ours = {key for key in links if key.scenario == scenario["name"]}
         scenario["second_hops"] = sum(key in hops for key in ours)
         scenario["completion"] = completion(completions.get(key, ()) for key in ours)
-    values["series"] = {dimension: _series(names[dimension]) for dimension in DIMENSIONS}
-    values["holds"] = _holds(view, chosen, long, times)
-    values["failed_files"] = _failures(view)
-    values["redistributed"] = [
+    return {
+        **values,
+        "verdict": _verdict(values),
+        "thresholds": thresholds.figures(view, chosen, scope.thresholds),
+        "challenge": _challenge(progress),
+        "repeats": repeats.repeats(view, chosen, progress),
+        "compared": None,  # a command may put another campaign and readings here
+        "overlay": None,
+        "method": [" ".join(words.split()) for words in METHOD.strip().split("\n\n")],
+    }
+
+
+def _links(
+    links: Mapping[FlowKey, Sequence[int]],
+    holds: Mapping[FlowKey, Mapping[Hold, int]],
+    completions: Mapping[FlowKey, Sequence[int]],
+    hops: set[FlowKey],
+) -> list[dict[str, Any]]:
+    """Return the counted figures of each link, and how often each hold led; `hops` are those of second hops."""
+    return [
         {
-            "scenario": key.scenario,
-            "source": key.link.source,
-            "destination": key.link.destination,
-            "service": key.link.through,
-            "for_others": received,
-            "to_others": left,
-        }
-        for key, (received, left) in sorted((redistributed or {}).items())
-    ]
-    values["completion"] = completion(completions.values())
-    values["links"] = [
-        {
-            "scenario": key.scenario,
-            "source": key.link.source,
-            "destination": key.link.destination,
-            "service": key.link.through,
+            **key.names(),
             "second_hop": key in hops,
             **figures(Sums(*sums)),
             "completion": completion([completions.get(key, ())]),
-            "held": {hold.value: count for hold, count in held.get(key, {}).items()},
+            "held": {hold.value: count for hold, count in holds.get(key, {}).items()},
         }
         for key, sums in sorted(links.items())
     ]
-    values["marks"] = _marks(view, scope.since or EPOCH, until)  # what came before the first cycle too
-    values["verdict"] = _verdict(values)
-    values["thresholds"] = thresholds.figures(view, chosen, scope.thresholds)
-    values["challenge"] = _challenge(progress)
-    values["repeats"] = repeats.repeats(view, chosen, progress)
-    values["compared"] = values["overlay"] = None  # a command may put another campaign and readings there
-    values["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
-    return values
 
 
 def figures(sums: Sums) -> dict[str, Any]:
@@ -301,16 +303,16 @@ Tracks = dict[str, _Track]
 def _added(
     view: Reader, chosen: Period, long: timedelta, times: _Times, site_of: Mapping[str, str]
 ) -> tuple[_Track, dict[str, Tracks], dict[FlowKey, list[int]]]:
-    """Read all rows once; return the sums of all, by name in each dimension, and of each link what counts."""
+    """Read all rows once; return the sums of all, by name in each dimension, and of each link's counted rows."""
     count = len(times.starts)
-    all_ = _Track(count)
+    total = _Track(count)
     names: dict[str, Tracks] = {part: defaultdict(lambda: _Track(count)) for part in (*DIMENSIONS, *SITES)}
     scenarios, sources, destinations, source_sites, destination_sites = names.values()
     links: dict[FlowKey, list[int]] = defaultdict(lambda: [0] * len(Sums._fields))
     for start, kind, key, sums in view.spans(chosen, long):
         number = times.number[start]
         source, destination = key.link.source, key.link.destination
-        for track in (all_, scenarios[key.scenario], sources[source], destinations[destination]):
+        for track in (total, scenarios[key.scenario], sources[source], destinations[destination]):
             track.add(kind, number, sums)
         if site_of:
             source_sites[site_of.get(source, source)].add(kind, number, sums)
@@ -318,7 +320,7 @@ def _added(
         link = links[key]
         if kind is CycleKind.COUNTED:
             link[:] = [a + b for a, b in zip(link, sums, strict=True)]
-    return all_, names, links
+    return total, names, links
 
 
 def _over_time(track: _Track, times: _Times) -> dict[str, Any]:
