@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHORT = 0.95  # of its due: what moves less is short
 MOST_ROWS = 60  # links of a closing table, and of the forecast
+MOST_STORAGES = 20  # the fullest ones; JSON has all
 
 STORAGES = (
     tables.Column("storage", "storage"),
@@ -90,9 +91,8 @@ def show(
     what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy)
     tables.emit("table", closing_table.columns(rows), rows, what)
     hold_reasons.show(report["holds"])
-    filled = [row for row in report["storages"] if row["most_used"]]
+    _show_storages(report["storages"])
     for columns, rows in (
-        (STORAGES, filled),
         (QUEUES, [row for row in report["queues"] if row["most"]]),
         (FORECAST, report["forecast"][:MOST_ROWS]),
     ):
@@ -101,6 +101,22 @@ def show(
             tables.emit("table", columns, rows)
     click.echo()
     tables.console().print(_sentence(report))
+
+
+def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the fullest storages as a table, and count the others that were used."""
+    used = [row for row in rows if row["most_used"]]
+    limited = sorted((row for row in used if row["space"]), key=lambda row: -row["most_filled"])
+    shown, rest = limited[:MOST_STORAGES], limited[MOST_STORAGES:]
+    if used:
+        click.echo()
+    if shown:
+        tables.emit("table", STORAGES, shown)
+    if rest:
+        fullest = tables.percent(rest[0]["most_filled"])
+        click.echo(f"and {units.counted(len(rest), 'storages')} more, filled to {fullest} at most")
+    if unlimited := len(used) - len(limited):
+        click.echo(f"{units.counted(unlimited, 'storages')} without a limit of space in the grid")
 
 
 def storages(world: World) -> list[dict[str, Any]]:

@@ -227,10 +227,10 @@ def did_you_mean(text: str, known: Iterable[str], mark: str = "") -> str:
 
 
 def counted(number: int, plural: str, singular: str = "") -> str:
-    """Return a number with what it counts, which is given in the plural: `2 links`, `1 link`, `1 rule or job`.
+    """Return a number with what it counts, which is given in the plural: `1,200 links`, `1 link`, `1 rule or job`.
 
     `singular` is what to say of a single thing where it is more than the plural without its `s`.
     """
     if number != 1:
-        return f"{number} {plural}"
+        return f"{number:,} {plural}"
     return f"1 {singular or ' or '.join(part.removesuffix('s') for part in plural.split(' and '))}"

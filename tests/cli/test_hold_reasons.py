@@ -67,4 +67,4 @@ def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_r
     assert max(map(len, lines)) <= 80
     assert "    the space holds 59 %" in [line.rstrip() for line in lines]
     assert "    export T0 -> T2_1199, export T0 -> T2_1139 and 18 more" in [line.rstrip() for line in lines]
-    assert lines[-1] == "and 50 reasons more, in 1000 cycles of links; --format json has all"
+    assert lines[-1] == "and 50 reasons more, in 1,000 cycles of links; --format json has all"

@@ -162,6 +162,28 @@ def test_a_storage_is_never_more_than_full():
     assert (row["most_used"], row["most_filled"]) == (100, 1.0)
 
 
+def test_only_the_fullest_of_many_storages_are_shown(tmp_path):
+    """Those whose space the grid does not limit say nothing of themselves."""
+    names = [f"D{number}" for number in range(30)]
+    menu, grid = tmp_path / "many.yaml", tmp_path / "grid.yaml"
+    menu.write_text(
+        "menu: 1\ncampaign: many\ncontact: me@example.org\nstart: 2027-02-08 00:00\nend: 2027-02-09 00:00\n"
+        "defaults: {datasets: {did: 'cms:*'}}\n"
+        f"scenarios:\n  test: {{from: S, to: [{', '.join(names)}, FREE], rate: 60 Gb/s}}\n"
+    )
+    grid.write_text(
+        "grid: 1\nname: many\ndatasets: [{sources: ['*'], count: 90, files: 20..30, file_size: 1..2 GB}]\n"
+        "sites:\n  Q: {storages: {S: {}, FREE: {}}}\n"
+        + "".join(f"  P{n}: {{storages: {{{name}: {{space: {5 + n} TB}}}}}}\n" for n, name in enumerate(names))
+    )
+    lines = run(menu, "--grid", grid, "--days", 0.05).stdout.splitlines()
+    fullest = [line.split()[0] for line in lines if line.startswith("D")]
+    assert len(fullest) == forecast.MOST_STORAGES
+    assert {"D0", "D1", "D2"} < set(fullest)
+    assert [line[:31] for line in lines if "storages more" in line] == ["and 10 storages more, filled to"]
+    assert "1 storage without a limit of space in the grid" in lines
+
+
 def test_a_host_that_the_grid_does_not_have_is_told():
     grid = ROOT / "menus" / "twin" / "one-link" / "grid.yaml"
     error = run(ROOT / "menus" / "fts-juno-steps.yaml", "--grid", grid).exception
