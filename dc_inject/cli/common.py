@@ -238,7 +238,7 @@ def may_end(service: str, right: bool | None) -> str:
     return f"{may} end {SERVICES[service].injections} early"
 
 
-def fts_endpoint(named: str = "") -> str:
+def fts_endpoint(named: str) -> str:
     """Return the address of FTS: the one that a menu names, or that of the environment."""
     endpoint = named or os.environ.get(ENDPOINT, "")
     if not endpoint:

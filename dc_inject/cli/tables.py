@@ -72,27 +72,21 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
-def width(*, err: bool = False) -> int:
+def width() -> int:
     """Return how many characters a line may have: those of the terminal, or any without one or with --wide."""
     context = click.get_current_context(silent=True)
     if context is not None and context.find_root().meta.get(WIDE):
         return WIDTH
-    return shutil.get_terminal_size().columns if _is_terminal(sys.stderr if err else sys.stdout) else WIDTH
+    return shutil.get_terminal_size().columns if _is_terminal(sys.stdout) else WIDTH
 
 
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def console(*, err: bool = False) -> Console:
+def console() -> Console:
     """Return a console that colours only a terminal, and never with NO_COLOR; off a terminal no line is folded."""
-    return Console(
-        file=sys.stderr if err else sys.stdout,
-        width=width(err=err),
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+    return Console(file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False)
 
 
 def table(

@@ -55,13 +55,9 @@ def link(source: str, destination: str, more: Iterable[tuple[str, str]]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in parts) + "}"
 
 
-def links(name: str, lines: Iterable[str], comment: str = "") -> list[str]:
+def links(name: str, lines: Iterable[str]) -> list[str]:
     """Return the lines of a scenario whose links have their own rates."""
-    return [
-        f"  {scalar(name)}:{f'  # {comment}' if comment else ''}",
-        "    links:",
-        *(f"      - {line}" for line in lines),
-    ]
+    return [f"  {scalar(name)}:", "    links:", *(f"      - {line}" for line in lines)]
 
 
 def shared(name: str, keys: Iterable[tuple[str, str]]) -> list[str]:

@@ -92,15 +92,14 @@ def gain(seconds: float, file_speed: float = FILE_SPEED) -> float:
     return ADDED * file_speed * seconds / RUN.total_seconds()
 
 
-def possible(rate: float, since: timedelta, moved: float, file_speed: float = FILE_SPEED) -> bool:
-    """Whether FTS may still be growing toward a rate (bytes per second), so long after a link has begun.
+def possible(rate: float, since: timedelta, moved: float) -> bool:
+    """Return whether FTS may still be growing toward a rate (bytes per second), `since` after a link has begun.
 
-    `moved` is what moves now: when that is more than FTS could carry as this model has it, it is not told.
+    `moved` is what moves now: false if that is more than FTS could carry by this model.
     """
-    grows = since < time(rate, file_speed=file_speed)
-    return grows and moved < rate and moved <= MORE * allowed(since, file_speed)
+    return since < time(rate) and moved < rate and moved <= MORE * allowed(since)
 
 
-def binding(since: timedelta, moved: float, file_speed: float = FILE_SPEED) -> bool:
-    """Whether what a link moves (bytes per second) so long after its begin may be all that FTS carries by then."""
-    return since < time(inf) and 1 / MORE <= moved / allowed(since, file_speed) <= MORE
+def binding(since: timedelta, moved: float) -> bool:
+    """Return whether what a link moves (bytes per second) may be all that FTS carries `since` after its begin."""
+    return since < time(inf) and 1 / MORE <= moved / allowed(since) <= MORE

@@ -98,12 +98,12 @@ def to_end(
     ]
 
 
-def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCELS_PER_HOUR) -> list[Entry]:
-    """Return the complete entries, and of the others as many as may be cancelled in a round: the oldest first.
+def at_a_pace(entries: Sequence[Entry], every: timedelta) -> list[Entry]:
+    """Return the complete entries, and as many of the others as may be cancelled in a round: the oldest first.
 
-    A cancelled job is work for FTS; many at once have jammed it.
+    `every` is the time between rounds. A cancelled job is work for FTS; many at once have jammed it.
     """
-    most = max(1, int(per_hour * (every / timedelta(hours=1))))
+    most = max(1, int(CANCELS_PER_HOUR * (every / timedelta(hours=1))))
     unfinished = sorted((e for e in entries if e.state is not State.COMPLETE), key=_turn)
     return [e for e in entries if e.state is State.COMPLETE] + unfinished[:most]
 

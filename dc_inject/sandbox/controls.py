@@ -79,14 +79,12 @@ class RucioControls(Handle):
             write_private(file, json.dumps(slow | {name: seconds}))
         services.wait(DAEMONS, lambda: services.progress().get("slow", {}).get(name) == seconds)
 
-    def set_links(self, links: Mapping[tuple[str, str], Link] | None = None, default: Link | None = None) -> None:
-        """Change links, or the default of all others, from the daemons' next pass on."""
+    def set_links(self, links: Mapping[tuple[str, str], Link]) -> None:
+        """Change links from the daemons' next pass on."""
         with locked(self.folder, self._say):  # several tests may do so at a time
             file = self.folder / "links.json"
             content = json.loads(file.read_text())
-            content["links"] |= {":".join(pair): link_plain(link) for pair, link in (links or {}).items()}
-            if default is not None:
-                content["default"] = link_plain(default)
+            content["links"] |= {":".join(pair): link_plain(link) for pair, link in links.items()}
             write_private(file, json.dumps(content, indent=1))
 
     def add(self, rses: Iterable[Rse] = (), datasets: Mapping[str, Sequence[Dataset]] | None = None) -> None:

@@ -22,7 +22,9 @@ from .environment import python_of
 from .state import State, write_private
 
 SERVER, DAEMONS, BUILD, FTS, POSTGRES = "server", "daemons", "build", "fts", "postgres"
-LOOK = 0.5  # seconds between two looks whether a process lives that something is expected of
+LOOK = 0.5  # seconds between two checks that a process which has work to do is alive
+BUILT_WITHIN = 1800.0  # seconds that an order may take
+FREE_WITHIN = 20.0  # seconds until a port that is in use must be free
 
 
 class Services:
@@ -96,14 +98,14 @@ class Services:
         if building.returncode:
             raise ServiceError(f"the grid was not built: {self._last_words(BUILD)}")
 
-    def order(self, wanted: Mapping[str, Any], patience: float = 1800.0) -> None:
+    def order(self, wanted: Mapping[str, Any]) -> None:
         """Have the daemons build more, which takes a tenth of the time that the script needs to load Rucio."""
         order = self._folder / "orders" / f"{uuid.uuid4().hex}.json"
         done = order.with_suffix(".done")
         order.parent.mkdir(mode=0o700, exist_ok=True)
         write_private(order, json.dumps(wanted))
         try:
-            self.wait(DAEMONS, done.exists, patience)
+            self.wait(DAEMONS, done.exists, BUILT_WITHIN)
             answer = json.loads(done.read_text())
         finally:
             order.unlink(missing_ok=True)
@@ -201,12 +203,12 @@ def answers(address: str, path: str) -> bool:
         connection.close()
 
 
-def listen(port: int | None = None, host: str = "127.0.0.1", patience: float = 20.0) -> socket.socket:
+def listen(port: int | None = None, host: str = "127.0.0.1") -> socket.socket:
     """Listen on an address of this machine; without a port, on a free one below those that clients are given.
 
-    A port that was named may be held for a moment by the last of the processes that had it: it is waited for.
+    A port that was named may be held for a moment by the last process that had it, so this waits until it is free.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + FREE_WITHIN
     candidates = iter([port] if port else random.sample(range(20000, 32000), 200))
     candidate = next(candidates, None)
     while candidate is not None:

@@ -9,7 +9,8 @@ from statistics import fmean, pstdev
 from typing import Any
 
 Pair = tuple[str, str]  # source and destination storage
-_ROWS = 500
+_ROWS = 500  # kept
+MOST_ROWS = 50  # answered
 
 
 @dataclass
@@ -62,9 +63,9 @@ class Optimizer:
                 self._evolution.appendleft(row)
             self._current[pair] = row
 
-    def evolution(self, source: str | None, destination: str | None, limit: int = 50) -> list[dict[str, Any]]:
+    def evolution(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
         """Return the newest rows, newest first."""
-        return [row for row in self._evolution if _fits(row, source, destination)][:limit]
+        return [row for row in self._evolution if _fits(row, source, destination)][:MOST_ROWS]
 
     def current(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
         """Return the current state, one row per link."""
