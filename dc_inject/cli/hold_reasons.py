@@ -27,7 +27,7 @@ COLUMNS = (
     tables.Column("links", "links", right=True),
     tables.Column("cycles", "cycles", right=True),
     tables.Column("missing", "missing in them", units.format_size, right=True),
-    tables.Column("told", "why, and which links most", below=True),
+    tables.Column("sentence", "why, and which links most", below=True),
 )
 
 
@@ -56,7 +56,7 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
     click.echo()
-    tables.emit("table", COLUMNS, [{**row, "told": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]])
+    tables.emit("table", COLUMNS, [{**row, "sentence": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]])
     if rest := rows[MOST:]:
         held = units.counted(sum(row["cycles"] for row in rest), "cycles of links")
         click.echo(f"and {units.counted(len(rest), 'reasons')} more, in {held}; --format json has all")

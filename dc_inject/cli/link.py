@@ -187,7 +187,7 @@ def _carry_out(
     *,
     live: bool,
 ) -> int | None:
-    """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
+    """Inject, judge the step that was cut short, and end what is left; return the exit code of that, if any."""
     ledger_path = ledger_files.file_of(None, challenge.campaign)
     climbs: list[Climbing] = []
     named = [*challenge.link[:2], challenge.endpoint] if challenge.link.service.ends_are_urls else []
@@ -211,7 +211,7 @@ def _carry_out(
         return climbs[0]
 
     with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
-        whole = inject(
+        finished = inject(
             [menu],
             RunOptions(no_drain=True, timeout=options.timeout),
             wrap_menus=wrap_menus,
@@ -221,7 +221,7 @@ def _carry_out(
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, challenge.key)
-    if _end(challenge.campaign, ledger_path, options, end_files.PATIENCE if whole else WHEN_STOPPED):
+    if _end(challenge.campaign, ledger_path, options, end_files.PATIENCE if finished else WHEN_STOPPED):
         return None
     click.echo(f"end what is left with `dc-inject end {challenge.campaign} --cancel`", err=True)
     return INTERRUPTED

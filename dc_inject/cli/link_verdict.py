@@ -130,14 +130,14 @@ def resident(view: Reader) -> int:
 
 
 def _known_at(view: Reader) -> datetime | None:
-    """Return when the last was heard of what is at the destination; None before anything was accepted."""
-    heard = (
+    """Return the time of the last news of what is at the destination; None before anything was accepted."""
+    times = (
         moment
         for entry in view.entries(*State)
         if entry.accepted_at is not None
         for moment in (entry.accepted_at, entry.observed_at, entry.ended_at, entry.gone_at)
     )
-    return max((moment for moment in heard if moment is not None), default=None)
+    return max((moment for moment in times if moment is not None), default=None)
 
 
 def _bytes(view: Reader, *states: State) -> int:
@@ -163,15 +163,17 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
     if failed or any(step["failed"] for step in report["steps"]):
         click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
     for step in report["steps"]:
-        told = step["reason"] in report["reason"] or (report["interval"] and step["cause"] == report["cause"])
-        if step["outcome"] != StepOutcome.REACHED.value and not told:
+        in_verdict = step["reason"] in report["reason"] or (
+            report["interval"] and step["cause"] == report["cause"]
+        )
+        if step["outcome"] != StepOutcome.REACHED.value and not in_verdict:
             click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
         if step["disturbed"]:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
     if report["resident"]:
         size = units.format_size(report["resident"])
-        known = f"{size} as of {report['resident_at']}"
-        click.echo(f"left at {report['destination']}: {known}; {removed_by(report)}", err=True)
+        amount = f"{size} as of {report['resident_at']}"
+        click.echo(f"left at {report['destination']}: {amount}; {removed_by(report)}", err=True)
     if report["in_doubt"]:
         click.echo(
             f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer; "

@@ -137,7 +137,7 @@ def _leading(
 def _room(destination: Destination, careful: Destination) -> Room:
     """Return for what there is room at a destination that is nearly full."""
     space = destination.space or 0
-    return Room(round(ROOM * space), {"space": space, **destination.told}, careful)
+    return Room(round(ROOM * space), {"space": space, **destination.age_numbers}, careful)
 
 
 def _careful(
@@ -230,7 +230,7 @@ def _used(destination: Destination) -> GuardReading:
     space, free = destination.space, destination.free
     if space is None or free is None or space <= 0:
         return GuardReading(None, {})
-    numbers = {"space": space, "free": free, **destination.told}
+    numbers = {"space": space, "free": free, **destination.age_numbers}
     return GuardReading(1 - (free + destination.going) / space, numbers)
 
 

@@ -1,19 +1,19 @@
-"""Spaces: how large the disk at a destination is for us, by what is told of it and by what of ours is there.
+"""Spaces: how large the disk at a destination is for us, from what the service reports and what of ours is there.
 
-A space is what is free and what is ours, both at one moment: that of which the service's word is, which may be an
-hour ago. A space that is found too large fills the disk. So what counts as ours is what was there for certain at
-that moment, of each injection the least that looks before and after it tell:
+A space is the sum of what is free and what is ours, both at one moment: that of the service's report, which may be
+an hour old. If we found a space too large, we would fill the disk. So only those bytes count as ours that were
+there for certain at that moment. Of each injection, that is the least that the observations around it show:
 
-- what had arrived, as the last look before had found it;
-- of what had ended by then, what the next look found left. Nobody sees a deletion when it happens, and what was
-  deleted and still counts as ours is free as well: it would count twice.
+- the bytes that had arrived, as of the last observation before;
+- of an injection that had ended by then, the bytes that the next observation found left. Nobody sees a deletion
+  when it happens, and bytes that were deleted but still count as ours are free as well: they would count twice.
 
-What was not looked at counts as nothing. Later looks only tell of more that was there for certain, so each word is
-counted again in every cycle; and of five cycles the least space counts. What looks found is kept for two hours and
-written down in each round, so that a run from cron, which begins anew in each cycle, knows it as well.
+Without an observation, nothing counts. Later observations can only add bytes that were there for certain, so each
+report is evaluated again in every cycle; and the least space of five cycles counts. Observations are kept for two
+hours and stored in each round, so that a run from cron, which starts anew in each cycle, has them as well.
 
-Of a word without its time, all that is ours counts, as it is known now, and only when another one is told.
-What may be used of a space, `guarding.py` says; here is also at which destinations what goes out waits for room.
+With a report that has no time, all bytes count that are ours now, and only once the report changes. `guarding.py`
+says how much of a space may be used; this module also says at which destinations releases wait for room.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from dc_inject.planning.link_plan import with_overhead
 from dc_inject.planning.situation import Situation
 
 REMEMBERED = 5  # cycles of which the least space counts
-KEPT = timedelta(hours=2)  # what looks found: as old as a word of free space may be
+KEPT = timedelta(hours=2)  # how long observations are kept: reports of free space may be that old
 NEARLY = 0.8  # of a space: when so much is used, on its way or due, what goes out waits for room
-OVERDUE = 2  # cycles after which what should have gone is not counted on
+OVERDUE = 2  # cycles after which a deletion that has not happened is not counted on
 SPACES, LOOKS = "spaces", "looks"  # the signals that keep them
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of an injection at its destination: bytes by whole seconds since 1970."""
+    """Observations of an injection at its destination: bytes by whole seconds since 1970."""
 
     ends: int | None = None  # when it ended, or will, at the earliest
     arrived: list[tuple[int, int]] = field(default_factory=list)
@@ -57,29 +57,29 @@ class Seen:
 
 
 class Looks:
-    """What looks at injections found of their bytes, at destinations that tell when their space was free."""
+    """Observations of the bytes of injections, at destinations whose reports of free space have a time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[str, Seen]] = {}  # by destination and key
 
     def follow(self, ledger: Ledger, names: Iterable[str], now: datetime) -> None:
-        """Keep of destinations what is seen there, and forget what was gone long ago."""
+        """Keep observations at these destinations from now on, and forget what was gone long ago."""
         if new := set(names) - self._seen.keys():
-            kept = {signal.subject: json.loads(str(signal.value)) for signal in ledger.signals(LOOKS)}
+            stored = {signal.subject: json.loads(str(signal.value)) for signal in ledger.signals(LOOKS)}
             for name in new:
-                seen = kept.get(name, {})
-                self._seen[name] = {key: Seen(*found) for key, found in seen.items()}
+                seen = stored.get(name, {})
+                self._seen[name] = {key: Seen(*fields) for key, fields in seen.items()}
         if not self._seen:
             return
         living = ledger.entries(State.LIVE, State.COMPLETE, State.ENDED)
         for entry in living:
             self._know(entry)
-        kept_keys, oldest = {entry.injection.key for entry in living}, (now - KEPT).timestamp()
+        living_keys, oldest = {entry.injection.key for entry in living}, (now - KEPT).timestamp()
         for name, seen in self._seen.items():
             self._seen[name] = {
-                key: found
-                for key, found in seen.items()
-                if key in kept_keys or (found.left and found.left[-1][0] >= oldest)
+                key: of_injection
+                for key, of_injection in seen.items()
+                if key in living_keys or (of_injection.left and of_injection.left[-1][0] >= oldest)
             }
 
     def observed(self, entries: Mapping[str, Entry], observations: Iterable[Observation], now: datetime) -> None:
@@ -92,7 +92,7 @@ class Looks:
                 _add(seen.arrived, ceil(now.timestamp()), observation.moved)
 
     def removed(self, entries: Iterable[Entry], removals: Iterable[Removal], asked_at: datetime) -> None:
-        """Keep what was left of entries when it was asked for, where that is told."""
+        """Keep what was left of entries at the time of asking, where the storage reports that."""
         left = {removal.key: 0 if removal.gone else removal.left for removal in removals}
         for entry in entries:
             size, seen = left.get(entry.injection.key), self._know(entry)
@@ -104,7 +104,7 @@ class Looks:
         return sum(seen.there(moment.timestamp()) for seen in self._seen.get(name, {}).values())
 
     def write(self, ledger: Ledger, now: datetime) -> None:
-        """Write down what was seen."""
+        """Store the observations."""
         if not self._seen:
             return
         ledger.record_signals(
@@ -116,12 +116,12 @@ class Looks:
         )
 
     def _of(self, entry: Entry) -> Seen | None:
-        """Return what was seen of an injection; None where nobody asks for it."""
+        """Return the observations of an injection; None at a destination without them."""
         of_place = self._seen.get(entry.injection.link.destination)
         return None if of_place is None else of_place.setdefault(entry.injection.key, Seen())
 
     def _know(self, entry: Entry) -> Seen | None:
-        """Take over when an entry ended or ends, and what the ledger knows to have arrived."""
+        """Take over from the ledger when an entry ended or will end, and what had arrived of it."""
         seen = self._of(entry)
         if seen is not None:
             ends = (entry.ended_at, entry.expires_at, entry.end_asked_at)
@@ -131,9 +131,9 @@ class Looks:
         return seen
 
 
-def _add(found: list[tuple[int, int]], at: int, size: int) -> None:
-    if not found or size > found[-1][1]:
-        found.append((at, size))
+def _add(sizes: list[tuple[int, int]], at: int, size: int) -> None:
+    if not sizes or size > sizes[-1][1]:
+        sizes.append((at, size))
 
 
 def least(
@@ -144,26 +144,27 @@ def least(
     destinations: Mapping[str, Destination],
     facts: Mapping[tuple[str, str], RseFacts],
 ) -> dict[str, tuple[int, int | None]]:
-    """Return the least space of destinations that was told in the last cycles, and how old it is, in seconds.
+    """Return the least space of each destination in the reports of the last cycles, and its age in seconds.
 
-    Destinations whose space is not known have none. What is told now is kept.
+    Destinations whose space is not known are left out. The reports of now are stored.
     """
-    known = {name: place.space for name, place in destinations.items() if place.space is not None}
-    told: dict[str, list[RseFacts]] = {name: [] for name in known}
+    granted = {name: place.space for name, place in destinations.items() if place.space is not None}
+    reports: dict[str, list[RseFacts]] = {name: [] for name in granted}
     for (_, name), fact in facts.items():
-        if name in told and fact.free is not None:
-            told[name].append(fact)
-    looks.follow(ledger, (name for name in told if any(fact.free_at for fact in told[name])), now)
-    kept = {signal.subject: signal.value for signal in ledger.signals(SPACES)}
+        if name in reports and fact.free is not None:
+            reports[name].append(fact)
+    looks.follow(ledger, (name for name in reports if any(fact.free_at for fact in reports[name])), now)
+    stored = {signal.subject: signal.value for signal in ledger.signals(SPACES)}
     ours, on_its_way = ledger.resident(), ledger.on_its_way()
     arrived = Counter[str]()  # what ended before it had arrived is in `ours` until it is known to be gone
     for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED):
         arrived[entry.injection.link.destination] += entry.moved
     spaces: dict[str, tuple[int, int | None]] = {}
     with ledger.together():
-        for name, space in known.items():
-            before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
-            memory = _remembered(before, cycle, now, space, told[name], arrived[name])
+        for name, space in granted.items():
+            value = stored.get(name)
+            before = {} if value is None else json.loads(str(value))
+            memory = _remembered(before, cycle, now, space, reports[name], arrived[name])
             seen, at = memory["seen"], memory["at"]
             for when, free in memory["free"].items():
                 seen[when] = max(free + looks.there(name, datetime.fromisoformat(at[when])), seen[when])
@@ -172,21 +173,21 @@ def least(
             age = now - datetime.fromisoformat(at[smallest]) if smallest in at else None
             spaces[name] = seen[smallest], None if age is None else round(age.total_seconds())
             there = ours.get(name, 0) - on_its_way.get(name, 0)
-            if space < min([seen[smallest], *((fact.free or 0) + there for fact in told[name])]):
+            if space < min([seen[smallest], *((fact.free or 0) + there for fact in reports[name])]):
                 spaces[name] = space, None  # the menu grants less
     return spaces
 
 
 def _remembered(
-    before: Mapping[str, Any], cycle: Cycle, now: datetime, space: int, told: Sequence[RseFacts], arrived: int
+    before: Mapping[str, Any], cycle: Cycle, now: datetime, space: int, facts: Sequence[RseFacts], arrived: int
 ) -> dict[str, Any]:
-    """Return what is kept of a destination's space: what was told in the last cycles, and of when that was.
+    """Return what to store of a destination's space: the reports of the last cycles, and the times they are of.
 
-    `space` is what the menu grants, where nothing is told. Without a time, what is ours is what has `arrived`; of
-    `free`, what was ours at its time is to be added yet. The latest word counts as long as nothing else is told:
-    Rucio does not say when it was told the same again.
+    `space` is what the menu grants, where nothing is reported. With a report without a time, `arrived` is what is
+    ours; to those with a time, in `free`, what was ours at that time is still to be added. The latest report
+    counts until another one comes: Rucio does not say when it was told the same again.
     """
-    reports = sorted((fact.free or 0, fact.free_at or now, fact.free_at is not None) for fact in told)
+    reports = sorted((fact.free or 0, fact.free_at or now, fact.free_at is not None) for fact in facts)
     name, frees = cycle.name, [free for free, _, _ in reports]
     oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
     seen: dict[str, int] = before.get("seen", {})
@@ -243,8 +244,7 @@ def _going(
 ) -> Counter[str]:
     """Return our bytes at destinations that will be deleted by the end of a cycle, `lags` after their end.
 
-    `stays` tells how long rules stay of flows that are ended early. What should have gone long ago is not counted
-    on.
+    `stays` is how long the rules of flows stay that are ended early. Deletions that are long overdue do not count.
     """
     going: Counter[str] = Counter()
     for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED) if lags else ():

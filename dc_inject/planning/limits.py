@@ -78,8 +78,8 @@ class Destination:
     guarded: Destination | None = None
 
     @property
-    def told(self) -> Numbers:
-        """How old is what is told of its space, where that is known, as a number of holds."""
+    def age_numbers(self) -> Numbers:
+        """The age of its space for the numbers of a hold; empty if that is not known."""
         return {} if self.age is None else {"age": self.age}
 
     def seen_by(self, *, guarded: bool) -> Destination:
@@ -401,7 +401,7 @@ def _of_destination(
     of_dues = waits_for_room and destination.free is not None
     if destination.space is not None:
         weights = tuple(claims[i].horizon / length for i in members)
-        capacity, numbers = max(destination.space, 0), {"space": destination.space, **destination.told}
+        capacity, numbers = max(destination.space, 0), {"space": destination.space, **destination.age_numbers}
         result.append(
             Constraint(
                 Hold.DESTINATION_FULL,
@@ -416,7 +416,7 @@ def _of_destination(
         )
     if destination.free is not None:
         room = max(destination.free + destination.going, 0)
-        numbers = {"free": destination.free, **destination.told}
+        numbers = {"free": destination.free, **destination.age_numbers}
         result.append(
             Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room, space_of=destination)
         )

@@ -112,8 +112,8 @@ def overloaded(verdicts: Sequence[Verdict]) -> list[Verdict]:
         return []
     for trial in trials:
         run = [*run, trial] if run or not trial.good else []
-        arrived = _moved(run) >= TAKES_ALL * sum(one.asked for one in run)
-        if arrived or _mean_rate(run[1:] or run) >= FOLLOWS * max(one.rate for one in run):
+        arrived = _moved(run) >= TAKES_ALL * sum(verdict.asked for verdict in run)
+        if arrived or _mean_rate(run[1:] or run) >= FOLLOWS * max(verdict.rate for verdict in run):
             run = []
     return run
 
