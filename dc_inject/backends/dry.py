@@ -55,7 +55,7 @@ class DryBackend:
         return self._sim.submit(injections)
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how the simulated rules stand."""
+        """Return the state of the simulated rules."""
         return self._sim.observe(entries, exact=exact)
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:

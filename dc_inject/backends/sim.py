@@ -141,7 +141,7 @@ class SimBackend:
         self._named = {source: {item.name: item for item in items} for source, items in self.items.items()}
 
     def check(self) -> Identity:
-        """Tell who we are: the simulated account."""
+        """Return who we are: the simulated account."""
         self._call("check", None)
         return Identity(self.name, "sim://", "1", "def", "sim", admin=False, may_end=self.may_end)
 
@@ -175,7 +175,7 @@ class SimBackend:
         return outcomes
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how far each rule got; everything here is exact."""
+        """Return how far each rule got; everything here is exact."""
         del exact
         self._call("observe", entries)
         self._advance()

@@ -80,7 +80,7 @@ class TwinBackend:
         self._parts: dict[tuple[str, str], dict[Range, str]] = {}  # (parent, destination) -> slices, their rules
 
     def check(self) -> Identity:
-        """Tell who we are: an account that may do what an experiment's policy lets it."""
+        """Return who we are: an account that may do what an experiment's policy lets it."""
         self._call()
         grid = self._world.grid
         address = f"{SIMULATED}{grid.name}"
@@ -126,7 +126,7 @@ class TwinBackend:
         return [self._accept(injection) for injection in injections]
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how far each rule got: by the files that have arrived, which are all of one size."""
+        """Return how far each rule got: by the files that have arrived, which are all of one size."""
         self._call()
         return [self._observation(entry.injection.key, exact=exact) for entry in entries]
 
@@ -150,7 +150,7 @@ class TwinBackend:
         return [Removal(key, gone=rule is None, left=rule.left if rule else 0) for key, rule in rules.items()]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Tell which storages there are, and their free space as Rucio knows it, which may be an hour old."""
+        """Return which storages there are, and their free space as Rucio knows it, which may be an hour old."""
         self._call()
         grid, numbers = self._world.grid, self._world.network.storages
         facts = {}

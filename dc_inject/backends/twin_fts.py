@@ -57,7 +57,7 @@ class TwinFts:
         self._world, self._clock, self._seed = world, clock, seed
 
     def check(self) -> Identity:
-        """Tell who we are."""
+        """Return who we are."""
         self._call()
         address = f"{SIMULATED}{self._world.grid.name}"
         return Identity(self.name, address, "twin", "def", "twin", admin=False, may_end=True)
@@ -89,7 +89,7 @@ class TwinFts:
         return [self._accept(injection) for injection in injections]
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how jobs stand; all files of one are of one size."""
+        """Return the state of jobs; all files of a job have one size."""
         del exact
         self._call()
         return [self._observation(entry) for entry in entries]

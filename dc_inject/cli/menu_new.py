@@ -264,7 +264,7 @@ def _ask_scenarios(wanted: list[ScenarioDraft], name: str | None, given: Mapping
 
 
 def _fits(scenario: ScenarioDraft, others: Sequence[ScenarioDraft], given: Mapping[str, object]) -> bool:
-    """Tell whether a menu with one more scenario is right; if not, say why."""
+    """Return whether a menu with one more scenario is right; if not, say why."""
     try:
         menu.read(_text(given, [*others, scenario]), "the new menu", files.load)
     except MenuError as error:

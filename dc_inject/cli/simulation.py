@@ -36,7 +36,7 @@ INSTALL = "install it with `pip install '.[twin]'` in the clone"
 FIXED = "fixed"
 COMMIT_EVERY = 1000  # transactions
 POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
-Passed = Callable[[float], None]  # is told which part is done
+Passed = Callable[[float], None]  # is called with the fraction that is done
 Warn = Callable[[Problem], None]
 
 

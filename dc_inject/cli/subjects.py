@@ -44,7 +44,7 @@ class Subject:
         return overrides.shown(self.name)
 
     def covers(self, flow: FlowKey) -> bool:
-        """Tell whether a flow is of it."""
+        """Return whether a flow is of it."""
         return overrides.covers(self.name, flow)
 
 
@@ -153,7 +153,7 @@ def _is_campaign(word: str) -> bool:
 
 
 def _is_of(place: Path, word: str, *, alone: bool) -> bool:
-    """Tell whether a word names the campaign of this ledger; raises LedgerError when it is that of another one."""
+    """Return whether a word names the campaign of this ledger. Raises LedgerError for that of another ledger."""
     with LedgerView.open(place) as own:
         if word == own.campaign:
             return True

@@ -39,8 +39,8 @@ def findings(campaign: Campaign) -> None:
 def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, RseFacts]]) -> None:
     """Raise MenuError for links whose ends do not exist, or are tape that nobody agreed to.
 
-    Where only storages know their ends they are not asked: they tell neither, and one that hangs would keep
-    the engine.
+    Where only storages know the ends they are not asked: they report neither, and one that hangs would block the
+    engine.
     """
     names: dict[str, set[str]] = {}
     for flow in campaign.flows:
@@ -68,7 +68,7 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
 def storages(campaign: Campaign) -> None:
     """Raise MenuError for storages that this machine cannot list or delete at, for want of a library.
 
-    FTS would copy to them all the same, and the copies would stay: better told now than as a hold in an hour.
+    FTS would copy to them all the same, and the copies would stay: better an error now than a hold in an hour.
     """
     wanted = [
         (flow, url) for flow in campaign.flows for url in _spoken_to(flow) if urls.parse(url).scheme == "root"

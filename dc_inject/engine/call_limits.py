@@ -4,10 +4,10 @@ As many as it answers without letting them queue (`Limit`), and one at a time wh
 not work is not asked by every link at once.
 
 The limit follows what answers take, as TCP Vegas follows round trips. What a call takes for each piece of work,
-against the least that it took of late, tells how many of those under way only wait their turn: under two, the
-service can take more; over four, fewer do as well. A call without an answer halves the limit. So that the least
-does not age, it is measured anew now and then, with half of the calls under way. Pure: samples in, another limit
-out.
+against the least that it took lately, shows how many of the calls under way only wait for their turn: under two,
+the service can take more; over four, fewer do as well. A call without an answer halves the limit. So that the
+least does not age, it is measured anew now and then, with half of the calls under way. Pure: samples in, another
+limit out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MEASURED_FOR = 100  # answers, after which the least time is measured anew
 class Breaker:
     """Counts what a service answers; after some failures in a row it lets a single call through now and then.
 
-    Calls are those that make rules or jobs: a service may well answer questions while it cannot write. One that
-    told nothing at all failed (refused, timed out, 5xx); an answer about one dataset is no failure.
+    Calls are those that make rules or jobs: a service may well answer questions while it cannot write. A call
+    without any answer failed (refused, timed out, 5xx); an answer about one dataset is no failure.
     """
 
     service: str
@@ -54,7 +54,7 @@ class Breaker:
         self._trying = self.open
 
     def failed(self, now: datetime) -> bool:
-        """Note that a call told nothing; returns whether calls are held back from now on."""
+        """Note a call without an answer; return whether calls are held back from now on."""
         self.failures += 1
         self._trying = False
         if self.failures < OPENS_AFTER:

@@ -82,8 +82,8 @@ class _Queue:
 class Deletions:
     """Hands jobs out to calls: no more than there is room for, where the fewest are under way first.
 
-    `begins` is told of each call before it is made, `answered` of its end: the place, what is known of its jobs,
-    and what stands in the way there.
+    `begins` is called before each call, `answered` after it, with the place, the results of its jobs and the error
+    there.
     """
 
     def __init__(
@@ -275,10 +275,10 @@ class DeletionRounds:
 
 
 class DeletionByHand:
-    """Deletes for `dc-inject end`: each job is known as soon as it is told of, a stuck place is given up.
+    """Deletes for `dc-inject end`: each job's result is given as it arrives, and a stuck place is given up.
 
-    A call that does not come back in time is waited for no longer, but never made again beside itself: it still
-    holds its thread. `waits` is told, once for each destination, that it is waited for, and why.
+    A call that does not come back in time is no longer waited for, but never repeated while it still holds its
+    thread. `waits` is called once with each destination that is waited for, and why.
     """
 
     def __init__(

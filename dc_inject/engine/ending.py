@@ -83,10 +83,10 @@ class ManualEnd:
         self._asked: dict[str, Entry] = {}  # asked to end, and not seen to be gone
 
     def observe(self, entries: Sequence[Entry], missed: Missed | None = None) -> RulesByStage:
-        """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell.
+        """Ask for the state of entries and store it. Raises the ServiceError of a service that does not answer.
 
-        A service that does not know what it had accepted may be wrong for a moment. With `missed`, which is told
-        of that and of the moment to come, such entries are looked at again when it may be believed.
+        A service that does not know what it had accepted may be wrong for a moment. With `missed`, which is called
+        with these entries and the time of the next try, they are observed again once the answer may be believed.
         """
         observations = self._observe(entries)
         again_at = {
@@ -165,9 +165,9 @@ class ManualEnd:
                 return
 
     def settle(self, within: timedelta) -> None:
-        """Write down which of those that were asked to end are gone, the last ones first.
+        """Write down which of the entries that were asked to end are gone, the last ones first.
 
-        Raises the ServiceError of a service that does not tell in time, when all that is known is written.
+        Raises the ServiceError of a service that does not answer in time, after all that is known is written.
         """
         latest = list(islice(reversed(self._asked.values()), BATCHES_AT_ONCE * OBSERVE_AT_ONCE))
         self._observe(latest, at_once=LOOK_AT_ONCE, within=within)
@@ -175,10 +175,11 @@ class ManualEnd:
     def remove(
         self, entries: Iterable[Entry], patience: timedelta, waits: Callable[[str, str], None]
     ) -> Iterator[Removal]:
-        """Delete what ended ones left at their destinations, where no service does; gives each as it is known.
+        """Delete the files of ended entries at destinations where no service does; yield each result at once.
 
-        Those that are not gone are asked for again until none has got on at their destination for `patience`; then
-        they are given as they are. `waits` is told once of each destination that is waited for, and why.
+        Files that are not gone are asked for again until none at their destination has made progress for
+        `patience`; then they are yielded as they are. `waits` is called once with each destination that is waited
+        for, and why.
         """
         deletion = DeletionByHand(
             [entry for entry in entries if not entry.injection.link.service.cleans_up],
@@ -243,7 +244,7 @@ class ManualEnd:
         at_once: int = OBSERVE_AT_ONCE,
         within: timedelta | None = None,
     ) -> dict[str, Observation]:
-        """Return how entries stand, written down; raises a ServiceError when not all were told of."""
+        """Return the state of entries, after writing it down. Raises a ServiceError if any got no answer."""
         by_key: dict[str, Observation] = {}
         errors: list[ServiceError] = []
         batches = list(self._reconciler.observing(entries, exact=exact, at_once=at_once))

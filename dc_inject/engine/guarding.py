@@ -1,7 +1,7 @@
 """Guarding: what the guards of controlled links read, and what they do to the plan of a cycle.
 
-The guards, with their bounds, are `planning/guards.py`. Here their readings come from: availability and space
-as the services tell them in this cycle, and everything else from our own ledger, as for every account. Which
+The guards, with their bounds, are `planning/guards.py`. Their readings are made here: availability and space
+from what the services report in this cycle, and everything else from our own ledger, as for every account. Which
 guards are engaged is kept beside what the controller keeps of the link (`controlling.py`), so that a restart
 forgets nothing.
 
@@ -10,7 +10,7 @@ lag that was measured, if it is longer than the menu's; and a part of each space
 disk is filled to its last percent. Where a disk is nearly full, a plan counts on what will be deleted in its
 cycle, and what goes out waits for room (`submitting.py`). All that bounds only links on which control acts:
 others to the same destination get what they would get without it. Where the mode is `advise`, `status` shows what
-would hold. In both it is told whether a disk is full or deletions are late (`Deletions` of `planning/limits.py`).
+would hold. Both report whether a disk is full or deletions are late (`Deletions` of `planning/limits.py`).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from dc_inject.planning.situation import Demand, Situation
 
 LATE = timedelta(hours=1)  # after its deletion lag, when what ended should be gone at the latest
 LOOKS = 2  # cycles at least: whether it is gone is looked at once in each
-MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
+MEASURED = timedelta(hours=6)  # over which the duration of deletions is measured
 LINKS_AT_ONCE = 20  # that one call asks for queues
-LATELY = 4  # cycles of which deletions tell how fast they are
+LATELY = 4  # cycles over which the rate of deletions is measured
 LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anything above 0
 # FTS's optimizer runs once a minute, and looks at a link at the latest after five, but only while something waits
 # or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
 OLD = timedelta(minutes=10)
-FAILED_CYCLES = 3  # in which what came to its end tells what fails
+FAILED_CYCLES = 3  # over which the failed part of ended bytes is measured
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
 STEP = 2  # transfers that FTS's optimizer adds at a time
-ROOM = 0.97  # of a space: what is waited for; services may be late to tell what is left there
+ROOM = 0.97  # of a space, which releases wait for: services may report late what is left there
 
 Facts = Mapping[tuple[str, str], RseFacts]
 
@@ -237,8 +237,8 @@ def _used(destination: Destination) -> GuardReading:
 def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) -> GuardReading:
     """Return how long it takes until all that waits on a link has gone, as a part of the lifetime.
 
-    While nothing moves nobody knows: FTS may have just begun, or the link may stand still. Without a word of FTS
-    the rate is what arrived in the last hour. That tells nothing while what is ours is younger.
+    While nothing moves that is unknown: FTS may have just begun, or the link may stand still. Without a report of
+    FTS the rate is what arrived in the last hour. That says nothing as long as our transfers are younger.
     """
     numbers: dict[str, int | float | str] = {}
     waiting, rate = 0, 0.0
@@ -270,7 +270,7 @@ def _queues(
     demands: Sequence[Demand],
     deadline: datetime,
 ) -> tuple[dict[Link, LinkQueue], dict[Link, Requests]]:
-    """Return what waits in FTS on links, and before it; why that cannot be read is told as missing.
+    """Return what waits in FTS on links, and before it; if that cannot be read, the reason is noted as missing.
 
     Those are asked about that have anything on its way, or were held by a queue before.
     """
@@ -342,7 +342,7 @@ def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
 
 
 def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[Hold, GuardReading]]) -> None:
-    """Note where nothing tells how deletions go, since none was due yet: rules live long there, or are new."""
+    """Note where deletions are not measured, since none was due yet: rules live long there, or are new."""
     measured: dict[str, bool] = defaultdict(bool)
     for key, by_hold in readings.items():
         measured[key.link.destination] |= by_hold[Hold.DELETION_LAG].value is not None

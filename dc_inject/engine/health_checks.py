@@ -105,7 +105,7 @@ class Checking:
                 )
 
     def _watch(self, identity: Identity) -> None:
-        """Tell of credentials that end soon, each once in the log, and in the ledger for as long as it is so."""
+        """Warn of credentials that end soon: once in the log, and in the ledger for as long as that holds."""
         now, service, until = self._context.clock.now(), identity.service, identity.credentials_until
         if until is None:
             self._ends.pop(service, None)
@@ -124,7 +124,7 @@ class Checking:
             self._context.ledger.signal("credentials", service, "good", now)
 
     def _soon(self, service: str, until: datetime, now: datetime) -> timedelta:
-        """Return how long before their end credentials are told to end.
+        """Return how long before their end there is a warning about credentials.
 
         What somebody renewed while we watched will be renewed again: of a short time only the second half is soon.
         """

@@ -63,7 +63,7 @@ class Inventories:
         return items
 
     def _take(self, service: str, pool: PoolKey, items: list[Item] | None, error: ServiceError | None) -> None:
-        """Keep what a source told, whenever it did."""
+        """Store the answer for a source, whenever it comes."""
         self._reading.discard(pool)
         if error is not None or items is None:
             self._failed[pool] = error or Temporary("the service told nothing")

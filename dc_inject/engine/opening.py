@@ -94,25 +94,25 @@ class Opening:
             self._controlled = controlled
 
     def drain(self, cycle: Cycle) -> None:
-        """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
+        """Open a cycle in which nothing is due, so that bytes that still arrive have a row."""
         entries = self._context.ledger.entries(State.CALLED, State.LIVE, State.COMPLETE)
         if entries:
             dues = {entry.injection.flow: (0, None) for entry in entries}
             self._context.ledger.open_cycle(cycle, dues, self._context.clock.now())
 
     def record_idle(self, cycle: Cycle) -> None:
-        """Open a cycle that is over and in which we ran only to see what was left go: nobody was missing in it.
+        """Open a cycle that is over and in which we only drained: it is not one without a run.
 
-        One that was opened already stays as it is.
+        A cycle that is open already stays as it is.
         """
         self._context.ledger.open_cycle(cycle, {}, self._context.clock.now())
 
     def decide(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
 
-        Raises the ServiceError for which it is worth to try again later in the cycle; with `last_try` it
-        plans without what a service does not tell, and those links hold. When nothing answers at all, a
-        plan would only waste the cycle: then it always raises.
+        Raises a ServiceError if it is worth trying again later in the cycle. With `last_try` it plans without the
+        missing answers of a service, and holds those links. When nothing answers at all it always raises, since a
+        plan would only waste the cycle.
         """
         context, now = self._context, self._context.clock.now()
         rows = self._situations.rows(cycle)

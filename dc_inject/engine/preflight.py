@@ -37,10 +37,10 @@ def replace_unusable(
     deadline: datetime,
     standing: Sequence[Injection] = (),
 ) -> tuple[list[Injection], frozenset[FlowKey]]:
-    """Look at the chosen injections once more, set aside what would cause no transfer, and take others for it.
+    """Check the chosen injections once more, and replace those that would cause no transfer by others.
 
-    Returns those that will cause transfers, and the flows whose candidates a service did not tell about: nothing
-    is known of those, so they are left out, and somebody has to try again.
+    Returns the injections that will cause transfers, and the flows whose candidates a service gave no answer
+    about: these are left out, and the caller has to try again.
 
     `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `standing` are injections
     of this cycle that stand already.

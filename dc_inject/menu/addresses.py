@@ -20,7 +20,7 @@ ENDPOINT = "such as https://fts3.example.org:8446"
 
 
 def meant_as_url(text: str) -> bool:
-    """Tell whether the end of a link is meant as a URL, also with a slash too few; no RSE or expression is."""
+    """Return whether the end of a link is meant as a URL, also with a slash too few; no RSE or expression is."""
     return _URL.match(text) is not None
 
 

@@ -127,7 +127,7 @@ def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, list[Flow]]:
 
 
 def _alike(flow: Flow, other: Flow) -> bool:
-    """Tell whether two shapes are the same, but for what floats may lose."""
+    """Return whether two shapes are the same, but for what floats may lose."""
     if flow.shape is None or other.shape is None:
         return flow.shape == other.shape
     pairs = list(zip(flow.shape.points, other.shape.points, strict=False))
@@ -139,12 +139,12 @@ def _alike(flow: Flow, other: Flow) -> bool:
 
 
 def same_goal(flow: Flow, other: Flow) -> bool:
-    """Tell whether two flows have the same goal, but for what rounding may lose."""
+    """Return whether two flows have the same goal, but for what rounding may lose."""
     if flow.goal is None or other.goal is None:
         return flow.goal == other.goal
     return replace(flow.goal, bytes=0) == replace(other.goal, bytes=0) and near(flow.goal.bytes, other.goal.bytes)
 
 
 def near(first: float, second: float) -> bool:
-    """Tell whether two rates or volumes are the same, but for what floats may lose, and a byte."""
+    """Return whether two rates or volumes are the same, but for what floats may lose, and a byte."""
     return abs(first - second) <= NEAR * max(first, second) + 1

@@ -55,7 +55,7 @@ class EndpointResolver:
         return tuple(sorted(set(rses or ())))
 
     def is_open(self, name: str) -> bool:
-        """Tell whether a name is an expression that stands for itself: it may mean several RSEs."""
+        """Return whether a name is an expression that stands for itself: it may mean several RSEs."""
         return self._meanings is None and any((service, name) in self.expressions for service in SERVICES)
 
     def _prefix(self, end: LinkEnd, service: Service) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ class _Expander:
 
 
 def _names_a_file(key: str, above: str) -> bool:
-    """Tell whether the value of a key is a file's path, by the key and the one above it."""
+    """Return whether the value of a key is a file's path, by the key and the one above it."""
     return key == "include" or (above, key) in {("datasets", "file"), ("files", "list"), ("links", "file")}
 
 
@@ -218,7 +218,7 @@ def _first(otherwise: Node | None, own: Node | None) -> Node | None:
 
 
 def _in_rates(shape: Node) -> bool:
-    """Tell whether a shape has levels that are rates, not parts of one."""
+    """Return whether a shape has levels that are rates, not parts of one."""
     return any(_level(text) is not None for text in nodes.texts(shape))
 
 
@@ -347,7 +347,7 @@ def _parsed(lines: Sequence[str]) -> Commented:
 
 
 def _is_alias(holder: Commented, key: str) -> bool:
-    """Tell whether a value stands elsewhere, before its key."""
+    """Return whether a value stands elsewhere, before its key."""
     return bool(holder.lc.value(key) < holder.lc.key(key))
 
 
@@ -356,7 +356,7 @@ def _links(lines: Iterable[str]) -> list[str]:
 
 
 def _has_other(node: Node, name: str) -> bool:
-    """Tell whether something below a key is from another file."""
+    """Return whether something below a key is from another file."""
     return any(place.file != name for place in _places(node))
 
 

@@ -132,7 +132,7 @@ def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
 
 
 def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
-    """Tell whether a rate is that of the link that is meant; raises UsageError if others share it."""
+    """Return whether a rate is that of the link that is meant; raises UsageError if others share it."""
     if link and link in links and len(links) > 1:
         raise UsageError(f"{scenario} {urls.arrow(link)} has no rate of its own in the menu", EXPAND)
     return not link or link in links

@@ -63,7 +63,7 @@ def unsized(listing: Listing) -> int:
 
 
 def has_any_below(listing: Listing, source: str) -> bool:
-    """Tell whether a list names a file below a source: by its URL, or by a path, which is below every source."""
+    """Return whether a list names a file below a source: by its URL, or by a path, which is below every source."""
     paths, urls = _names(listing)
     first = f"{source}/"
     at = bisect_left(urls, first)

@@ -143,7 +143,7 @@ def _datasets(levels: Sequence[Settings], place: Place, complain: Complain) -> D
 
 
 def _selects(datasets: Datasets) -> bool:
-    """Tell whether datasets are named: who says one of the three replaces all that is said above."""
+    """Return whether datasets are named: who says one of the three replaces all that is said above."""
     return any(map(datasets.written, ("did", "containers", "file")))
 
 

@@ -224,7 +224,7 @@ def rse(text: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text is a plain name; anything else that can be an end is an RSE expression."""
+    """Return whether a text is a plain name; anything else that can be an end is an RSE expression."""
     return _RSE.fullmatch(text) is not None
 
 

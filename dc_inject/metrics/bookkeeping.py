@@ -105,7 +105,7 @@ def _failures(view: LedgerView) -> Metric:
 
 
 def _services(view: LedgerView, live: Live) -> Metric:
-    """Tell of each service whether it answers: as the last calls of this process say, and the ledger."""
+    """Return whether each service answers, by the last calls of this process and by the ledger."""
     working = {signal.subject: signal.value is not None for signal in view.signals() if signal.name == "service"}
     answering = live.services()
     up = family("service_up")

@@ -145,7 +145,7 @@ class Metrics:
         return app
 
     def text(self) -> bytes:
-        """Return what the page would tell now."""
+        """Return what the page would show now."""
         return generate_latest(self._shown())
 
     def _shown(self) -> CollectorRegistry:

@@ -1,4 +1,4 @@
-"""Events: what is told to an observer once it has been done and, if it was to be, written to the ledger.
+"""Events: what an observer hears of once it has been done and, if it was to be, written to the ledger.
 
 Metrics count them, tests break the program there. Adding an event takes its class here and one `tell` where it
 happens; whoever wants to hear of it matches on its type.
@@ -22,10 +22,10 @@ class Event:
 
 
 class Observer(Protocol):
-    """Whoever is told of events: metrics, a test that wants to break it there."""
+    """Receives events: metrics, or a test that breaks the program there."""
 
     def event(self, event: Event) -> None:
-        """Hear of one event; back ends tell theirs from any thread."""
+        """Receive one event; back ends send theirs from any thread."""
         ...
 
 

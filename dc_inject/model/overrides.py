@@ -51,5 +51,5 @@ def shown(subject: str, everything: str = "all of it") -> str:
 
 
 def covers(subject: str, flow: FlowKey) -> bool:
-    """Tell whether a flow is of a subject: everything, its scenario, or its link."""
+    """Return whether a flow is of a subject: everything, its scenario, or its link."""
     return subject in {EVERYTHING, flow.scenario, str(flow.link)}

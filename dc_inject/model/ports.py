@@ -22,7 +22,7 @@ from dc_inject.model.types import DatasetFilter, Entry, FileFilter, Injection, L
 class Identity:
     """Who we are at a service and what we may do there.
 
-    `may_end` tells whether rules or jobs of ours can be ended early (None: could not be found out).
+    `may_end` is whether rules or jobs of ours can be ended early (None: could not be found out).
     `credentials_until` is when the credentials expire, as far as the service or the files tell.
     """
 
@@ -257,7 +257,7 @@ class Backend(Protocol):
     name: str  # of its entry in `services.SERVICES`
 
     def check(self) -> Identity:
-        """Tell who we are and what we may do; raises NeedsOperator with a hint when nothing will work."""
+        """Return who we are and what we may do; raises NeedsOperator with a hint when nothing will work."""
         ...
 
     def resolve(self, expression: str) -> tuple[str, ...]:
@@ -277,7 +277,7 @@ class Backend(Protocol):
         ...
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how entries stand, also those in doubt; `exact` settles moved bytes by looking at locks."""
+        """Return the state of entries, also of those in doubt; `exact` settles moved bytes by looking at locks."""
         ...
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
@@ -285,11 +285,11 @@ class Backend(Protocol):
         ...
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Tell of ended entries whether their bytes are gone, and delete them where the service does not."""
+        """Return whether the bytes of ended entries are gone, and delete them where the service does not."""
         ...
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Tell space, quota and availability of RSEs, in bulk."""
+        """Return space, quota and availability of RSEs, in bulk."""
         ...
 
     def endpoints(self, rse: str) -> list[Endpoint]:
@@ -297,11 +297,11 @@ class Backend(Protocol):
         ...
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
-        """Tell what waits on links in FTS, or why that cannot be read; what FTS does not know is left out."""
+        """Return what waits on links in FTS, or why that cannot be read, for the links that FTS knows."""
         ...
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Tell what waits on links before FTS, where that is known; only asked of services that have requests."""
+        """Return what waits on links before FTS, where that is known; only called for services with requests."""
         ...
 
 

@@ -133,7 +133,7 @@ class Excess(NamedTuple):
 
 
 def exceeds(value: float, limit: float) -> bool:
-    """Tell whether a rate or size is above a limit by more than rounding may add."""
+    """Return whether a rate or size is above a limit by more than rounding may add."""
     return value > limit * (1 + _ROUNDING)
 
 

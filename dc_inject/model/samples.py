@@ -96,7 +96,7 @@ class FileSet:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a set can have this name."""
+    """Return whether a set can have this name."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -160,7 +160,7 @@ def parent(url: str) -> str:
 
 
 def is_below(prefix: str, url: str) -> bool:
-    """Tell whether a URL lies below a prefix: same scheme, host and port, longer path; never the prefix itself."""
+    """Return whether a URL lies below a prefix: same scheme, host and port, longer path; not the prefix itself."""
     above, below = parse(prefix), parse(url)
     return above[:3] == below[:3] and below.path.startswith(f"{above.path}/")
 
@@ -176,7 +176,7 @@ def is_url(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host, as a name or address without brackets, is this machine for sure."""
+    """Return whether a host, as a name or address without brackets, is this machine for sure."""
     if host == "localhost":
         return True
     try:

@@ -1,1 +1,1 @@
-"""What is injected next: pure arithmetic over what the ledger and the services have told."""
+"""What is injected next: pure arithmetic over what the ledger has and the services reported."""

@@ -108,7 +108,7 @@ class Signals:
     `target` is bytes per second; `in_flight` and `floor` are bytes. `past` are the last cycles in which the link
     was due anything, without a gap, the last one at the end. `oldest` is for how long the oldest of what is in
     flight is on its way. `floor` is what the link needs to have under way in any case: a dataset, or what FTS has
-    transfers for. `limited` tells whether something else than this controller held the link in the cycle before,
+    transfers for. `limited` is whether something else than this controller held the link in the cycle before,
     `catches_up` whether it owed as much from before as a cycle may give on top of its due.
     """
 
@@ -202,7 +202,7 @@ class LinkShare:
     `due` is its own due in the cycle that begins, `asked` the same with what is due on top, and `debt` is what it
     owes from before. `left` is what it was short of its due in the cycle before, if others may have that, and
     `written_off` what was forgiven then: what a space or a pool does not let through is never owed.
-    `held` tells whether anything held it then.
+    `held` is whether anything held it then.
     """
 
     due: int

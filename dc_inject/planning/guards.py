@@ -2,8 +2,8 @@
 
 Each guard has a reading, one number for a link and cycle, and hysteresis: it engages when the reading is at `on`,
 and lets go when it has been at `off` or below for `calm` cycles in a row. A reading that is missing is not a hold:
-the guard lets go at once, and the signal is told as missing. One that is `inconclusive` changes nothing: a guard
-that holds goes on, and none engages. So nobody is blamed for what is not known.
+the guard lets go at once, and the signal is reported as missing. One that is `inconclusive` changes nothing: a
+guard that holds goes on, and none engages. So nobody is blamed for what is not known.
 
 | guard | reading | on, off | engaged, the link gets |
 |---|---|---|---|
@@ -55,7 +55,7 @@ PACING = frozenset(guard.hold for guard in GUARDS if guard.paces)
 class GuardReading:
     """What a guard reads of a link in a cycle, and the numbers behind it; None: the signal is missing.
 
-    `inconclusive` says of a signal without a value why it tells neither trouble nor its end.
+    `inconclusive` says why a signal without a value shows neither trouble nor its end.
     """
 
     value: float | None

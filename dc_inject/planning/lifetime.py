@@ -47,7 +47,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.types import LONGEST
 
 UNKNOWN_CYCLES = 4  # of a campaign, in which times to completion and observed rates are not believed yet
-MEASURED_OVER = timedelta(hours=6)  # how far back completions tell how long it takes
+MEASURED_OVER = timedelta(hours=6)  # over which the time to completion is measured
 ARRIVING_FLOOR = 0.1  # of the target: what an observed rate counts as at least, so that a link can come back
 SLICE_LONGER = timedelta(days=1)  # than its rule the dataset of a slice lives, should nobody let it go
 SLICE_AFTER = timedelta(hours=1)  # its rule was ended, it goes
@@ -181,7 +181,7 @@ def outlives(injection: Injection, until: datetime | None) -> bool:
     return until is not None and until < injection.release + injection.lifetime
 
 
-# --------------------------------------------------------------------------- as services are told, and tell
+# --------------------------------------------------------------------------- what services get, and report
 
 
 def seconds(lifetime: timedelta) -> int:
@@ -195,7 +195,7 @@ def hours_in_queue(lifetime: timedelta) -> int:
 
 
 def of_found(flow: Flow | None, created: datetime, expires: datetime | None) -> timedelta:
-    """Return the lifetime of what was found in a service: what it tells, else the longest of its flow, if any."""
+    """Return the lifetime of a rule or job that was found: as reported, else the longest of its flow, if any."""
     if expires is not None:
         return max(expires - created, timedelta(0))
     return flow.lifetime_max if flow else LONGEST

@@ -61,7 +61,7 @@ class Destination:
     its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
     where deletions lag and no more may come than goes; `late` are the numbers behind that. `going` is what will be
     deleted there in the course of the cycle: what is chosen counts on it, and is released when there is room.
-    `age` is how many seconds ago the space was as it is told here.
+    `age` is the age of the reported space in seconds.
 
     `guarded` is what links that control acts on may use of it, where that is less; other links keep their volume.
     """
@@ -128,7 +128,7 @@ def _too_small(space: int, needed: float) -> str:
 class Claim:
     """What constraints need to know of a flow: its link, priority, pool, and for how long its bytes stay.
 
-    `guarded` tells whether control acts on it.
+    `guarded` is whether control acts on it.
     """
 
     link: Link
@@ -221,7 +221,7 @@ def cut(
 def leading(cuts: Sequence[Cut]) -> Held | None:
     """Return the hold of the tightest limit, and beside it those that would take half as much without it.
 
-    A backlog on a link that fails is told beside its failures: what fails is tried again, and does not arrive.
+    A backlog on a link that fails is reported beside its failures: what fails is tried again, and does not arrive.
     """
     tightest = min(cuts, key=lambda cut: (cut.alone, _ORDER[cut.held.hold]), default=None)
     if tightest is None:

@@ -86,7 +86,7 @@ def time_for(counts: Sequence[tuple[int, int]]) -> int | None:
 
     `counts` are of the last cycles, the last one at the end: how many were made, and for how many there was no
     time. The most that were made count, and a quarter more, so that it shows when a service becomes faster; twice
-    as many after a cycle that was given all. What an outage left undone tells nothing of how fast a service is.
+    as many after a cycle that was given all. The backlog of an outage says nothing about how fast a service is.
     """
     most = max((submitted for submitted, _ in counts), default=0)
     if not most or not any(unsent for _, unsent in counts):

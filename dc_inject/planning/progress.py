@@ -31,7 +31,7 @@ class Step:
     at_once: bool = False
 
     def over(self, ladder: Ladder, quickest: timedelta | None = None) -> bool:
-        """Tell whether it has lasted long enough; `quickest` is the least time to completion so far."""
+        """Return whether it has lasted long enough; `quickest` is the least time to completion so far."""
         if ladder.saturate:
             return saturation.over(ladder, self.rate, self.readings, self.settles(quickest))
         return self.readings[-1].at - self.readings[0].at >= ladder.every

@@ -130,7 +130,7 @@ def never_carried_out(entry: Entry, observation: Observation, now: datetime, gra
     """Whether an entry in doubt that its service does not know may be taken as never carried out.
 
     Only once `grace` (longer than any call may take) has passed since the call: before that the service may
-    still be at work on it. A service that did not tell of it (UNKNOWN) may well have it.
+    still be at work on it. A service that gave no answer about it (UNKNOWN) may well have it.
     """
     if entry.state is not State.CALLED or observation.status is not Status.ABSENT:
         return False

@@ -66,7 +66,7 @@ RAMPING = "FTS still ramping"
 
 
 def over(ladder: Ladder, rate: float, readings: Sequence[Reading], settle: timedelta | None) -> bool:
-    """Tell whether a trial has lasted long enough; `settle` is the time in which its rate shows nothing yet."""
+    """Return whether a trial has lasted long enough; `settle` is the time in which its rate shows nothing yet."""
     lasted = readings[-1].at - readings[0].at
     if settle is None:
         return lasted >= LONGEST * ladder.every

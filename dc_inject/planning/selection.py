@@ -158,7 +158,7 @@ def _copies(pool: Pool, line: LinkPlan, slack: int, policy: SelectionPolicy, roo
 def _bundles(files: Sequence[File], files_at_most: int, at_most: int, *, apart: bool) -> Iterator[Bundle]:
     """Yield bundles of at most `files_at_most` files and, of more than one, `at_most` bytes; labels come later.
 
-    With `apart` no bundle has a file twice: which copy of it has arrived is told by the file's name then.
+    With `apart` no bundle has a file twice: the name of the file then shows which copy of it has arrived.
     """
     members: list[File] = []
     names: set[str] = set()

@@ -76,7 +76,7 @@ def part(campaign: Campaign, shard: Shard) -> Campaign:
 
 
 def member(campaign: Campaign, shard: Shard) -> Callable[[Link], bool]:
-    """Return what tells whether a link is of a shard, also one that the menus do not have any more."""
+    """Return a function that says whether a link is in a shard, even if it has left the menus."""
     shard_of = assigned((flow for menu in campaign.menus for flow in (*menu.flows, *menu.elsewhere)), shard.count)
 
     def is_ours(link: Link) -> bool:

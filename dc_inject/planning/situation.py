@@ -1,4 +1,4 @@
-"""What planning is told: frozen snapshots, in bytes and aware UTC. Its answer is a `Plan` of the model."""
+"""The input of planning: frozen snapshots, in bytes and aware UTC. Its answer is a `Plan` of the model."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def lock_of(release: str) -> Traversable:
 
 
 def lock_hash(release: str = RELEASES[0]) -> str:
-    """Tell which lock an environment has to be made from."""
+    """Return which lock an environment has to be made from."""
     return hashlib.sha256(lock_of(release).read_bytes()).hexdigest()
 
 
@@ -50,7 +50,7 @@ def python_of(folder: Path) -> Path:
 
 
 def is_complete(folder: Path, release: str = RELEASES[0]) -> bool:
-    """Tell whether the environment was installed to its end from the present lock of a release."""
+    """Return whether the environment was installed to its end from the present lock of a release."""
     marker = folder / _COMPLETE
     return marker.is_file() and marker.read_text().strip() == lock_hash(release) and python_of(folder).exists()
 

@@ -44,7 +44,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def ready(folder: Path) -> bool:
-    """Tell whether it takes connections, by what it writes itself."""
+    """Return whether it takes connections, by what it writes itself."""
     try:
         lines = (folder / FOLDER / "data" / "postmaster.pid").read_text().splitlines()
     except OSError:

@@ -124,19 +124,19 @@ class Services:
         processes.end(lambda: self.running(role), grace)
 
     def answers(self) -> bool:
-        """Tell whether the server answers."""
+        """Return whether the server answers."""
         return answers(f"127.0.0.1:{self._state.port}", "/ping")
 
     def postgres_answers(self) -> bool:
-        """Tell whether PostgreSQL takes connections."""
+        """Return whether PostgreSQL takes connections."""
         return postgres.ready(self._folder)
 
     def storage_answers(self, name: str) -> bool:
-        """Tell whether a storage answers."""
+        """Return whether a storage answers."""
         return answers(self._state.storages[name], "/")
 
     def fts_answers(self) -> bool:
-        """Tell whether the FTS service answers."""
+        """Return whether the FTS service answers."""
         return answers(f"127.0.0.1:{self._state.fts}", "/")
 
     def progress(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def storage_role(name: str) -> str:
 
 
 def answers(address: str, path: str) -> bool:
-    """Tell whether a server at host:port answers a GET in five seconds, if only that it wants to know who asks."""
+    """Return whether a server at host:port answers a GET in five seconds, be it that it wants credentials."""
     connection = http.client.HTTPConnection(address, timeout=5)
     try:
         connection.request("GET", path)

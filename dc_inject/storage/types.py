@@ -95,7 +95,7 @@ class Storage(Protocol):
         ...
 
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
-        """Tell whether a file exists, its size, and its adler32 if asked for (that may take a minute)."""
+        """Return whether a file exists, its size, and its adler32 if asked for (that may take a minute)."""
         ...
 
     def delete(self, file: StoredFile) -> bool:
@@ -121,7 +121,7 @@ class Storage(Protocol):
         ...
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
-        """Tell which of `VERBS` are allowed there; None where the storage does not say."""
+        """Return which of `VERBS` are allowed there; None where the storage does not say."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Grid files: YAML that says what the twin simulates. Every problem is told with its place and a hint.
+"""Grid files: YAML that says what the twin simulates. Every problem is reported with its place and a hint.
 
 They are read as menus are: each scalar as text, each unit said, unknown keys refused, everything bounded. What
 may stand in one is below, a class for each mapping; `docs/reference/grids.md` explains it.

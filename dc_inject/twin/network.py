@@ -128,7 +128,7 @@ class Network:
         return 1 - (1 - self.failures) * fine[self.source] * fine[self.target]
 
     def overloaded(self, connections: Floats) -> Flags:
-        """Tell which storages have more connections than they can serve."""
+        """Return which storages have more connections than they can serve."""
         return np.asarray(connections > self._knee)
 
     def _served(self, connections: Floats) -> Floats:

@@ -68,7 +68,7 @@ class Optimizer:
 
     @property
     def failing(self) -> Flags:
-        """Tell on which links so many transfers fail that none are added."""
+        """Return the links on which so many transfers fail that none are added."""
         return np.asarray(self._success < LOW)
 
     def count(self, what: int, amounts: Floats) -> None:

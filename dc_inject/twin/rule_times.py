@@ -87,7 +87,7 @@ class RuleTimes:
         return np.asarray(np.cumsum(steps[0] - steps[1])[: self._looks + 1], dtype=np.float64)
 
     def full(self, past: Past) -> Flags:
-        """Tell in which cycles some rule was late at every look, or the link was held for a backlog."""
+        """Return the cycles in which some rule was late at every look, or the link was held for a backlog."""
         looks = round(past.cycle / past.look)
         late = self._late > 0
         full = np.array([late[c * looks : (c + 1) * looks + 1].all() for c in range(past.cycles)], dtype=bool)

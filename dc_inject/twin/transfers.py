@@ -171,7 +171,7 @@ class Transfers:
         return summed(members.ravel(), each, self._network.resources)
 
     def full(self) -> tuple[Flags, Flags, Flags]:
-        """Tell which links have all the transfers that FTS lets them have, and which storages out and in."""
+        """Return which links have all the transfers that FTS lets them have, and which storages out and in."""
         actives = self.actives()
         outgoing, incoming = self._network.at_ends(actives)
         return actives >= self.optimizer.value, outgoing >= self._fts_out, incoming >= self._fts_in
@@ -271,7 +271,7 @@ class Transfers:
         self.optimizer.count(optimizer.BYTES, self._by_link(summed(queues, sizes, len(self._lines))))
 
     def _served(self) -> Flags:
-        """Tell which queues FTS serves: those of the highest priority that waits on their link."""
+        """Return which queues FTS serves: those of the highest priority that waits on their link."""
         highest = np.full(len(self._network.links), -1)
         waits = self.waiting > 0
         np.maximum.at(highest, self._link[waits], self._priority[waits])
@@ -371,7 +371,7 @@ class Transfers:
         return 1 - fine
 
     def _is_down(self) -> Flags:
-        """Tell of each queue whether one of its storages is down."""
+        """Return for each queue whether one of its storages is down."""
         down = list(self.down)
         links = np.isin(self._network.source, down) | np.isin(self._network.target, down)
         return np.asarray(links[self._link])

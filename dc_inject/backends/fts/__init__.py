@@ -122,7 +122,7 @@ class FtsBackend:
         self._ends = EndpointProbe(source, destination, asking)
 
     def check(self) -> Identity:
-        """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed.
+        """Return who we are; credentials are read anew, and a proxy is delegated where that is needed.
 
         Raises NeedsOperator also when what opens the storages cannot be used: no job could be made, or be deleted.
         """
@@ -160,7 +160,7 @@ class FtsBackend:
             return self._jobs.submit(injections)
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how jobs stand; everything here is exact."""
+        """Return the state of jobs; everything here is exact."""
         del exact
         with understood():
             return self._observing.observe(entries)
@@ -204,7 +204,7 @@ class FtsBackend:
         return f"{kind} of {origin}" if origin else str(kind)
 
     def delegation(self) -> Delegation:
-        """Tell whether FTS acts with a proxy of ours, and how long the one that it has is good."""
+        """Return whether FTS acts with a proxy of ours, and how long the one that it has is good."""
         with understood():
             return delegation(self.connection)
 
@@ -217,7 +217,7 @@ class FtsBackend:
         return self._ends.stat(files)
 
     def limits(self, links: Iterable[Link]) -> list[TransferLimit]:
-        """Tell how many transfers at a time FTS will allow on links, and out of and into their storages."""
+        """Return how many transfers at a time FTS will allow on links, and out of and into their storages."""
         with understood():
             return limits(self.connection, links)
 

@@ -90,7 +90,7 @@ class RucioBackend:
             )
 
     def check(self) -> Identity:
-        """Tell who we are and what we may do; configuration and credentials are read anew."""
+        """Return who we are and what we may do; configuration and credentials are read anew."""
         with understood():
             return check(self.connection, self.name)
 
@@ -122,7 +122,7 @@ class RucioBackend:
             return self._rules.submit(injections)
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how rules stand; `exact` adds up the bytes of the locks of those that are not complete."""
+        """Return the state of rules; `exact` adds up the bytes of the locks of those that are not complete."""
         with understood():
             return self._observing.observe(entries, exact=exact)
 
@@ -132,7 +132,7 @@ class RucioBackend:
             return self._ending.end(entries)
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Tell which replicas the reaper has deleted: nothing of them is available at the destination."""
+        """Return which replicas the reaper has deleted: nothing of them is available at the destination."""
         places = {Candidate(e.injection.item.id, e.injection.link): e.injection.key for e in entries}
         statuses = self.check_replicas(tuple(places))
         removals = []

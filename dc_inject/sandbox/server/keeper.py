@@ -55,7 +55,7 @@ class Waiting:
         self._looked = clock()
 
     def too_long(self, process: int) -> bool:
-        """Tell whether the process that should accept them has left somebody waiting for HUNG seconds."""
+        """Return whether the process that should accept them has left somebody waiting for HUNG seconds."""
         now, before = self._clock(), self._looked
         self._looked = now
         if self._count() == 0 or _is_stopped(process) or now - before > PAUSE:

@@ -81,7 +81,7 @@ class Network:
         return ended
 
     def knows(self, request_id: str) -> bool:
-        """Tell whether this file is on its way here (not after a restart of the daemons)."""
+        """Return whether this file is on its way here (not after a restart of the daemons)."""
         return any(request_id in link.flights for link in self._links.values())
 
     def known(self) -> set[str]:

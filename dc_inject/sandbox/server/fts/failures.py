@@ -39,7 +39,7 @@ class CopyFailed(Exception):
 
     @property
     def final(self) -> bool:
-        """Tell whether another try is useless."""
+        """Return whether another try is useless."""
         return self.number in _FINAL[self.end] or "checksum do not match" in self.text
 
 

@@ -54,7 +54,7 @@ class Frontend:
             return refusal_answer(Refused(500, "The sandbox's FTS failed; its log says why"))
 
     def who(self, request: web.Request) -> Person:
-        """Tell who asks; raises Refused."""
+        """Return who asks; raises Refused."""
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport else None
         return recognise(
@@ -66,7 +66,7 @@ class Frontend:
         )
 
     def who_of_jobs(self, request: web.Request) -> Person:
-        """Tell who asks for jobs by their ids; FTS3 fails (500) instead of refusing those without credentials."""
+        """Return who asks for jobs by their ids; without credentials FTS3 fails (500) instead of refusing."""
         try:
             return self.who(request)
         except Refused as refusal:
@@ -75,7 +75,7 @@ class Frontend:
             raise
 
     def configurer(self, request: web.Request) -> Person:
-        """Tell who asks, and refuse those without the config right."""
+        """Return who asks, and refuse those without the config right."""
         person = self.who(request)
         if not person.config:
             raise Refused(403, "Not enough permissions")

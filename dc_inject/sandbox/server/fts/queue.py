@@ -47,6 +47,6 @@ class Queue:
         return link, file_id
 
     def sizes(self) -> Iterator[tuple[tuple[str, str], int]]:
-        """Tell how many files wait, per VO, source and destination."""
+        """Return how many files wait, per VO, source and destination."""
         for (_, source, destination), priorities in self._links.items():
             yield (source, destination), sum(map(len, priorities.values()))

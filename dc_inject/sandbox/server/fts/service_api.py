@@ -41,7 +41,7 @@ class ServiceApi:
         ]
 
     async def version(self, request: web.Request) -> web.Response:
-        """Tell which interface this is; anybody may ask who may ask at all."""
+        """Return which interface this is; anybody may ask who may ask at all."""
         self._frontend.who(request)
         return web.json_response(
             {
@@ -58,22 +58,22 @@ class ServiceApi:
         )
 
     async def whoami(self, request: web.Request) -> web.Response:
-        """Tell who asks."""
+        """Return who asks."""
         return web.json_response(self._frontend.who(request).plain())
 
     async def optimizer(self, request: web.Request) -> web.Response:
-        """Tell whether there is an optimizer."""
+        """Return whether there is an optimizer."""
         self._frontend.who(request)
         return web.json_response(data=True)
 
     async def current(self, request: web.Request) -> web.Response:
-        """Tell how many copies at a time links may have."""
+        """Return how many copies at a time links may have."""
         self._frontend.who(request)
         rows = self._optimizer.current(request.query.get("source_se"), request.query.get("dest_se"))
         return web.json_response([row | {"datetime": moment(row["datetime"])} for row in rows])
 
     async def evolution(self, request: web.Request) -> web.Response:
-        """Tell how links went, newest first."""
+        """Return how links went, newest first."""
         self._frontend.who(request)
         rows = self._optimizer.evolution(request.query.get("source_se"), request.query.get("dest_se"))
         return web.json_response([row | {"datetime": moment(row["datetime"])} for row in rows])

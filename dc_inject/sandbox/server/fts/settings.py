@@ -130,7 +130,7 @@ class Knobs:
         return settings
 
     def happens(self, accident: str) -> bool:
-        """Tell whether `submit_503` or `lose_answers` happens now, and count it."""
+        """Return whether `submit_503` or `lose_answers` happens now, and count it."""
         self.now  # noqa: B018 (reads a changed file)
         if self._left[accident] <= 0:
             return False
