@@ -147,10 +147,10 @@ def _exclusion(
     if exclusion.from_ and exclusion.to and exclusion.to <= exclusion.from_:
         complain(exclusion.at("to"), "the exclusion ends before it starts", "`to` is later than `from`")
 
-    def check_name(key: str, known: Collection[str] | None, message: str) -> None:
+    def check_name(key: str, names: Collection[str] | None, message: str) -> None:
         name = getattr(exclusion, key)
-        if name and known is not None and name not in known:
-            complain(exclusion.at(key), message.format(name), units.did_you_mean(name, known))
+        if name and names is not None and name not in names:
+            complain(exclusion.at(key), message.format(name), units.did_you_mean(name, names))
 
     check_name("site", document.names("sites"), "no site {} under `sites`")
     if exclusion.place.file != menu.name:

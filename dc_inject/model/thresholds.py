@@ -222,12 +222,12 @@ class _Scanner:
         self._at = match.end()
         return match[0]
 
-    def one_of(self, known: Mapping[str, object], noun: str) -> str:
-        """Return a word that has to be a known one."""
-        word = self.take(_WORD, f"a {noun}", f"write one of {', '.join(known)}")
-        if word not in known:
+    def one_of(self, names: Mapping[str, object], noun: str) -> str:
+        """Return a word that must be one of these names."""
+        word = self.take(_WORD, f"a {noun}", f"write one of {', '.join(names)}")
+        if word not in names:
             place = f"at character {self._at - len(word) + 1}"
-            hint = units.did_you_mean(word, known)
+            hint = units.did_you_mean(word, names)
             raise ValueError(f"{word[:40]!r} {place} is no {noun} of a threshold; {hint}")
         return word
 

@@ -212,15 +212,15 @@ def some(names: Iterable[str], most: int = 8) -> str:
     return ", ".join(every[:most]) + more
 
 
-def nearest(text: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known names that are most like one that is not known, in whatever case; none if none is."""
-    folded = {name.casefold(): name for name in known}
+def nearest(text: str, candidates: Iterable[str], most: int = 1) -> list[str]:
+    """Return the candidates that are most like a text, ignoring case; none if none is similar."""
+    folded = {name.casefold(): name for name in candidates}
     return [folded[name] for name in difflib.get_close_matches(text.casefold(), folded, most, cutoff=0.6)]
 
 
-def did_you_mean(text: str, known: Iterable[str], mark: str = "") -> str:
-    """Return the hint for an unknown name: the nearest one that is known, or some of them. `mark` quotes names."""
-    names = sorted(known)
+def did_you_mean(text: str, candidates: Iterable[str], mark: str = "") -> str:
+    """Return the hint for an unknown name: the nearest candidate, or some of them. `mark` quotes names."""
+    names = sorted(candidates)
     if near := nearest(text, names):
         return f"did you mean {mark}{near[0]}{mark}?"
     return f"known: {some(f'{mark}{name}{mark}' for name in names)}" if names else "there is none"

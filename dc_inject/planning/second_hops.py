@@ -52,16 +52,16 @@ class WaitingCopy:
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """What second hops make of what has landed.
+    """First copies and what second hops have made of them.
 
     `waiting` are, by second hop, complete first copies that have not gone on, or not with all of their files.
-    `read` are the keys of first copies that a second one is made of, or about to be; `kept` those of second ones
-    that are complete: they stay until the first is ended, so that what has gone on is known by what exists.
+    `read` are the keys of first copies that a second copy is made from, or about to be; `gone_on` those of
+    complete second copies: they stay until the first copy is ended, so that what exists shows what has gone on.
     """
 
     waiting: Mapping[FlowKey, Sequence[WaitingCopy]]
     read: AbstractSet[str]
-    kept: AbstractSet[str]
+    gone_on: AbstractSet[str]
 
     def bound(self, now: datetime, least: Mapping[FlowKey, timedelta]) -> set[str]:
         """Return the keys of what may not be ended yet.
@@ -74,7 +74,7 @@ class Hops:
             for waiting in self.waiting.get(hop, ())
             if may_go_on(waiting.first, now, shortest)
         }
-        return able | self.read | self.kept
+        return able | self.read | self.gone_on
 
 
 def onward_flows(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:

@@ -98,7 +98,7 @@ class Transfers:
         self._head_job, self._head_left, self._head_tries = none(), none(), none()
         self.settled: list[int] = []  # jobs of which nothing is left, since somebody looked
         self.done, self.failed, self.left, self._waits, self._retries, self._job_queue = (none() for _ in range(6))
-        self._size, self._kept = np.zeros(0), np.zeros(0)
+        self._size, self._takes_space = np.zeros(0), np.zeros(0)
         self._free_jobs: list[int] = []
         specs = list(grid.storages.values())
         most = grid.fts.per_storage
@@ -111,8 +111,8 @@ class Transfers:
 
     # ------------------------------------------------------------------ jobs
 
-    def open_job(self, queue: Queue, size: float, *, kept: bool = True, retries: int | None = None) -> int:
-        """Make a job of files of one size, in bytes; `kept` ones take space at their destination.
+    def open_job(self, queue: Queue, size: float, *, takes_space: bool = True, retries: int | None = None) -> int:
+        """Make a job of files of one size, in bytes, which may take space at their destination.
 
         `retries` is how often a file is tried again, if that is not what FTS's configuration says.
         """
@@ -120,7 +120,11 @@ class Transfers:
             self._grow_jobs()
         job = self._free_jobs.pop()
         self.done[job] = self.failed[job] = self.left[job] = self._waits[job] = 0
-        self._size[job], self._kept[job], self._job_queue[job] = size, float(kept), self._queue(queue)
+        self._size[job], self._takes_space[job], self._job_queue[job] = (
+            size,
+            float(takes_space),
+            self._queue(queue),
+        )
         self._retries[job] = self._grid.fts.retries if retries is None else retries
         return job
 
@@ -332,7 +336,7 @@ class Transfers:
         link = self._link[over.queue]
         wrong = self._failures(connections)[link]
         wrong[self._is_down()[over.queue]] = 1.0
-        to, takes_space = self._network.target[link], self._kept[over.job]
+        to, takes_space = self._network.target[link], self._takes_space[over.job]
         arriving = over.files * over.size * takes_space * (1 - wrong)
         wrong = 1 - (1 - wrong) * (1 - self._storages.refused(to, arriving) * (takes_space > 0))
         failed = self._dice.binomial(over.files, np.clip(wrong, 0.0, 1.0))
@@ -418,7 +422,7 @@ class Transfers:
     def _grow_jobs(self) -> None:
         """Make room for twice as many jobs."""
         before, size = len(self.done), max(2 * len(self.done), 1024)
-        for name in ("done", "failed", "left", "_waits", "_retries", "_size", "_kept", "_job_queue"):
+        for name in ("done", "failed", "left", "_waits", "_retries", "_size", "_takes_space", "_job_queue"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros(size - before, dtype=old.dtype)]))
         self._free_jobs = list(range(size - 1, before - 1, -1))

@@ -120,7 +120,7 @@ class World:
         files = int(self._dice.poisson(traffic.rate * ARRIVALS / traffic.file_size))
         if traffic not in self._production:
             queue = Queue(traffic.source, traffic.destination, traffic.activity, traffic.priority)
-            self._production[traffic] = self.transfers.open_job(queue, traffic.file_size, kept=False)
+            self._production[traffic] = self.transfers.open_job(queue, traffic.file_size, takes_space=False)
         if files:
             self.transfers.submit(self._production[traffic], files)
 
