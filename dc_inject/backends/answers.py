@@ -11,7 +11,7 @@ LARGEST = 2**63 - 1  # that the ledger can keep
 
 
 def count(value: object) -> int:
-    """Return a count, or a size in bytes; nothing told is 0."""
+    """Return a count, or a size in bytes; 0 if there is none."""
     if value is None:
         return 0
     if type(value) is not int:
@@ -31,7 +31,7 @@ def name(value: object) -> str:
 
 
 def utc(moment: object) -> datetime | None:
-    """Give a time its zone, UTC, which services leave out; none told is None."""
+    """Give a time its zone, UTC, which services leave out; None if there is none."""
     if moment is None:
         return None
     if not isinstance(moment, datetime):

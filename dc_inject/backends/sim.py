@@ -196,7 +196,7 @@ class SimBackend:
         return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Tell whose bytes are gone; where the service does not clean up, they go now."""
+        """Return whose bytes are gone; where the service does not clean up, they go now."""
         self._call("remove", entries)
         self._advance()
         for entry in entries:
@@ -209,7 +209,7 @@ class SimBackend:
         return [Removal(key, gone=rule is None, left=int(rule.moved) if rule else 0) for key, rule in left.items()]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Tell space, quota and availability."""
+        """Return space, quota and availability."""
         names = sorted(rses)
         self._call("sites", names)
         self._advance()
@@ -238,12 +238,12 @@ class SimBackend:
         return list(self.served_at.get(rse, ()))
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
-        """Tell the queues that were said."""
+        """Return the queues that were set."""
         self._call("queues", links)
         return {link: self.queued[link] for link in links if link in self.queued}
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Tell the requests that were said."""
+        """Return the requests that were set."""
         self._call("requests", links)
         return {link: self.requested[link] for link in links if link in self.requested}
 

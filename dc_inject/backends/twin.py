@@ -43,7 +43,7 @@ class TwinClock(SimClock):
     """A simulated clock with which a world moves on; its second 0 is where the clock starts."""
 
     def __init__(self, start: datetime, world: World, passed: Callable[[datetime], None] = lambda _: None) -> None:
-        """Start at an aware instant, with a world that has just begun; `passed` is told how far time is."""
+        """Start at an aware instant, with a new world; `passed` is called with the time as it advances."""
         super().__init__(start)
         self._start, self._world, self._passed = start, world, passed
 
@@ -75,7 +75,7 @@ class TwinBackend:
     def __init__(self, world: World, clock: TwinClock, seed: int) -> None:
         """Take the world, its clock, and the seed of its datasets."""
         self._world, self._clock, self._seed = world, clock, seed
-        self._stock: dict[str, dict[str, Dataset]] = {}  # source -> name -> dataset, as inventories told them
+        self._stock: dict[str, dict[str, Dataset]] = {}  # source -> name -> dataset, as inventories listed them
         self._told: dict[str, tuple[object, Observation]] = {}  # most rules got no further since the last look
         self._parts: dict[tuple[str, str], dict[Range, str]] = {}  # (parent, destination) -> slices, their rules
 
@@ -144,7 +144,7 @@ class TwinBackend:
         return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Tell whose files the reaper has deleted, and how much is left of others."""
+        """Return whose files the reaper has deleted, and how much is left of others."""
         self._call()
         rules = {entry.injection.key: self._world.rucio.rules.get(entry.injection.key) for entry in entries}
         return [Removal(key, gone=rule is None, left=rule.left if rule else 0) for key, rule in rules.items()]
@@ -172,11 +172,11 @@ class TwinBackend:
         return []
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.Missing]:
-        """Tell nothing: nobody has named its FTS, and nobody could."""
+        """Return nothing: nobody has named its FTS, and nobody could."""
         return dict.fromkeys(links, ports.Missing("", ""))
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
-        """Tell nothing: who asks is no administrator."""
+        """Return nothing: the account is no administrator."""
         del links
         return {}
 

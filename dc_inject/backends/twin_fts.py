@@ -80,7 +80,7 @@ class TwinFts:
                 yield item
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Tell nothing new: every copy has a name of its own."""
+        """Return nothing new: every copy has a name of its own."""
         return dict.fromkeys(candidates, _NOTHING)
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
@@ -104,7 +104,7 @@ class TwinFts:
         return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Delete the copies of ended jobs, and tell whose are gone."""
+        """Delete the copies of ended jobs, and return whose are gone."""
         jobs, now = self._world.jobs, self._clock.seconds(self._clock.now())
         removals = []
         for entry in entries:
@@ -119,7 +119,7 @@ class TwinFts:
         return removals
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Tell of storages whether they answer, and their free space as it is."""
+        """Return for storages whether they answer, and their free space as it is."""
         grid, facts = self._world.grid, {}
         for prefix in sorted(rses):
             name = self._storage(prefix)
@@ -137,12 +137,12 @@ class TwinFts:
         return []
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue]:
-        """Tell what transfers wait on links, whoever asked for them."""
+        """Return the transfers that wait on links, whoever asked for them."""
         self._call()
         return {link: queue for link in links if (queue := self._queue(link)) is not None}
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
-        """Tell nothing: jobs go to FTS at once."""
+        """Return nothing: jobs go to FTS at once."""
         del links
         return {}
 

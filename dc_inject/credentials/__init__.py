@@ -49,7 +49,7 @@ _NONE = (
 class Credential:
     """What opens a service now: a token, or a certificate with its key (of a proxy one file), or nothing.
 
-    `until` is when it expires, as far as it tells; `file` is where the secret is kept, if in a file;
+    `until` is when it expires, if that is known; `file` is where the secret is kept, if in a file;
     `stamp` is another one when the files behind it changed.
     """
 
@@ -108,7 +108,7 @@ class Credentials:
         return credential
 
     def until(self, purpose: Purpose) -> datetime | None:
-        """Return when what is used for a purpose expires, or expired; None when it does not tell."""
+        """Return when what is used for a purpose expires, or expired; None if that is not known."""
         return self._find(purpose).until
 
     def transfer_tokens(self) -> tuple[str, str] | None:
@@ -118,7 +118,7 @@ class Credentials:
         return self.access("source").token, self.access("destination").token
 
     def warnings(self) -> tuple[str, ...]:
-        """Tell what works but should not be so: secrets that others can read, and what was not used."""
+        """Return what works but should be mended: secrets that others can read, and what was not used."""
         warnings: dict[str, None] = {}
         for purpose in TOKEN_FILES:
             file = self._secret_file(purpose)
@@ -177,7 +177,7 @@ class Credentials:
         try:
             return self._find(purpose).file
         except NeedsOperator:
-            return ""  # told by `access`
+            return ""  # `access` reports it
 
     # ------------------------------------------------------------------- reading it
 

@@ -2,7 +2,7 @@
 
 This is the one reader of both. Nothing is verified, which is for the services: of a certificate only the validity
 is read (RFC 5280, section 4.1), of a token only the claim `exp`, if it is a JWT. A PEM file is as good as the
-first of its certificates to expire: a proxy ends with the chain behind it. What does not tell its end gives None,
+first of its certificates to expire: a proxy ends with the chain behind it. What has no known end gives None,
 and is used until a service refuses it.
 
 Who asks, and what comes of it:

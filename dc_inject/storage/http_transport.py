@@ -36,7 +36,7 @@ _HEADERS = {
 
 
 def trust(environ: Mapping[str, str], authorities: str = "") -> str | bool:
-    """Return the file or folder of authorities to trust: as told, or where the grid and requests keep them."""
+    """Return the file or folder of authorities to trust: those named, or where the grid and requests keep them."""
     for path in (authorities, environ.get("X509_CERT_DIR", ""), environ.get("REQUESTS_CA_BUNDLE", "")):
         if path:
             return path
@@ -96,7 +96,7 @@ class HttpTransport:
     ) -> None:
         """Take who is asked for credentials at each call, and seconds: to connect, of silence, and in all.
 
-        In all it may take ten times the silence, unless told otherwise.
+        In all it may take ten times the silence, unless set otherwise.
         """
         self._access = access
         self._verify = verify

@@ -20,7 +20,7 @@ SPACE = (
     b'<D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:quota-available-bytes/></D:prop></D:propfind>'
 )
 
-# Whatever their name space: storages differ in that of checksums. What else is told is not kept.
+# Whatever their name space: storages differ in that of checksums. Other properties are not kept.
 _KEPT = frozenset({"getcontentlength", "getlastmodified", "quota-available-bytes", "checksums", "checksum"})
 _LONGEST_TEXT = 16_384
 _DEEPEST = 32
@@ -49,22 +49,22 @@ class DavResponse:
 
     @property
     def bytes(self) -> int | None:
-        """The size of a file, if told."""
+        """The size of a file, if reported."""
         return None if self.folder else number(self.values.get("getcontentlength", ""))
 
     @property
     def free(self) -> int | None:
-        """The bytes that may still be put there (RFC 4331), if told."""
+        """The bytes that may still be put there (RFC 4331), if reported."""
         return number(self.values.get("quota-available-bytes", ""))
 
     @property
     def adler32(self) -> str:
-        """The checksum, if told, in eight hexadecimal digits."""
+        """The checksum, if reported, in eight hexadecimal digits."""
         return adler32(self.values.get("checksums", "") or self.values.get("checksum", ""))
 
     @property
     def modified(self) -> datetime | None:
-        """When it was last written, if told."""
+        """When it was last written, if reported."""
         try:
             moment = parsedate_to_datetime(self.values.get("getlastmodified", ""))
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -55,7 +55,7 @@ class Access(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirEntry:
-    """One file or folder of a listing; what was not told is None or empty."""
+    """One file or folder of a listing; what was not reported is None or empty."""
 
     url: str
     folder: bool

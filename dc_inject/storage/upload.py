@@ -18,7 +18,7 @@ Moved = Callable[[int], None]  # hears how many bytes went; fewer than none wher
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that is at its storage: its URL, its adler32, and whether the storage told the same."""
+    """A file that is at its storage: its URL, its adler32, and whether the storage reported the same."""
 
     url: str
     bytes: int
@@ -37,7 +37,7 @@ def upload(
 ) -> Written:
     """Write a file unless it is there; folders above it are made as far as `below`, which has to exist.
 
-    What the storage tells of the file afterwards, size and adler32, has to be what was written. What may pass is
+    Size and adler32 that the storage reports afterwards must be those of what was written. What may pass is
     tried up to `TRIES` times; raises ServiceError.
     """
     for left in reversed(range(TRIES)):
@@ -78,7 +78,7 @@ def _put(storage: Writable, url: str, sent: _Sent, below: str) -> None:
 
 
 def _compared(url: str, status: FileStatus, sent: _Sent) -> Written:
-    """Return what was written if the storage tells the same of it; its size has to be told, its adler32 not."""
+    """Return what was written if the storage reports the same; its size must be reported, its adler32 need not."""
     if not status.exists or status.bytes != len(sent):
         has = f"has {status.bytes} bytes" if status.exists else "is not there"
         raise Temporary(f"{url} {has} after {len(sent)} bytes were written")

@@ -24,7 +24,7 @@ _XML = {"Content-Type": 'text/xml; charset="utf-8"'}
 
 @dataclass(slots=True)
 class _Folder:
-    """What one PROPFIND told: the thing itself, what is right below it, and how many rows were neither."""
+    """The answer to one PROPFIND: the thing itself, what is right below it, and how many rows were neither."""
 
     itself: DavResponse | None
     children: list[DirEntry]

@@ -120,13 +120,13 @@ class Xrootd:
         code = self._flags.QueryCode.SPACE
         try:
             answer = self._ask("space", url, lambda files, path: files.query(code, path, timeout=self._timeout))
-        except Permanent:  # not every storage tells
+        except Permanent:  # not every storage reports it
             return Reach(True, self._is_folder(info))
         space = dict(part.partition("=")[::2] for part in _text(answer).split("&"))
         return Reach(True, self._is_folder(info), listing.number(space.get("oss.free", "")))
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
-        """Tell nothing: root:// has no question for it."""
+        """Return None for each verb: root:// has no request for it."""
         canonical(url)
         return dict.fromkeys(VERBS)
 

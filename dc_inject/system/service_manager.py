@@ -1,4 +1,4 @@
-"""Tells a service manager, such as systemd, that the injector is ready and alive (sd_notify(3)).
+"""Reports to a service manager, such as systemd, that the injector is ready and alive (sd_notify(3)).
 
 A manager that has started us names its address in the environment. The watchdog of the unit in docs/deploy
 restarts an injector that hangs. What is sent is one datagram without an answer, for which no library is worth a
@@ -31,7 +31,7 @@ class ServiceManager:
     def _send(self, words: bytes) -> None:
         if not self._address:
             return
-        # A manager that is gone or busy must not stop an injection; the next message tells the same.
+        # A manager that is gone or busy must not stop an injection; the next message says the same.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             channel.setblocking(False)
             channel.sendto(words, self._address)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dc_inject.storage.upload import Moved, Written
 
-BATCH = 20  # files that are told to a catalogue at once
+BATCH = 20  # files that are registered in a catalogue at once
 
 
 class SetWriter(Protocol):

@@ -83,7 +83,7 @@ class FtsBackend:
 
         `timeout` are seconds without an answer, `threads` the requests to storages under way at once. `replicas`
         looks up datasets in Rucio. `storage` is spoken to in place of the real ones, `make` makes the client of
-        a thread. `trusted` tells whether the host of a URL may get a token. Nothing is asked before the first
+        a thread. `trusted` says whether the host of a URL may get a token. Nothing is asked before the first
         call. Raises UsageError for an endpoint that cannot be one.
         """
         self.campaign = campaign
@@ -148,7 +148,7 @@ class FtsBackend:
             yield from self._inventory.read(source, datasets)
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Tell nothing new: every copy has a name of its own, so nothing can be in its way.
+        """Return nothing new: every copy has a name of its own, so nothing can be in its way.
 
         What became of the source files since the inventory shows when they are copied.
         """
@@ -171,11 +171,11 @@ class FtsBackend:
             return self._jobs.cancel(entries)
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Delete the copies of ended jobs, and tell which of them are known to be gone."""
+        """Delete the copies of ended jobs, and return which of them are known to be gone."""
         return self._copy_deletion.remove(entries)
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Tell of storage prefixes whether they answer, and their free space."""
+        """Return for storage prefixes whether they answer, and their free space."""
         return self._sites.sites(rses)
 
     def endpoints(self, rse: str) -> list[Endpoint]:
@@ -184,14 +184,14 @@ class FtsBackend:
         return [(parsed.host, parsed.port or urls.PORTS[parsed.scheme])]
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
-        """Tell what transfers wait on links, whoever submitted them."""
+        """Return the transfers that wait on links, whoever submitted them."""
         pairs = {link: (urls.host_key(link.source), urls.host_key(link.destination)) for link in links}
         with understood():
             queues_by_pair = queues(self.connection, sorted(set(pairs.values())))
         return {link: queues_by_pair[pair] for link, pair in pairs.items() if pair in queues_by_pair}
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Tell nothing: jobs go to FTS at once."""
+        """Return nothing: jobs go to FTS at once."""
         del links
         return {}
 
@@ -209,7 +209,7 @@ class FtsBackend:
             return delegation(self.connection)
 
     def storages(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
-        """Tell of storage prefixes, as sources and as destinations, whether they answer and what they allow."""
+        """Return for storage prefixes, as sources and destinations, whether they answer and what they allow."""
         return self._ends.ask(sources, destinations)
 
     def stat_sources(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
@@ -254,5 +254,5 @@ class FtsBackend:
         try:
             source, destination = self._credentials.access("source"), self._credentials.access("destination")
         except ServiceError:
-            return False  # told by whoever uses them
+            return False  # reported by their users
         return (source.token, source.certificate) == (destination.token, destination.certificate)

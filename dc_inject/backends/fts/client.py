@@ -119,7 +119,7 @@ class Client:
         return bool(self._context.has_certificate())
 
     def version(self) -> str:
-        """Return the version of the server, or of its interface where it does not tell."""
+        """Return the version of the server, or of its interface where it does not report it."""
         info = self._context.get_endpoint_info()
         number = info.get("core") if isinstance(info.get("core"), Mapping) else info["api"]
         return scrub(".".join(str(number[part]) for part in ("major", "minor", "patch")))
@@ -130,7 +130,7 @@ class Client:
         return info
 
     def get(self, path: str) -> Any:  # noqa: ANN401  JSON
-        """Return what is told at a path."""
+        """Return the answer at a path."""
         return json.loads(self._context.get(path))
 
     def submit(self, injection: Injection, tokens: tuple[str, str] | None) -> str:

@@ -33,7 +33,7 @@ class CredentialSource(Protocol):
         ...
 
     def until(self, purpose: Purpose) -> datetime | None:
-        """Return when what is used for a purpose expires, as far as it tells."""
+        """Return when what is used for a purpose expires, if that is known."""
         ...
 
     def transfer_tokens(self) -> tuple[str, str] | None:
@@ -53,7 +53,7 @@ class Me(NamedTuple):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Me:
-        """Read what FTS tells of us."""
+        """Read what FTS reports about us."""
         return cls(scrub(str(answer.get("user_dn") or "")), scrub(str((answer.get("vos") or [""])[0])))
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
         return me.vo
 
     def recognise(self, me: Me) -> bool:
-        """Take whom FTS has just told this thread that we are; false when that is another one than at first."""
+        """Take our identity as FTS has just reported it; false if it is another one than at first."""
         with self._lock:
             self._me = self._me or me
             if me == self._me:

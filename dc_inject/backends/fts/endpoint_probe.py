@@ -17,8 +17,8 @@ Role = Literal["source", "destination"]
 class StorageEnd:
     """What a storage says of a URL prefix as a source or as a destination.
 
-    `verbs` tells of each of `storage.VERBS` whether it is allowed there, None where the storage does not tell.
-    `error` is why `reach` could not be told.
+    `verbs` says for each of `storage.VERBS` whether it is allowed there, None where the storage does not say.
+    `error` is why `reach` is not known.
     """
 
     prefix: str
@@ -42,7 +42,7 @@ class EndpointProbe:
         self._workers = workers
 
     def ask(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
-        """Tell of each prefix whether it can be reached, and which verbs are allowed there."""
+        """Return for each prefix whether it can be reached, and which verbs are allowed there."""
         asked: list[tuple[Role, str]] = [("source", prefix) for prefix in sorted(set(sources))]
         asked += [("destination", prefix) for prefix in sorted(set(destinations))]
         return list(self._workers.map(self._end, asked))
@@ -65,7 +65,7 @@ class EndpointProbe:
     def _verbs(self, role: Role, prefix: str) -> Mapping[str, bool | None]:
         try:
             return self._storages[role].verbs(prefix)
-        except ServiceError:  # OPTIONS itself is refused by some: then nothing is told
+        except ServiceError:  # some refuse OPTIONS itself: then nothing is known
             return dict.fromkeys(VERBS)
 
     def _stat(self, url: str) -> FileStatus | ServiceError:

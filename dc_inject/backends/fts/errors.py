@@ -52,7 +52,7 @@ class Slow(Temporary):
 
 @dataclass(slots=True)
 class FtsCallRecord:
-    """What was answered to the last request of a thread: FTS's client tells too little of it."""
+    """The answer to the last request of a thread, of which FTS's client reports too little."""
 
     status: int = 0  # 0: no answer
     reason: str = ""
@@ -143,7 +143,7 @@ def _of_network(error: requests.RequestException, scrub: Callable[[str], str], *
             return NeedsOperator(f"FTS's certificate cannot be trusted ({words})", _TRUST)
         if "alert" in words.lower():
             return NeedsOperator(f"FTS did not accept our certificate ({words})", _RENEW, hold=CREDENTIALS)
-        # While it is made, or while the answer is read, as when a server dies: the libraries do not tell.
+        # While it is made, or while the answer is read, as when a server dies: the libraries do not say.
         return Temporary(f"no TLS connection to FTS ({words})", lost=writes)
     if isinstance(error, requests.ConnectTimeout) or _never_sent(error):
         return Temporary(f"cannot connect to FTS ({words})", _ENDPOINT)

@@ -16,7 +16,7 @@ The way back to the debt:
 5. What would fail again is not given again: files of a class in `UNFIT` are set aside for their destination
    (`_set_unfit_aside` in `engine/reconciler.py`), and a link of which most fails gets the hold `failing`.
 
-Through Rucio no observation tells of failed bytes (`backends/rucio/observing.py`): STUCK files are tried again by
+Through Rucio no observation has failed bytes (`backends/rucio/observing.py`): STUCK files are tried again by
 Rucio until the rule ends. What comes back to the debt is only what a stalled rule (suspended, or not begun minutes
 after it was accepted) had not moved when it is gone: `with_stalled_named` in `planning/reconcile.py`. A rule with
 STUCK files that expires unfinished, or that somebody ends, stays injected with all of its bytes: its cycle has

@@ -66,7 +66,7 @@ class Folders:
         return error
 
     def _delete(self, folder: deletion.CopyFolder) -> ServiceError | None:
-        """Delete a folder if it is empty; tell what may pass."""
+        """Delete a folder if it is empty; return the error if it may pass."""
         try:
             self._storage.delete_folder_if_empty(folder)
         except NotFound:

@@ -41,7 +41,7 @@ class Inventory:
     def read(self, source: str, files: FileFilter) -> Iterator[File]:
         """Stream the files below a source's prefix that pass the filter.
 
-        Sizes that nobody told are asked of the storage; a file whose size cannot be found out is left out.
+        Missing sizes are asked of the storage; a file whose size cannot be found out is left out.
         """
         if files.listing is not None:
             listed: Iterator[File] = _listed(source, files.listing.files)

@@ -1,4 +1,4 @@
-"""How many transfers at a time FTS will allow between storages, and how many wait, as far as it tells."""
+"""How many transfers at a time FTS will allow between storages, and how many wait, as far as it reports that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANY = "*"
 LARGEST = 1e15  # files, bytes of a file, or bytes a second
 _LATELY = 5  # rows of the optimizer, one a minute, of which the mean counts
 _LONGEST = 80  # characters of what the optimizer says of its decision
-_APART = timedelta(minutes=10)  # rows that are older than the newest one by more tell of another time
+_APART = timedelta(minutes=10)  # rows that are older than the newest one by more are of another time
 
 Row = Mapping[str, Any]
 Pair = tuple[str, str]
@@ -44,7 +44,7 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
 
 
 def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueue]:
-    """Return the queues between storages of which the optimizer tells anything; every pair is a call."""
+    """Return the queues between storages of which the optimizer has rows; every pair is a call."""
     queues_by_pair = {}
     for pair in pairs:
         ends = {"source_se": pair[0], "dest_se": pair[1]}
@@ -70,7 +70,7 @@ def _lately(rows: Sequence[Row]) -> list[Row]:
 
 
 def _at(row: Row) -> datetime:
-    """Return when the optimizer wrote a row; FTS tells times in UTC, without their zone."""
+    """Return when the optimizer wrote a row; FTS gives times in UTC, without their zone."""
     moment = datetime.fromisoformat(str(row["datetime"]))
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

@@ -23,7 +23,7 @@ REST = timedelta(minutes=5)  # for an FTS that does not answer, or refuses to
 
 @dataclass(slots=True)
 class NamedServices:
-    """Asks each FTS by a connection of its own; `trusted` tells whether the person has named the host of a URL."""
+    """Asks each FTS by a connection of its own; `trusted` says whether the person has named the host of a URL."""
 
     clock: Clock
     observer: Observer
@@ -47,7 +47,7 @@ class NamedServices:
         return why if until is not None and self.clock.now() < until else ""
 
     def queues(self, endpoint: str, pairs: Sequence[Pair]) -> Mapping[Pair, LinkQueue]:
-        """Tell the queues of links of storages, of those that an FTS knows; raises ServiceError.
+        """Return the queues of links between storages that an FTS knows. Raises ServiceError.
 
         One that failed is left alone for a while: a campaign may have a thousand links to ask about.
         """

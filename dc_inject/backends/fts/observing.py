@@ -24,7 +24,7 @@ _WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_
 
 @dataclass(frozen=True, slots=True)
 class Observing:
-    """Tells how entries stand; jobs that wait are asked for their state only, without their files.
+    """Finds the state of entries; jobs that wait are asked for their state only, without their files.
 
     That FTS does not know a job which it had accepted is believed when it says so again, `sure_after` later.
     """
@@ -67,7 +67,7 @@ class Observing:
         return Observation(key, Status.WAITING, job, moved=0, exact=True)
 
     def _note_missing(self, entry: Entry, job: str) -> Observation:
-        """Note that FTS says it does not know a job, and tell of the job what follows from that.
+        """Note that FTS says it does not know a job, and return what follows for the job.
 
         One that was not seen to end may still be at work: what it has not moved counts as failed.
         """
@@ -146,15 +146,15 @@ def _as_known(entry: Entry, job: str, status: Status) -> Observation:
 
 
 def _sizes(files: Sequence[Row], item: Item) -> tuple[list[int], int | None]:
-    """Return the size of each file, and of all of them: None where that is not told, or is as it was listed.
+    """Return the size of each file, and of all of them: None where that is not reported, or is as it was listed.
 
     Files without a size get an even share of what the others leave of the injection's bytes.
     """
     sizes = [true_size(file) for file in files]
-    untold = sizes.count(0)
-    if not untold and len(files) == item.files:
+    sizeless = sizes.count(0)
+    if not sizeless and len(files) == item.files:
         return sizes, None if sum(sizes) == item.bytes else sum(sizes)
-    share = max(item.bytes - sum(sizes), 0) // untold if untold else 0
+    share = max(item.bytes - sum(sizes), 0) // sizeless if sizeless else 0
     return [size or share for size in sizes], None
 
 
@@ -164,7 +164,7 @@ def _sources(files: Iterable[Row]) -> tuple[str, ...]:
         try:
             sources.add(urls.normal(str(file.get("source_surl") or "")))
         except ValueError:
-            continue  # FTS does not tell it
+            continue  # FTS does not report it
     return tuple(sorted(sources))
 
 

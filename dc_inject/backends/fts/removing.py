@@ -41,7 +41,7 @@ class CopyDeletion:
         self._attempts: dict[str, int] = {}  # failed ones, by key
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Delete the files of ended jobs and tell what is known of them."""
+        """Delete the files of ended jobs and return what is known of them."""
         storages: dict[str, Trouble] = {}
         uncancelled = self._cancel_lost(entries)
         return [
@@ -54,7 +54,7 @@ class CopyDeletion:
         ]
 
     def _cancel_lost(self, entries: Sequence[Entry]) -> Mapping[str, ServiceError | None]:
-        """Cancel jobs that nobody saw end and that may still be at work; tell, by key, which could not be."""
+        """Cancel jobs that were not seen to end and may still run; return by key those that could not be."""
         now = self._clock.now()
         lost = [entry for entry in entries if _vanished(entry) and _quiet_at(entry, now) > now]
         if not lost:

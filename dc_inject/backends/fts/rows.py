@@ -1,4 +1,4 @@
-"""What FTS tells of jobs, one row each: asked for in parts that it can answer in time."""
+"""What FTS reports about jobs, one row each: asked for in parts that it can answer in time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GAVE_UP = frozenset({408, 500, 502, 504})  # said by FTS, or by what stands bef
 
 
 class Rows:
-    """Asks for states, or for files as well; a row that no answer tells of is empty.
+    """Asks for states, or for files as well; a row that is in no answer is empty.
 
     How many files one answer may hold is learned: half of what did not come in time, and slowly more again while
     all goes well. Threads share it; an update that two of them make at once may be lost, which does no harm.
@@ -68,16 +68,16 @@ class Rows:
                 whole = False
                 slow += self._connection.status not in _TOO_MUCH
                 self._most = max(min(self._most, sum(left[job] for job in batch) // 2), 1)
-                untold = list(left) if slow >= SLOW_AT_MOST else batch if len(batch) == 1 else []
-                if untold and not any(rows.values()) and len(untold) == len(left):
+                unanswered = list(left) if slow >= SLOW_AT_MOST else batch if len(batch) == 1 else []
+                if unanswered and not any(rows.values()) and len(unanswered) == len(left):
                     raise
-                if untold:
+                if unanswered:
                     log.warning(
                         "FTS returned no file list for %s: %s",
-                        units.counted(len(untold), "jobs"),
+                        units.counted(len(unanswered), "jobs"),
                         error.message,
                     )
-                rows |= {job: {} for job in untold}
+                rows |= {job: {} for job in unanswered}
             left = {job: files for job, files in left.items() if job not in rows}
         if whole:
             self._most = min(self._most + max(self._most // 10, 1), FILES_AT_ONCE)
@@ -97,9 +97,9 @@ class Rows:
 
 
 def true_size(file: Row) -> int:
-    """Return the bytes of a file: what FTS has found, else what was listed; 0 where it tells neither.
+    """Return the bytes of a file: what FTS has found, else what was listed; 0 where neither is known.
 
-    FTS copies a file whatever was listed, and tells its own number once it has read the source: 0 until then.
+    FTS copies a file whatever was listed, and reports its own number once it has read the source: 0 until then.
     """
     listed, measured = count(file.get("user_filesize")), count(file.get("filesize"))
     return measured if 0 < measured <= max(LARGEST_FILE, listed) else listed

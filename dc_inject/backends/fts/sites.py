@@ -29,7 +29,7 @@ class Sites:
     def __init__(
         self, source: Storage, destination: Storage, alike: Callable[[], bool], workers: Workers, clock: Clock
     ) -> None:
-        """Take the storages with short timeouts, and who tells whether their credentials are the same."""
+        """Take the storages with short timeouts, and what says whether their credentials are the same."""
         self._source = source
         self._destination = destination
         self._alike = alike

@@ -143,7 +143,7 @@ class RucioBackend:
         return removals
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Tell space, quota and availability; a signal that cannot be read is named as missing."""
+        """Return space, quota and availability; a signal that cannot be read is named as missing."""
         with understood():
             return self._facts.sites(rses)
 
@@ -153,17 +153,17 @@ class RucioBackend:
             return endpoints(self.connection, rse)
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
-        """Tell what waits on links in the FTS that their destinations name, if the person has named it, too."""
+        """Return what waits on links in the FTS that their destinations name, if the person has named it too."""
         with understood():
             return queues(self.connection, links, self._fts)
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Tell what waits on links in Rucio; raises Permanent where the account may not see that."""
+        """Return what waits on links in Rucio. Raises Permanent where the account may not see that."""
         with understood():
             return requests(self.connection, links)
 
     def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
-        """Tell what a campaign on these links (source, destination) has to reckon with."""
+        """Return what a campaign on these links (source, destination) has to reckon with."""
         with understood():
             return surveyed(self.connection, pairs)
 

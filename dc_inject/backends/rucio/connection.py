@@ -53,7 +53,7 @@ def quiet_client(record: RucioCallRecord, timeout: float) -> Any:  # noqa: ANN40
     """Make a client for this thread, with a `timeout` in seconds."""
     check_client()
     refuse_odd_configuration()
-    # Only here: the import reads rucio.cfg, and what is wrong with it has to be told like any other trouble.
+    # Only here: the import reads rucio.cfg, and what is wrong with it has to be reported like any other trouble.
     from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as said
 
     return QuietClient(record, timeout)
@@ -70,7 +70,7 @@ def _all(rows: Iterator[Any]) -> list[Any]:
 class Connection(ServiceConnection[RucioCallRecord]):
     """Calls of Rucio's client by name, from any thread; every error that leaves is a ServiceError.
 
-    Its cause is the error that Rucio's client raised, for whoever has to tell more than the classes do.
+    Its cause is the error that Rucio's client raised, for callers that need more than the classes say.
     """
 
     def __init__(
@@ -153,25 +153,25 @@ class Connection(ServiceConnection[RucioCallRecord]):
 
     @property
     def address(self) -> str:
-        """The server's address, as far as the configuration tells."""
+        """The server's address, if the configuration has it."""
         host = getattr(getattr(self._local, "client", None), "host", None)
         if host is None:
             try:
                 refuse_odd_configuration()
                 host = config_get("client", "rucio_host")
-            except Exception:  # noqa: BLE001  whatever is wrong with it is told where it is used
+            except Exception:  # noqa: BLE001  whatever is wrong with it is reported where it is used
                 return "(no address)"
         return scrub(str(host))
 
     def unencrypted(self) -> list[str]:
-        """Return the servers on other machines that would be spoken to without TLS, as far as can be told."""
+        """Return the servers on other machines that would be spoken to without TLS, as far as that is known."""
         servers = set()
         for key in ("rucio_host", "auth_host"):
             try:
                 refuse_odd_configuration()
                 url = urlsplit(str(config_get("client", key)))
                 host, port = url.hostname or "", f":{url.port}" if url.port else ""
-            except Exception:  # noqa: BLE001, S112  whatever is wrong with it is told where it is used
+            except Exception:  # noqa: BLE001, S112  whatever is wrong with it is reported where it is used
                 continue
             if url.scheme == "http" and host and not urls.is_loopback(host):
                 servers.add(scrub(f"http://{host}{port}"))

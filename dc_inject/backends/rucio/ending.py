@@ -72,7 +72,7 @@ class RuleEnding:
         return rule
 
     def _locks(self, entries: Sequence[Entry]) -> dict[str, ObservedRule]:
-        """Return what the locks of datasets tell of the rules of entries, by rule."""
+        """Return what the locks of datasets show of the rules of entries, by rule."""
         by_id = {entry.external_id: entry for entry in entries if entry.external_id}
         dids = [Did.of_item(entry.injection.item.id) for entry in by_id.values()]
         rows = locks_of(self.connection, dids) if dids else []

@@ -113,7 +113,7 @@ def translate(
     """Return the error that says what to do next; `making` is for what comes up while a client is made.
 
     If an attempt of a call that `writes` was left without an answer, that is what counts, whatever later
-    attempts were told: the call may have been carried out.
+    attempts were reported: the call may have been carried out.
     """
     if isinstance(error, ServiceError):
         return error

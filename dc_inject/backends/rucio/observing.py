@@ -30,9 +30,9 @@ _LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.ST
 
 @dataclass(frozen=True, slots=True)
 class Observing:
-    """Tells how entries stand.
+    """Finds the state of entries.
 
-    One bulk call tells what is complete, and what was complete and is gone. What is stuck or takes longer than a
+    One bulk call shows what is complete, and what was complete and is gone. What is stuck or takes longer than a
     cycle gets a call of its own for its progress: when it is one cycle old, then two, four and so on; but one in
     50 at a time and at most `estimates`, those looked at longest ago first. Of the others it is known from before.
     """
@@ -55,11 +55,11 @@ class Observing:
             if lock is not None and _LOCK.get(lock["state"]) is not Status.COMPLETE and not exact:
                 moving.append(entry)
             elif lock is None and entry.state is State.COMPLETE and dids[entry.injection.key] in held:
-                # A complete rule has a lock. The answer tells of others of its dataset, so it is no lost one.
+                # A complete rule has a lock. The answer has locks of its dataset, so it is not incomplete.
                 seen[entry.injection.key] = _gone(entry)
             else:
                 observation = (
-                    _untold(entry) if failures == GIVE_UP_AFTER else self._look_at(entry, lock, exact=exact)
+                    _unknown(entry) if failures == GIVE_UP_AFTER else self._look_at(entry, lock, exact=exact)
                 )
                 failures = 0 if observation.status is not Status.UNKNOWN else min(failures + 1, GIVE_UP_AFTER)
                 seen[entry.injection.key] = observation
@@ -79,7 +79,7 @@ class Observing:
             raise
         except ServiceError as error:
             log.debug("nothing known of %s: %s", entry.injection.item.name, error.message)
-            return _untold(entry)
+            return _unknown(entry)
 
     def _to_look_at(self, moving: Sequence[Entry], locks: Mapping[str, Row]) -> list[Entry]:
         """Return which rules to look at by themselves: each time it is twice as old as the time before."""
@@ -165,7 +165,7 @@ class Observing:
         return sum(count(file["bytes"]) for file in files if Did.of(file) in done)
 
     def _present(self, entry: Entry) -> int | None:
-        """Return the bytes that were at the destination at the birth of the rule, as its history tells.
+        """Return the bytes that were at the destination when the rule was made, by its history.
 
         Asked once, when files of it are first seen to be there. The history counts files, so that the bytes
         are an estimate unless it was none or all of them. None: not known, or known from before.
@@ -190,12 +190,12 @@ def _gone(entry: Entry) -> Observation:
     return Observation(entry.injection.key, Status.ABSENT, entry.external_id)
 
 
-def _untold(entry: Entry) -> Observation:
+def _unknown(entry: Entry) -> Observation:
     return Observation(entry.injection.key, Status.UNKNOWN)
 
 
 def _glance(entry: Entry, locks: Mapping[str, Row]) -> Observation:
-    """Return what the bulk call tells of a rule that is not looked at more closely now."""
+    """Return what the bulk call shows of a rule that is not checked more closely now."""
     return Observation(
         entry.injection.key,
         _LOCK.get(locks[entry.external_id]["state"], Status.MOVING),

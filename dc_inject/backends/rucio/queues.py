@@ -4,9 +4,9 @@ Rucio keeps a request until it gives it to the FTS that the destination names in
 waits again, on the link of the two storages that Rucio copies between. So a link has two queues, and who tells of
 them are two services, each with rights of its own:
 
-- **FTS** tells all users of a VO what its optimizer sees. But the attribute of an RSE is no word of the person
+- **FTS** shows all users of a VO what its optimizer sees. But the attribute of an RSE is no word of the person
   whose credentials it would get: an FTS is asked only if `NamedFts` says that the person has named it.
-- **Rucio** tells the figures of its requests (`/requests/metrics`) to accounts that may see them, usually those of
+- **Rucio** shows the figures of its requests (`/requests/metrics`) to accounts that may see them, usually those of
   administrators. After a refusal it is not asked again for hours.
 
 Attributes and protocols are read once in twelve hours, and the figures of requests once in the five minutes in
@@ -36,7 +36,7 @@ Pair = tuple[str, str]  # of storages as FTS names them: scheme://host
 
 _LONG = timedelta(hours=12)  # attributes of RSEs, and whether the account may see requests
 _SUMMED = timedelta(minutes=5)  # how often Rucio adds up what was done
-_HOUR = 3600  # seconds of which it tells the sum
+_HOUR = 3600  # seconds over which it sums
 _LONGEST = 200  # characters of an endpoint
 
 
@@ -48,7 +48,7 @@ class NamedFts(Protocol):
         ...
 
     def queues(self, endpoint: str, pairs: Sequence[Pair]) -> Mapping[Pair, LinkQueue]:
-        """Tell the queues of links of storages, of those that an FTS knows; raises ServiceError."""
+        """Return the queues of links between storages that an FTS knows. Raises ServiceError."""
         ...
 
 

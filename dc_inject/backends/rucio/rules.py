@@ -69,7 +69,7 @@ def read(row: Row, service: str) -> FoundInjection | None:
 
 
 def _item(row: Row) -> ItemId:
-    """Return the item that a rule is for: of a slice, the rule tells what is in it."""
+    """Return the item that a rule is for: the rule of a slice says what is in it."""
     did = str(Did.of(row))
     if not naming.is_slice(did):
         return did
@@ -218,7 +218,7 @@ class Rules:
         return Outcome(injection.key, error=_of_the_link(error))
 
     def _duplicate(self, injection: Injection) -> Outcome:
-        """Tell whose rule is in the way: that of an earlier call of ours is adopted."""
+        """Return whose rule is in the way: a rule of an earlier call of ours is adopted."""
         item, destination = injection.item.name, injection.link.destination
         try:
             rule, count = self.find(injection.item.id, destination)
@@ -237,7 +237,7 @@ class Rules:
 
 
 def _call(injection: Injection) -> dict[str, object]:
-    """Return what all rules of one call share; that of a slice tells what is in it, and is made by itself."""
+    """Return what all rules of one call share; that of a slice says what is in it, and is made by itself."""
     item = injection.item
     return {
         "rse_expression": injection.link.destination,

@@ -83,7 +83,7 @@ class RucioSet:
         self._kept_any = False
 
     def prospect(self) -> Prospect:
-        """Tell what can be told beforehand, asked once; raises UsageError for an RSE that cannot be filled."""
+        """Return what is known beforehand, asked once. Raises UsageError for an RSE that cannot be filled."""
         if self._prospect is not None:
             return self._prospect
         connection, rse = self._connection, self._rse

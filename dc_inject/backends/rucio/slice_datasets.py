@@ -63,7 +63,7 @@ class Slices:
         try:
             sizes = {Did.of(file): file["bytes"] for file in self.files(part)}
         except Permanent:
-            return 0  # nothing tells its files any more, nor can anybody ask for them
+            return 0  # its files are no longer known, and nobody can ask for them
         rows = bulk(sizes, lambda dids: self._replicas(dids, rse))
         return sum(sizes.get(Did.of(row), 0) for row in rows if rse in (row.get("rses") or {}))
 

@@ -1,4 +1,4 @@
-"""What Rucio tells of RSEs and links before a campaign begins; it is asked by `check --online` only."""
+"""What Rucio reports about RSEs and links before a campaign begins; only `check --online` asks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Protocols:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was told; what is not in a mapping was not, and `missing` says why.
+    """The answers; for what is not in a mapping there was none, and `missing` says why.
 
     `distances` are those of links, None where none is set: Rucio then has no way from there. `expired` are bytes
     of replicas that may be deleted and are still there. `activities` are those of the client's own schema, which
@@ -55,7 +55,7 @@ class Survey:
 
 
 def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
-    """Ask about links and their ends, a few at a time; what cannot be told is missing, and stops nothing.
+    """Ask about links and their ends, a few at a time; what has no answer is missing, and stops nothing.
 
     Raises NeedsOperator when Rucio does not let us ask at all.
     """
@@ -123,7 +123,7 @@ def _distance(connection: Connection, pair: Pair) -> int | None:
 
 
 def activities() -> frozenset[str] | None:
-    """Return the activities of the client's own schema: no call tells those of the server.
+    """Return the activities of the client's own schema: no call returns those of the server.
 
     The client's schemas cannot be imported without the server's modules, so the list is read from its source.
     """
