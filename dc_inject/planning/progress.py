@@ -110,7 +110,7 @@ class Progress:
         if reading.at <= self.step.readings[-1].at:
             return None
         self.step = step = replace(self.step, readings=(*self.step.readings, reading))
-        idle, over = step.idle, step.over(self.ladder, self._quickest)
+        idle, over = step.idle, step.over(self.ladder, self._quickest) or self._follows(step)
         if reading.at < self.until and not over and not idle:
             return None
         verdict = self._judged(step, idle=idle and not over)
@@ -155,6 +155,14 @@ class Progress:
         settle = step.settles(self._quickest) if self.ladder.saturate else None
         verdict = judge(step.rate, step.readings, early=early, idle=idle, settle=settle)
         return replace(verdict, quickest=self._quickest)
+
+    def _follows(self, step: Step) -> bool:
+        """Whether a trial on the way up has shown already that the link follows."""
+        settle = step.settles(self._quickest)
+        if not self.ladder.saturate or not settle or step.readings[-1].at - step.readings[0].at <= settle:
+            return False
+        up = not any(map(saturation.failing, self.verdicts))  # else it bisects, where each trial counts
+        return up and saturation.follows(self.ladder, self._judged(step), step.readings[-1].dataset)
 
     def _too_short(self, verdict: Verdict) -> bool:
         """Whether datasets were too coarse for a short trial, so that it goes on."""

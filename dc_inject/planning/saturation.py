@@ -3,7 +3,8 @@
 A link that is asked for more than it carries delivers what it carries, whatever that is asked for. So one trial
 above the capacity tells more than many below: the search
 
-1. goes up from the first rate, each time by twice as much as before, until the link does not follow;
+1. goes up from the first rate, each time by twice as much as before, until the link does not follow, and never
+   back to a rate that it has passed;
 2. then keeps it overloaded: it asks for what moves and a little more, and at first for so much more that twice or
    thrice as much is on its way as a link always has there. Since the link has more to move than it can, each trial
    begins where the last one ended, and tells what it carries. If all that waited arrives, it was not too much, and
@@ -23,7 +24,8 @@ found once more (`lat_target_success` in its io_u.c).
 A trial lasts as long as it must and no longer: the least time to completion seen so far, in which a new rate shows
 nothing yet, and then a fifth of a step, or ten datasets (`window`). Services tell what has moved only when one of
 their daemons passes, often once a minute: a window of several passes is as wrong as a part of one. Trials of an
-overloaded link have no new rate to wait for, and what one sees too little the next one sees too much.
+overloaded link have no new rate to wait for, and what one sees too little the next one sees too much. On the way
+up a trial ends as soon as what it asks for moves (`follows`): if that was only by chance, the next one shows it.
 
 FTS may be what is too small for a link (`ramp.py`). It begins with half of the transfers that it may run, and adds
 one a minute only while at least as many files wait as it runs: hence the queue. Where the link may need more
@@ -58,6 +60,7 @@ LEAST, MOST = 4, 6  # repeats at the end
 WIDE = 0.1  # of the mean: half of an interval for which repeats go on
 TRIALS = 40  # after which a link that never settles is given up
 LONGEST = 4  # steps: how long the first trial waits for something to complete
+SOON = 3  # so much shorter may a trial on the way up be
 LOWEST = 0.5  # of the first rate or of a step: what is lower is not tried
 RAMPING = "FTS still ramping"
 
@@ -71,6 +74,17 @@ def over(ladder: Ladder, rate: float, readings: Sequence[Reading], settle: timed
     if settle is None:
         return lasted >= LONGEST * ladder.every
     return lasted >= settle + window(ladder, rate, readings[-1].dataset)
+
+
+def follows(ladder: Ladder, trial: Verdict, dataset: int) -> bool:
+    """Tell whether a trial on the way up may end after a third of its time, since what it asks for moves.
+
+    By chance it may have moved more than the link carries: then the next one is too much, which is looked for
+    anyway. One that has not moved enough may only be late. Datasets that are coarse need all of the time.
+    """
+    coarse = window(ladder, trial.rate, dataset) > ladder.shortest
+    soon = trial.end - trial.measured >= ladder.shortest / SOON
+    return trial.good and soon and not coarse and trial.rate < ladder.highest
 
 
 def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
@@ -127,7 +141,8 @@ def _upwards(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep | None:
         return NextStep(Next.BETWEEN, _rounded(_between(last, above)))
     if above is not None and failing(above):
         return None
-    return NextStep(Next.UP, _higher(ladder, last.rate))
+    tried = max(trial.rate for trial in trials)  # also one that only seemed too much: a little more drains at once
+    return NextStep(Next.UP, _higher(ladder, tried))
 
 
 def _by_halves(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep:

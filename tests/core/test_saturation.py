@@ -130,6 +130,49 @@ def test_a_search_ends_with_trials_at_one_rate(capacity):
     assert found(progress).cause.code == "saturated"
 
 
+def made(rate, moved=1.0, outcome=None, *, cause=None, outage=False, start=0, minutes=3):
+    """A trial of a rate (GB/s) in which a part of it moved."""
+    begin = START + start * MINUTE
+    seconds = minutes * 60
+    if outcome is None:
+        outcome = StepOutcome.REACHED if moved >= 0.9 else StepOutcome.NOT_REACHED
+    known = None if outcome is StepOutcome.REACHED else Cause(cause or "saturated", "it", outage)
+    return Verdict(
+        rate * GB, begin, begin, begin + minutes * MINUTE, rate * GB * seconds, round(rate * GB * seconds),
+        round(rate * moved * GB * seconds), 0.0, None, outcome, known,
+    )  # fmt: skip
+
+
+def test_a_trial_on_the_way_up_ends_as_soon_as_it_moves_what_it_asks_for():
+    """After a third of its time; one that does not move it takes all of that, and so do those that count."""
+    progress = searched(LADDER, Link(9.3 * GB))
+    lasted = [(one.rate / GB, one.good, (one.end - one.measured) / MINUTE) for one in progress.verdicts]
+    assert lasted[1:5] == [(3, True, 2), (5, True, 2), (9, True, 2), (17, False, 6)]
+    assert {minutes for _, _, minutes in lasted[5:]} == {6}
+
+
+@pytest.mark.parametrize(
+    ("trial", "dataset", "ends"),
+    [
+        (made(4, 0.9, minutes=2), 0, True),
+        (made(4, 0.9, minutes=1), 0, False),
+        (made(4, 0.89, minutes=2), 0, False),
+        (made(20, 1.0, minutes=2), 0, False),  # the most that is to be tried is not on the way to anything
+        (made(4, 0.9, minutes=2), 144 * GB, True),  # ten datasets in six minutes
+        (made(4, 0.9, minutes=2), 145 * GB, False),
+    ],
+)
+def test_what_a_link_follows_is_known_after_a_third_of_a_trial_unless_datasets_are_coarse(trial, dataset, ends):
+    assert saturation.follows(LADDER, trial, dataset) is ends
+
+
+def test_where_transfers_fail_no_trial_is_shorter():
+    """What is reached there is a bound of the search, and no step on the way up."""
+    progress = searched(LADDER, Fails(7.7 * GB))
+    first = next(place for place, one in enumerate(progress.verdicts) if saturation.failing(one))
+    assert {(one.end - one.measured) / MINUTE for one in progress.verdicts[first:]} == {6}
+
+
 def test_without_a_step_the_second_trial_asks_for_twice_as_much():
     assert saturation.up(replace(LADDER, step=0.0)) == [2 * GB, 4 * GB, 8 * GB, 16 * GB, 20 * GB]
     assert saturation.up(replace(LADDER, highest=2.5 * GB)) == [2 * GB, 2.5 * GB]
@@ -147,19 +190,6 @@ def test_a_trial_lasts_as_long_as_datasets_and_completions_need():
     assert saturation.window(LADDER, GB, 0) == 6 * MINUTE
     assert saturation.window(LADDER, GB, 60 * GB) == 10 * MINUTE
     assert saturation.window(LADDER, GB, 6000 * GB) == 30 * MINUTE
-
-
-def made(rate, moved=1.0, outcome=None, *, cause=None, outage=False, start=0, minutes=3):
-    """A trial of a rate (GB/s) in which a part of it moved."""
-    begin = START + start * MINUTE
-    seconds = minutes * 60
-    if outcome is None:
-        outcome = StepOutcome.REACHED if moved >= 0.9 else StepOutcome.NOT_REACHED
-    known = None if outcome is StepOutcome.REACHED else Cause(cause or "saturated", "it", outage)
-    return Verdict(
-        rate * GB, begin, begin, begin + minutes * MINUTE, rate * GB * seconds, round(rate * GB * seconds),
-        round(rate * moved * GB * seconds), 0.0, None, outcome, known,
-    )  # fmt: skip
 
 
 def in_a_row(verdicts, start=0):
@@ -316,7 +346,7 @@ def test_a_link_that_never_settles_is_given_up():
 
 
 def test_a_trial_that_a_later_one_exceeds_counts_no_longer():
-    """Then the search goes up again."""
+    """Then the search goes up again, to more than that: a little too much would drain once more."""
     verdicts = [made(2), made(5, 0.6), made(3.18, 1.3), made(4, 1.4)]
     assert after(verdicts[:3]).kind is Next.BETWEEN
-    assert after(verdicts).kind is Next.UP
+    assert after(verdicts) == NextStep(Next.UP, 9 * GB)
