@@ -90,15 +90,16 @@ def show(
     rows = [report["total"]] if many else [*report["links"], report["total"]]
     what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy)
     tables.emit("table", closing_table.columns(rows), rows, what)
+    if many:
+        click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")
     hold_reasons.show(report["holds"])
     _show_storages(report["storages"])
-    for columns, rows in (
-        (QUEUES, [row for row in report["queues"] if row["most"]]),
-        (FORECAST, report["forecast"][:MOST_ROWS]),
-    ):
-        if rows:
-            click.echo()
-            tables.emit("table", columns, rows)
+    if queued := [row for row in report["queues"] if row["most"]]:
+        click.echo()
+        tables.emit("table", QUEUES, queued)
+    if report["forecast"]:
+        click.echo()
+        tables.emit_first(FORECAST, report["forecast"], MOST_ROWS, "links")
     click.echo()
     tables.console().print(_sentence(report))
 

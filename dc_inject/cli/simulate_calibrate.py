@@ -284,7 +284,7 @@ def _show_fit(calibrated: Calibrated, rows: Sequence[Mapping[str, Any]]) -> None
     median, worst = grid_text.summary(calibrated.errors)
     last = units.counted(calibrated.held_out, "cycles")
     click.echo(f"fit: bytes moved in the last {last}, held out; what was injected in them is told")
-    tables.emit("table", ERRORS, rows[:MOST_ROWS])
+    tables.emit_first(ERRORS, rows, MOST_ROWS, "links")
     click.echo(f"error of the fit by link: median {tables.percent(median)}, worst {tables.percent(worst.error)}")
 
 
@@ -293,6 +293,6 @@ def _show_forecast(forecast: OwnForecast | str) -> None:
         click.echo(f"no forecast of its own menus is possible, so its error is not known: {forecast}")
         return
     click.echo(forecast.title)
-    tables.emit("table", simulate_own_menus.FORECAST, forecast.rows()[:MOST_ROWS])
+    tables.emit_first(simulate_own_menus.FORECAST, forecast.rows(), MOST_ROWS, "links")
     for sentence in forecast.sentences():
         click.echo(sentence)

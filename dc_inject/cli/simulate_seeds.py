@@ -276,7 +276,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     tables.emit("table", TYPICAL, typical)
     if links:
         click.echo()
-        tables.emit("table", SHORT, links[: forecast.MOST_ROWS])
+        tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")
 
 
 def _short(runs: Sequence[SeedRun]) -> Iterator[dict[str, Any]]:

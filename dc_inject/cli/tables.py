@@ -24,6 +24,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dc_inject.model import units
 from dc_inject.model.redaction import no_formula
 
 WIDTH = 10_000  # characters: wider than any row
@@ -282,6 +283,13 @@ def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]],
         writer.writerows([_cell(row.get(column.key)) for column in columns] for row in rows)
     else:
         write(table(columns, rows, title, width()))
+
+
+def emit_first(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], most: int, noun: str) -> None:
+    """Print the first rows to stdout as a table, and how many of these `noun` (plural) are left out."""
+    emit("table", columns, rows[:most])
+    if len(rows) > most:
+        click.echo(f"and {units.counted(len(rows) - most, f'more {noun}')}; --format json has all")
 
 
 def write(shown: RenderableType) -> None:

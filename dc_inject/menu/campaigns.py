@@ -58,6 +58,7 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
 def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> Campaign:
     """Return a campaign with only these links (`SRC:DST`; none: all), and with every rate and goal times `scale`.
 
+    A menu's `target` is that of all its links: it is scaled, too, and does not count for some of them.
     Raises MenuError for a link that no menu has.
     """
     unknown = set(links) - {str(flow.link) for flow in campaign.flows}
@@ -69,6 +70,7 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
         replace(
             menu,
             flows=tuple(_scaled(flow, scale) for flow in menu.flows if not links or str(flow.link) in links),
+            target=None if links or menu.target is None else menu.target * scale,
         )
         for menu in campaign.menus
     )

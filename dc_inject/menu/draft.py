@@ -13,7 +13,7 @@ from dc_inject.menu.includes import Load, MenuReader
 from dc_inject.menu.nodes import Map, Node, Text
 from dc_inject.menu.schema import Document, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
-from dc_inject.menu.validation import is_from_the_future
+from dc_inject.menu.validation import cannot_be
 from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site, thresholds
 from dc_inject.model.errors import MenuError, Problem, ServiceError
 from dc_inject.model.thresholds import Threshold
@@ -73,7 +73,7 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     mapping = reader.document(data)
     document = None
-    if mapping is not None and not is_from_the_future(mapping, "menu", reader):
+    if mapping is not None and not cannot_be("menu", mapping, reader):
         _take_zone(mapping, reader)
         document = validate(mapping, reader)
     if document is None:

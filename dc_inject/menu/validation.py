@@ -113,8 +113,21 @@ class _Spot(NamedTuple):
     path: Path
 
 
-def is_from_the_future(root: Map, key: str, reader: MenuReader) -> bool:
-    """Complain of a document whose `key` says a later version: nothing else about it can be judged then."""
+KINDS = {"menu": "grid", "grid": "menu"}
+
+
+def cannot_be(key: str, root: Map, reader: MenuReader) -> bool:
+    """Complain of a document that is not what `key` says, a menu or a grid, or a later version of it.
+
+    Nothing else about it can be judged then.
+    """
+    other = KINDS[key]
+    if root.get(key) is None and root.get(other) is not None:
+        hint = (
+            f"give it the other way round: `dc-inject simulate MENU --grid GRID`; a {key} begins with `{key}: 1`"
+        )
+        reader.complain(root.place, f"this is a {other} file, not a {key}", hint)
+        return True
     version = root.get(key)
     number = version.strip() if isinstance(version, Text) else ""
     if not isinstance(version, Text) or not re.fullmatch("[0-9]{1,9}", number) or int(number) <= values.VERSION:

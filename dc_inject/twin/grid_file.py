@@ -18,7 +18,7 @@ from dc_inject.menu import fields as f
 from dc_inject.menu import nodes, values
 from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Map, Node, Text
-from dc_inject.menu.validation import MenuModel, is_from_the_future, validated
+from dc_inject.menu.validation import MenuModel, cannot_be, validated
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units, urls
 from dc_inject.model.errors import MenuError
@@ -267,7 +267,7 @@ def read(data: bytes, name: str) -> g.Grid:
     reader = MenuReader(name, None)
     root = nodes.compose(data, name, reader.complain, "grid: 1")
     document = None
-    if root is not None and not is_from_the_future(root, "grid", reader):
+    if root is not None and not cannot_be("grid", root, reader):
         _bound(root, reader)
         document = validated(Document, root, reader, PARTS)
     if document is not None and not reader.problems:

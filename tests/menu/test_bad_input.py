@@ -122,6 +122,12 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (text(x="colour: blue"), 14, "the key `colour` is unknown", "known here"),
         (text(x="start: 2027-02-08 11:00"), 14, "the key `start` appears twice, first in line 5", "keep one"),
         (text(menu="menu: 2", x="colour: blue"), 1, "`menu: 2` is from a newer dc_inject", "reads version 1"),
+        (
+            text(menu="grid: 1", x="colour: blue"),
+            1,
+            "this is a grid file, not a menu",
+            "simulate MENU --grid GRID",
+        ),
         (text(menu="menu: one"), 1, "`menu`: 'one' is not a version", "reads version 1: write 1"),
         (text(menu="menu: 1.0"), 1, "`menu`: '1.0' is not a version", "reads version 1: write 1"),
         (text(menu="menu: 2.0"), 1, "`menu`: '2.0' is not a version", "reads version 1: write 1"),

@@ -148,6 +148,7 @@ def test_all_problems_are_told_at_once():
         ("grid: 1\nname: x\nsites: {A: {storages: {a: {}}}, B: {storages: {a: {}}}}", "a is at A already"),
         ("grid: [", "this is not YAML"),
         (SMALL.replace("grid: 1", "grid: 2") + "colour: red", "1:7: `grid: 2` is from a newer dc_inject"),
+        (SMALL.replace("grid: 1", "menu: 1"), "1:1: this is a menu file, not a grid"),
         (SMALL.replace("grid: 1", "grid: 2.0"), "grid.yaml:1:7: `grid`: '2.0' is not a version"),
         (SMALL.replace("grid: 1", "grid: 1.0"), "grid.yaml:1:7: `grid`: '1.0' is not a version"),
     ],
