@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import tempfile
+from typing import TextIO
 
 import click
 
@@ -14,11 +16,22 @@ from dc_inject.model.errors import DcInjectError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
+CLOSED_PIPE = 128 + signal.SIGPIPE  # as a shell tells it of those whom the signal ends
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
 
 def explain(error: BaseException) -> int:
-    """Say what has ended a command, and return its exit code; the trace of a bug goes to a private file."""
+    """Say what has ended a command, and return its exit code; the trace of a bug goes to a private file.
+
+    Where whoever read our output has gone, nothing is said any more.
+    """
+    try:
+        return _explained(error)
+    except BrokenPipeError:
+        return _mute()
+
+
+def _explained(error: BaseException) -> int:
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():
             return _say("interrupted", None, INTERRUPTED)
@@ -27,19 +40,25 @@ def explain(error: BaseException) -> int:
             return error.exit_code
         case DcInjectError():
             return _say(error.message, error.hint, error.exit_code)
-        case BrokenPipeError():  # whoever read our output has gone: nothing is left to say, not even at the exit
-            _silence()
-            return UNEXPECTED
+        case BrokenPipeError():
+            return _mute()
         case OSError() if error.filename is None and error.errno in _UNWRITABLE:
-            _silence()
+            _silence(sys.stdout)
             return _say(f"the output cannot be written: {error.strerror}", "write it somewhere else", UNEXPECTED)
         case _:
             return _say(*_unexpected(error), UNEXPECTED)
 
 
-def _silence() -> None:
-    """Let what is still buffered for stdout go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _mute() -> int:
+    """Say nothing more, not even at the exit."""
+    _silence(sys.stdout)
+    _silence(sys.stderr)
+    return CLOSED_PIPE
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what is still buffered for a stream go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(message: str, hint: str | None, code: int) -> int:

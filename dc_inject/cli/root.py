@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -48,8 +51,29 @@ COMMANDS = {
 }
 
 
+@contextlib.contextmanager
+def _closed_pipes() -> Iterator[None]:
+    """Let the code of a closed pipe be ours: click would end the process with 1, which means a bug."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        from dc_inject.cli import exits  # noqa: PLC0415  `--help` is quick, and has no error
+
+        raise click.exceptions.Exit(exits.explain(error)) from None
+
+
 class LazyGroup(click.Group):
     """A group that imports a subcommand when it is run, so that `--help` is quick."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, or print what `--help` and `--version` ask for."""
+        with _closed_pipes():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  whatever a command returns
+        """Run a subcommand."""
+        with _closed_pipes():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which a user meets them."""
@@ -117,7 +141,10 @@ def main() -> None:
     _open_streams()
     _name_account()
     try:
-        code = root.main(standalone_mode=False, complete_var=COMPLETE)
+        try:
+            code = root.main(standalone_mode=False, complete_var=COMPLETE)
+        finally:
+            sys.stdout.flush()  # what cannot be written is told as any other error, and not by Python at the exit
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place: no traceback reaches a user
         from dc_inject.cli import exits  # noqa: PLC0415  `--help` is quick, and has no error
 

@@ -85,9 +85,17 @@ def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to whoever gives exit codes; rich would end the process with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError that is handled again."""
+        raise  # noqa: PLE0704  rich calls this where it has caught one
+
+
 def console() -> Console:
     """Return a console that colours only a terminal, and never with NO_COLOR; off a terminal no line is folded."""
-    return Console(file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False)
+    return _Console(file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False)
 
 
 def table(
