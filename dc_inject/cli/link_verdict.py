@@ -27,7 +27,7 @@ STEPS = (
     tables.Column("step", "step", right=True),
     tables.Column("rate", "asked", units.format_rate, right=True),
     tables.Column("moved_rate", "moved", units.format_rate, right=True),
-    tables.Column("ratio", "moved/asked", tables.percent, right=True),
+    tables.Column("ratio", "of asked", tables.percent, right=True),
     tables.Column("failed", "failed", tables.percent, right=True),
     tables.Column("start", "from (UTC)", _time_of_day, whole=True, spare=1),
     tables.Column("measured", "measured", _time_of_day, whole=True),

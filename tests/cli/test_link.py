@@ -308,10 +308,15 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
 
 @pytest.mark.parametrize("cause", [None, "destination-unavailable"])
 @pytest.mark.parametrize("most", [80, 100, 110])
-def test_the_table_of_steps_fits_a_terminal(cause: str | None, most: int) -> None:
-    """No word and no time is folded."""
+@pytest.mark.parametrize(
+    ("rate", "moved", "failed"), [(7.5e8, 7.56e8, 0.214), (2.1625e8, 3.05e8, 0.0), (1.5625e9, 1.75e9, 1.0)]
+)
+def test_the_table_of_steps_fits_a_terminal(
+    cause: str | None, most: int, rate: float, moved: float, failed: float
+) -> None:
+    """No word and no time is folded or cut, however long numbers are."""
     step = {
-        "step": 1, "rate": 7.5e8, "moved_rate": 7.56e8, "ratio": 1.009, "failed": 0.214,
+        "step": 1, "rate": rate, "moved_rate": moved, "ratio": moved / rate, "failed": failed,
         "start": "2026-11-22T15:18:00Z", "measured": "2026-11-22T15:20:00Z", "end": "2026-11-22T15:22:00Z",
         "outcome": "inconclusive", "cause": cause, "next": "stop",
     }  # fmt: skip
