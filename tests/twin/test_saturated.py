@@ -25,7 +25,7 @@ def test_searches_find_capacities_within_five_percent_in_a_third_of_the_time_of_
 
 
 def test_a_storage_that_fails_under_many_transfers_is_found_by_letting_what_waits_arrive_first(tmp_path):
-    """With 24 connections, of which the link takes 16; before, less than half of its capacity was found."""
+    """With 24 connections, of which the link takes 16; without pauses trials of any rate fail."""
     found = search(Case.numbered(3, 1.5), tmp_path)
     assert found.told.outcome is StepOutcome.REACHED
     assert found.error == pytest.approx(0, abs=0.25)
