@@ -151,9 +151,12 @@ def status(
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
             _require_known(view, links)
-            made = decided(view, decisions)
+            made, last = decided(view, decisions), view.last_cycle()
         wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
-        tables.emit(fmt, DECISIONS, wanted)
+        if wanted or fmt != "table":
+            tables.emit(fmt, DECISIONS, wanted)
+        else:
+            click.echo(_undecided(links if made else (), last))
         return
     if links:
         raise UsageError("--link chooses among decisions", "add --decisions CYCLES, or leave out --link")
@@ -177,6 +180,15 @@ def _require_known(view: Reader, links: Iterable[str]) -> None:
     for link in links:
         if link not in known_links:
             raise UsageError(f"the campaign has no link {urls.arrow(link)}", units.did_you_mean(link, known_links))
+
+
+def _undecided(links: Iterable[str], last: Cycle | None) -> str:
+    """Say why there are no decisions: of these links where others have some, or else of all links."""
+    if last is None:
+        return "no decisions: the campaign has had no cycle so far"
+    if named := ", ".join(map(urls.arrow, links)):
+        return f"no decisions of {named} in these cycles: control was off there, or nothing was due"
+    return "no decisions: control was off for all links in all planned cycles"
 
 
 def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:

@@ -54,6 +54,27 @@ def test_what_control_redistributed_is_shown_of_links_that_got_and_gave(made: Ma
     assert "## Redistributed by control" in run("report", made.path).stdout
 
 
+def test_without_decisions_a_sentence_says_why(made: Made, tmp_path: Path) -> None:
+    """In tables only: programs get an empty list, or heads without a row."""
+    asked = ("status", made.path, "--decisions", "8")
+    assert run(*asked).stdout == "no decisions: control was off for all links in all planned cycles\n"
+    assert json.loads(run(*asked, "--format", "json").stdout) == []
+    (heads,) = run(*asked, "--format", "csv").stdout.splitlines()
+    assert heads.startswith("cycle,scenario,")
+    of_one = (*asked, "--link", str(KIT.link))
+    assert run(*of_one).stdout == run(*asked).stdout
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.record_decisions([ControlDecision(CYCLE, FNAL, "act", Hold.BACKLOG, 5e8, 0.0, {}, {})])
+    assert "backlog" in run(*asked).stdout
+    assert run(*of_one).stdout == (
+        "no decisions of T2_CH_CERN -> T1_DE_KIT_Disk in these cycles: control was off there, or nothing was due\n"
+    )
+    with Ledger.open(tmp_path / "new.sqlite", synchronous="OFF"):
+        pass
+    told = run("status", tmp_path / "new.sqlite", "--decisions", "8").stdout
+    assert told == "no decisions: the campaign has had no cycle so far\n"
+
+
 def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
