@@ -278,7 +278,7 @@ def _lacks(line: LinkPlan) -> Held:
         resident = line.pool.bytes - line.free_bytes if line.pool else 0
         numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
         return Held(Hold.POOL_DRY, numbers)
-    return Held(Hold.TOO_COARSE, {"budget": line.budget, "left": line.unspent, "smallest": next_one})
+    return Held(Hold.TOO_COARSE, {"budget": line.budget, "left": max(line.unspent, 0), "smallest": next_one})
 
 
 def _starved(line: LinkPlan) -> Held | None:

@@ -312,3 +312,4 @@ def test_every_cycle_with_less_than_due_says_why() -> None:
         for got, due, held in zip(books.injected, books.due, books.held, strict=True):
             assert (held is not None) == (got < due)
             assert held is None or held.numbers
+            assert held is None or held.numbers.get("left", 0) >= 0
