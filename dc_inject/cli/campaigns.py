@@ -73,6 +73,7 @@ def opened(
         return None, campaign
     file = ledger_files.existing(campaign, path)
     ledger = stack.enter_context(Ledger.open(file))
+    ledger_files.require_real(ledger)
     name = ledger_files.campaign_in(ledger, campaign, file)
     try:
         stack.enter_context(ledger.hold(common.who()))

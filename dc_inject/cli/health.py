@@ -43,6 +43,7 @@ def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None
     files = ledger.files(path) if shard is None else [ledger.place(path, str(shard))]
     for file in files:
         with LedgerView.open(file) as view:
+            ledger_files.require_real(view)
             name = ledger_files.campaign_in(view, campaign, path) if campaign else view.campaign or path.stem
         answer = _healthy(file, name)
         _require_writable(file)

@@ -60,6 +60,15 @@ def campaign_in(view: Reader, campaign: str, path: Path) -> str:
     return name
 
 
+def require_real(view: Reader) -> None:
+    """Raise LedgerError for the ledger of a simulation: there is nothing to stop, to change or to go on with."""
+    if view.simulated_in is not None:
+        raise LedgerError(
+            f"{view.path} is the ledger of a simulation in {view.simulated_in}: nothing real is in it",
+            "`status` and `report` read it; for anything else name the ledger of a real campaign",
+        )
+
+
 @contextlib.contextmanager
 def copy_of(path: Path) -> Iterator[Path]:
     """Give a copy of a ledger (or the place of a new one) that goes away afterwards."""

@@ -45,7 +45,7 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     words = scrub(text)
     if not words:
         raise UsageError("the note is empty", 'write what happened: dc-inject note CAMPAIGN "text"')
-    with subjects.opened(path) as (ledgers, view):
+    with subjects.opened(path, may_be_simulated=True) as (ledgers, view):
         name = view.campaign or path.stem
         for own in ledgers:
             own.change(common.who(), NOTE, words, about)

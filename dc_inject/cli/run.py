@@ -330,8 +330,10 @@ def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib
 @contextlib.contextmanager
 def _held(path: Path, *, once: bool) -> Iterator[Ledger]:
     """Open a ledger as its only injector, and make it if there is none."""
-    with Ledger.open(path) as ledger, ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)):
-        yield ledger
+    with Ledger.open(path) as ledger:
+        ledger_files.require_real(ledger)
+        with ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)):
+            yield ledger
 
 
 @contextlib.contextmanager

@@ -79,11 +79,17 @@ def campaign_ledger(campaign: str, path: Path | None) -> Path:
 
 
 @contextlib.contextmanager
-def opened(place: Path) -> Iterator[tuple[Sequence[Ledger], LedgerView]]:
-    """Open the ledger of a campaign, or those of all its shards, to write; and all of it to read as one."""
+def opened(place: Path, *, may_be_simulated: bool = False) -> Iterator[tuple[Sequence[Ledger], LedgerView]]:
+    """Open the ledger of a campaign, or those of all its shards, to write; and all of it to read as one.
+
+    Raises LedgerError for that of a simulation, unless it may be one.
+    """
     with contextlib.ExitStack() as stack:
         ledgers = [stack.enter_context(Ledger.open(file)) for file in ledger.files(place)]
-        yield ledgers, stack.enter_context(LedgerView.open(place))
+        view = stack.enter_context(LedgerView.open(place))
+        if not may_be_simulated:
+            ledger_files.require_real(view)
+        yield ledgers, view
 
 
 def inside(names: Sequence[str]) -> Subject:
