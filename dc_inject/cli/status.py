@@ -237,12 +237,12 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
-    cycle, goals = view.last_cycle(), goals_of(view)
+    cycle, goals, injector = view.last_cycle(), goals_of(view), _injector(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),
         "at": tables.moment(now),
-        "injector": _injector(view),
+        "injector": injector,
         "cycle": None if cycle is None else {
             "start": tables.moment(cycle.start),
             "end": tables.moment(cycle.end),
@@ -253,7 +253,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
         "ramping": [{**link.key.names(), "carries": link.carries, "until": tables.moment(link.until)}
-                    for link in readings.ramping(view, now)],
+                    for link in (readings.ramping(view, now) if injector else ())],
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],

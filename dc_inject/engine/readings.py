@@ -124,10 +124,11 @@ class Ramping:
 def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
     """Yield the links that move less than is due while FTS may still be growing to the transfers that they take.
 
-    FTS grows since the first cycle in which something went out, as far back as that can matter. It keeps what it
-    has grown to while nothing does: a link with a dataset every few cycles does not begin anew with each of them.
+    Links of which nothing is on its way are left out. FTS grows since the first cycle in which something went out,
+    as far back as that can matter. It keeps what it has grown to while nothing does: a link with a dataset every
+    few cycles does not begin anew with each of them.
     """
-    cycle = view.last_cycle()
+    cycle, accounts = view.last_cycle(), view.accounts()
     by_link: dict[FlowKey, list[Row]] = {}
     for row in view.rows(since=cycle.start - ramp.time(inf) - cycle.length) if cycle else ():
         by_link.setdefault(row.key, []).append(row)
@@ -137,7 +138,7 @@ def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
         begun = next((row.cycle.start for row in rows if row.injected > 0), None)
         rate = last.due / last.cycle.length.total_seconds()
         moved = closed.moved / closed.cycle.length.total_seconds() if closed else 0.0
-        if begun is None or last.cycle != cycle or moved >= FOLLOWS * rate:
+        if begun is None or last.cycle != cycle or not accounts[key].coming or moved >= FOLLOWS * rate:
             continue
         begun = max(begun, view.since or begun)
         since = max(now - begun, timedelta(0))

@@ -21,6 +21,7 @@ from dc_inject.engine.controlling import Before
 from dc_inject.engine.readings import ramping
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.ledger.inventory import Reading
+from dc_inject.ledger.types import Totals
 from dc_inject.model import Control, Cycle, Flow, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
@@ -291,15 +292,32 @@ def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
     """One that moves less than is due, and began too short a time ago for its 83 transfers."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
         ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (450 * GB, None)), CYCLE.end)
-    with LedgerView.open(made.path) as view:
+    with (
+        Ledger.open(made.path, synchronous="OFF") as ledger,
+        ledger.hold("me@here"),
+        LedgerView.open(made.path) as view,
+    ):
         (told,) = status.standing("dc27", view, CYCLE.end)["ramping"]
         assert (told["destination"], told["carries"]) == ("T1_US_FNAL_Disk", (66 + 15) * 6e6)
         assert told["until"] == "2027-02-08T10:17:20Z"
         (early,) = status.standing("dc27", view, START - timedelta(days=99))["ramping"]
         assert early["until"] == told["until"], "it counts from the begin, whenever somebody asks"
         assert status.standing("dc27", view, CYCLE.end + timedelta(minutes=3))["ramping"] == []
-    shown = run("status", "dc27", "--ledger", made.path).stdout
+        shown = run("status", "dc27", "--ledger", made.path).stdout
     assert "FTS still ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
+
+
+def test_fts_is_not_said_to_grow_after_a_campaign_or_on_a_link_without_rules(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has ended does not ramp, however lately it began."""
+    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: CYCLE.end)
+    assert "ramping" not in run("status", "dc27", "--ledger", made.path).stdout, "no injector runs"
+    with Ledger.open(made.path, synchronous="OFF") as ledger, ledger.hold("me@here"):
+        assert "ramping" in run("status", "dc27", "--ledger", made.path).stdout
+        keys = [entry.injection.key for entry in made.entries]
+        ledger.observe([Observation(key, Status.ABSENT) for key in keys], CYCLE.end)
+        assert "ramping" not in run("status", "dc27", "--ledger", made.path).stdout
 
 
 def test_fts_does_not_begin_anew_with_each_dataset_of_a_link_that_has_few(made: Made) -> None:
@@ -310,7 +328,10 @@ def test_fts_does_not_begin_anew_with_each_dataset_of_a_link_that_has_few(made: 
     rows = [
         first._replace(cycle=slot, injected=size, moved=0) for slot, size in zip(slots, (9, 0, 9), strict=True)
     ]
-    view = SimpleNamespace(last_cycle=lambda: rows[-1].cycle, rows=lambda since: rows, since=START)
+    view = SimpleNamespace(
+        last_cycle=lambda: rows[-1].cycle, rows=lambda since: rows, since=START,
+        accounts=lambda: {FNAL: Totals(coming=GB)},
+    )  # fmt: skip
     assert list(ramping(view, START + timedelta(minutes=31))) == []
     del rows[1:]
     assert [link.key for link in ramping(view, START + timedelta(minutes=16))] == [FNAL]
