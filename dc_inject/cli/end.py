@@ -108,11 +108,17 @@ def end(
     )
     shards = [] if no_ledger else campaigns.of_shards(campaign, ledger_path, subject)
     if not shards:
-        ctx.exit(0 if end_one(campaign, sweep=sweep, ledger_path=ledger_path) else INTERRUPTED)
+        _require_end(ctx, finished=end_one(campaign, sweep=sweep, ledger_path=ledger_path))
     for file in shards:
         click.echo(f"{file}:", err=True)
-        if not end_one(str(file), sweep=sweep if file == shards[-1] else None):
-            ctx.exit(INTERRUPTED)
+        _require_end(ctx, finished=end_one(str(file), sweep=sweep if file == shards[-1] else None))
+
+
+def _require_end(ctx: click.Context, *, finished: bool) -> None:
+    """Leave if Ctrl-C has interrupted it, and say how it goes on; `link`, which ends rules too, says it itself."""
+    if not finished:
+        click.echo("run it again to continue", err=True)
+        ctx.exit(INTERRUPTED)
 
 
 def end_campaign(
@@ -345,7 +351,7 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
     except KeyboardInterrupt:
         unended = [entry for entry in work if entry.injection.key not in tally.ended]
         rest = f"{len(unended)} {_left(unended)}" if unended else "none left"
-        click.echo(f"interrupted: {len(tally.ended)} ended, {rest}; run it again to continue", err=True)
+        click.echo(f"interrupted: {len(tally.ended)} ended, {rest}", err=True)
         return False
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
     if tally.error is not None:

@@ -68,10 +68,7 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PA
                 last_told = clock.now()
                 click.echo(f"known to be gone: {tally.gone} of {units.counted(tally.files, 'files')}", err=True)
     except KeyboardInterrupt:
-        click.echo(
-            f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone; run it again to continue",
-            err=True,
-        )
+        click.echo(f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone", err=True)
         return False
     click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
