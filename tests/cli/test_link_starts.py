@@ -322,8 +322,8 @@ def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(s
     search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
     done = run(*search, "--campaign", "few")
     assert (
-        "warning: 1000 rules an hour are at most 1.11 Gb/s with datasets of 500 MB, the mean of T1_UK_RAL_Disk: a "
-        "search that asks for 9 Gb/s is held by that limit once they are used up (larger datasets: --did, "
+        "warning: 1,000 rules an hour are at most 1.11 Gb/s with datasets of 500 MB, the mean of T1_UK_RAL_Disk: "
+        "a search that asks for 9 Gb/s is held by that limit once they are used up (larger datasets: --did, "
         "--mean-file; or, if the operators of Rucio agree, --rules-per-hour 8100)"
     ) in done.stderr
     assert done.exception.message == "few: inconclusive (campaign-limit)"
