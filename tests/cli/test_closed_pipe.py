@@ -53,7 +53,6 @@ def test_an_error_that_nobody_reads_ends_it_in_the_same_way(pipe: int, tmp_path:
     assert done.returncode == 128 + signal.SIGPIPE
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_told_although_all_fits_into_a_buffer(tmp_path: Path) -> None:
     ledger = make(tmp_path / "dc27.sqlite", {FNAL: 3}).path
     command = [*PROGRAM, "status", str(ledger), "--summary", "--format", "csv"]
