@@ -30,7 +30,7 @@ def size(value: int) -> str:
 
 
 def _holds(held: Mapping[str, int]) -> str:
-    return ", ".join(f"{cycles} {hold}" for hold, cycles in held.items())
+    return ", ".join(f"{units.grouped(cycles)} {hold}" for hold, cycles in held.items())
 
 
 def _goal(goal: Mapping[str, int]) -> str:

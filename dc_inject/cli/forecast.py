@@ -13,12 +13,15 @@ import click
 from dc_inject.cli import closing_table, hold_reasons, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, units
+from dc_inject.report.thresholds import AT_ONCE
 
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
 
 SHORT = 0.95  # of its due: what moves less is short
+MOVED = {"moved_of_due": "moved/due", "moved_of_target": "moved/target"}  # what people call these figures
 MOST_ROWS = 60  # links of a closing table, and of the forecast
 MOST_STORAGES = 20  # the fullest ones; JSON has all
 
@@ -33,8 +36,8 @@ STORAGES = (
 )
 QUEUES = (
     tables.Column("queue", "files that"),
-    tables.Column("mean", "mean", lambda number: f"{number:,.0f}", right=True),
-    tables.Column("most", "most", lambda number: f"{number:,}", right=True),
+    tables.Column("mean", "mean", units.grouped, right=True),
+    tables.Column("most", "most", right=True),
     tables.Column("at", "at"),
 )
 FORECAST = (
@@ -46,6 +49,27 @@ FORECAST = (
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
     tables.Column("why", "why", below=True),
 )
+
+
+def moved_of_due(lines: Sequence[SummaryLine]) -> float:
+    """Return what was moved, of all that links were due."""
+    due = sum(line.due for line in lines)
+    return sum(line.moved for line in lines) / due if due else 1.0
+
+
+def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> float:
+    """Return the part of what links were due that each of them moved in time.
+
+    More than its due does not count for a link: nobody asked for it, and it makes up for no other link. What has
+    arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
+    comes later was left in a queue.
+    """
+    first, moved = ledger.first_cycle(), Counter[FlowKey]()
+    if first is not None:
+        for span in ledger.spans(Period(first.start, end + timedelta.resolution), AT_ONCE):
+            moved[span.key] += span.sums.moved
+    due = sum(line.due for line in lines)
+    return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
 
 
 def title(subject: str, grid: str, policy: str | None) -> str:
@@ -64,7 +88,7 @@ def show(
     policy: str | None = None,
 ) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
-    closing = closing_table.totals(campaign, ledger)
+    closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
     if fmt == "csv":
         tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
         return
@@ -77,11 +101,13 @@ def show(
         "end": tables.moment(end),
         "links": closing["links"],
         "total": closing["total"],
+        "moved_of_due": moved_of_due(lines),
+        "moved_of_target": moved_of_target(ledger, lines, end),
         "holds": hold_reasons.reasons(ledger),
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": lost(world),
-        "forecast": [link.row for link in short(ledger.summary(), world)],
+        "forecast": [link.row for link in short(lines, world)],
     }
     if fmt == "json":
         tables.emit_json(report)
@@ -217,7 +243,7 @@ def _causes(line: SummaryLine, world: World) -> Iterator[Cause]:
     """Yield what held a link: in the twin, and in the plan."""
     held = Counter({hold.value: cycles for hold, cycles in line.holds.items() if not hold.harmless})
     for hold, cycles in held.most_common(2):
-        yield Cause(hold, f"in {cycles} of {line.cycles} cycles")
+        yield Cause(hold, f"in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')}")
     source, storage = (
         world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
     )
@@ -231,13 +257,13 @@ def _causes(line: SummaryLine, world: World) -> Iterator[Cause]:
 
 
 def _sentence(report: dict[str, Any]) -> str:
-    """Say the whole in a sentence."""
-    total, gone = report["total"], report["lost"]
-    part = tables.percent(total["moved"] / total["due"]) if total["due"] else "nothing due"
-    links = len(report["links"])
-    few = f"{len(report['forecast'])} of {units.counted(links, 'links')} will be short"
+    """Say the whole in two lines."""
+    gone, links, few = report["lost"], len(report["links"]), len(report["forecast"])
+    parts = [f"{name} {tables.percent(report[key])}" for key, name in MOVED.items()]
+    short_ones = f"{units.grouped(few)} of {units.counted(links, 'links')} will be short"
     return (
-        f"{part} of what is due is moved; {few if report['forecast'] else 'no link will be short'}; "
+        f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
+        f"{short_ones if few else 'no link will be short'}\n"
         f"{units.format_size(gone['unsent_bytes'])} expire unsent, "
         f"{units.counted(gone['cancelled_files'], 'files')} are cancelled, "
         f"{units.counted(gone['failed_files'], 'files')} of rules fail in all attempts"

@@ -70,7 +70,8 @@ CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml
 @click.option(
     "--policy",
     type=click.Choice(simulation.POLICIES),
-    help="Inject at a fixed rate that learns nothing, or set `control` of all links [default: as the menus say].",
+    help="Inject at a fixed rate that learns nothing, or set `control` of all links to this "
+    "[default: as the menus say].",
 )
 @click.option(
     "--ledger",

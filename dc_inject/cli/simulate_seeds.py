@@ -48,20 +48,15 @@ class Figure:
     form: Callable[[float], str]
 
 
-def _whole(number: float) -> str:
-    return f"{number:,.0f}"
-
-
 FIGURES: Mapping[str, Figure] = {
-    "moved_of_due": Figure("moved/due", tables.percent),
-    "moved_of_target": Figure("moved/target", tables.percent),
+    **{key: Figure(words, tables.percent) for key, words in forecast.MOVED.items()},
     "hours_within": Figure("hours within 0.9", tables.percent),
     "expired_of_due": Figure("expired unsent", lambda part: f"{100 * part:.2f} %"),
-    "cancelled_files": Figure("files cancelled", _whole),
+    "cancelled_files": Figure("files cancelled", units.grouped),
     "hours_nearly_full": Figure("hours above 98 %", lambda hours: f"{hours:.1f}"),
     "peak_to_mean": Figure("peak/mean", lambda ratio: f"{ratio:.2f}"),
-    "most_to_delete": Figure("most files to delete", _whole),
-    "links_short": Figure("links short", _whole),
+    "most_to_delete": Figure("most files to delete", units.grouped),
+    "links_short": Figure("links short", units.grouped),
 }
 
 
@@ -92,8 +87,8 @@ def simulate_seed(
         due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
         short = list(forecast.short(lines, world))
         figures = {
-            "moved_of_due": sum(line.moved for line in lines) / due if due else 1.0,
-            "moved_of_target": moved_of_target(ledger, made.end),
+            "moved_of_due": forecast.moved_of_due(lines),
+            "moved_of_target": forecast.moved_of_target(ledger, lines, made.end),
             "hours_within": hours_within(ledger, world, made.start, made.end),
             "expired_of_due": gone["unsent_bytes"] / due if due else 0.0,
             "cancelled_files": gone["cancelled_files"],
@@ -104,23 +99,6 @@ def simulate_seed(
         }
     path.unlink()
     return SeedRun(made.campaign, world.grid.name, seed, figures, short)
-
-
-def moved_of_target(ledger: Ledger, end: datetime) -> float:
-    """Return the part of what links were due that each of them moved in time.
-
-    More than its due does not count for a link: nobody asked for it, and it makes up for no other link. What has
-    arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
-    comes later was left in a queue.
-    """
-    dues: dict[FlowKey, int] = defaultdict(int)
-    moved: dict[FlowKey, int] = defaultdict(int)
-    for row in ledger.rows():
-        dues[row.key] += row.due
-        if row.cycle.start <= end:
-            moved[row.key] += row.moved
-    due = sum(dues.values())
-    return sum(min(moved[key], dues[key]) for key in dues) / due if due else 1.0
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:

@@ -35,7 +35,7 @@ LARGEST = 20_000_000  # bytes of a grid file
 INSTALL = "install it with `pip install '.[twin]'` in the clone"
 FIXED = "fixed"
 COMMIT_EVERY = 1000  # transactions
-POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
+POLICIES = (FIXED, *(mode.value for mode in Mode))
 Passed = Callable[[float], None]  # is called with the fraction that is done
 Warn = Callable[[Problem], None]
 

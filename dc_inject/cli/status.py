@@ -382,13 +382,15 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         carries = f"about {units.format_rate(link['carries'])} so far, until {link['until']}"
         yield f"FTS still ramping: {link['source']} -> {link['destination']}, {carries}"
     words = {**IN_WORDS, **({"called": WAITED_FOR} if injector else {})}
-    rules = ", ".join(f"{count} {words.get(state, state)}" for state, count in shown["rules"].items() if count)
+    rules = ", ".join(
+        f"{units.grouped(count)} {words.get(state, state)}" for state, count in shown["rules"].items() if count
+    )
     yield f"rules and jobs: {rules or 'none'}"
     broken = {trouble["of"] for trouble in shown["troubles"] if trouble["what"] == "service"}
     for right in shown["rights"]:
         yield _right(right, broken=right["service"] in broken)
     if shown["set_aside"]:
-        yield f"datasets or files set aside for a destination: {shown['set_aside']}"
+        yield f"datasets or files set aside for a destination: {units.grouped(shown['set_aside'])}"
     if shown["notes"]:
         yield f"notes: the last one is from {shown['notes'][0]['at']}; see --format json"
 

@@ -36,6 +36,11 @@ _WORD = 20  # characters of a word that is not broken
 _INDENT = 4  # characters before what stands below a row
 
 
+def plain(value: Any) -> str:  # noqa: ANN401  any value of a row
+    """Return a value as it is; a whole number is a count, and has separators of thousands."""
+    return units.grouped(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only.
@@ -48,7 +53,7 @@ class Column:
 
     key: str
     head: str
-    show: Callable[[Any], str] = str
+    show: Callable[[Any], str] = plain
     right: bool = False
     quiet: bool = False
     spare: int = 0

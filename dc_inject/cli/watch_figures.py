@@ -23,7 +23,7 @@ from dc_inject.cli import active_overrides, closing_table, ledger_files, status
 from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums
-from dc_inject.model import Cycle
+from dc_inject.model import Cycle, units
 from dc_inject.model.holds import format_numbers
 from dc_inject.model.redaction import visible
 from dc_inject.report import figures
@@ -242,7 +242,7 @@ def grouped(links: Iterable[Line], name: str) -> list[Line]:
                 "links": len(members),
                 **together.figures(),
                 "target": sum(line["target"] for line in members),
-                "held": ", ".join(f"{count} {hold}" for hold, count in holds.most_common()),
+                "held": ", ".join(f"{units.grouped(count)} {hold}" for hold, count in holds.most_common()),
                 "why": "",
                 SHORT: bool(holds),
             }

@@ -226,11 +226,16 @@ def did_you_mean(text: str, candidates: Iterable[str], mark: str = "") -> str:
     return f"known: {some(f'{mark}{name}{mark}' for name in names)}" if names else "there is none"
 
 
+def grouped(number: float) -> str:
+    """Return a count with separators of thousands, `1,200`; a mean of counts is rounded to a whole one."""
+    return f"{number:,.0f}"
+
+
 def counted(number: int, plural: str, singular: str = "") -> str:
     """Return a number with what it counts, which is given in the plural: `1,200 links`, `1 link`, `1 rule or job`.
 
     `singular` is what to say of a single thing where it is more than the plural without its `s`.
     """
     if number != 1:
-        return f"{number:,} {plural}"
+        return f"{grouped(number)} {plural}"
     return f"1 {singular or ' or '.join(part.removesuffix('s') for part in plural.split(' and '))}"

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.cli import forecast, simulate_seeds
+from dc_inject.cli import forecast, simulate_seeds, tables
 from dc_inject.cli.forecast import Cause, ShortLink
 from dc_inject.engine import controlling
 from dc_inject.ledger import LedgerView
@@ -81,6 +81,33 @@ def test_goals_are_more_than_a_rate(tmp_path):
     error = ledgers.run("simulate", tmp_path / "menu.yaml", "--grid", grid, "--policy", "fixed").exception
     assert isinstance(error, MenuError)
     assert "has a goal" in str(error)
+
+
+def test_the_last_lines_tell_what_was_moved_of_the_target_as_several_seeds_do():
+    """Held links are due less: of that, control moves more than of what the menu asks for."""
+    ask = ("link-at-70-percent", "--days", 0.25, "--policy", "act")
+    made = told(*ask)
+    several = told(*ask, "--seeds", 2)["seeds"][0]
+    assert made["moved_of_target"] == several["moved_of_target"] < several["moved_of_due"] == made["moved_of_due"]
+    *_, line, _ = ledgers.run(*words(*ask)).stdout.splitlines()
+    both = [tables.percent(made[name]) for name in ("moved_of_due", "moved_of_target")]
+    assert line == f"moved/due {both[0]}, moved/target {both[1]}; 1 of 1 link will be short"
+
+
+def test_control_of_all_links_can_be_switched_off(tmp_path):
+    """Whatever the menus say, so that what they do with control has something to be compared with."""
+    menu = (SCENARIOS / "link-at-70-percent" / "menu.yaml").read_text()
+    (acting := tmp_path / "menu.yaml").write_text(menu.replace("defaults:\n", "defaults:\n  control: act\n"))
+    grid, more = SCENARIOS / "link-at-70-percent" / "grid.yaml", ("--days", 0.2, "--format", "json")
+
+    def total(*policy: str):
+        done = ledgers.run("simulate", acting, "--grid", grid, *more, *policy)
+        assert done.exit_code == 0, done.exception
+        return json.loads(done.stdout)["total"] | {"ledger": ""}
+
+    off = told("link-at-70-percent", "--days", 0.2)["total"] | {"ledger": ""}
+    assert total("--policy", "off") == off
+    assert total() == total("--policy", "act") != off
 
 
 @pytest.mark.parametrize("policy", ["advise", "act"])

@@ -37,6 +37,7 @@ ROW = {
     "goal": {"volume": 10**15, "moved": 10**14},
 }
 HELD = {"held": "destination-unavailable", "numbers": {"free": 1, "wanted": 2}}
+HELD_CYCLES = next(column for column in closing_table.SUMMARY if column.key == "held")
 SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"too-coarse": 3}}
 
 
@@ -184,3 +185,15 @@ def test_off_a_terminal_no_line_ends_with_blanks(capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
     assert "another title" in lines
+
+
+def test_counts_have_separators_of_thousands_in_all_columns(capsys) -> None:
+    """As in the sentences beside them; programs get plain numbers."""
+    columns = (tables.Column("files", "files", right=True), tables.Column("dry", "dry"), HELD_CYCLES)
+    rows = [{"files": 12345, "dry": True, "held": {"pool-dry": 1152}}]
+    tables.emit("table", columns, rows)
+    assert capsys.readouterr().out.splitlines()[1].split("  ")[0:2] == ["12,345", "True"]
+    tables.emit("table", columns, rows)
+    assert "1,152 pool-dry" in capsys.readouterr().out
+    tables.emit("csv", columns[:1], rows)
+    assert capsys.readouterr().out == "files\n12345\n"
