@@ -25,7 +25,6 @@ from dc_inject.cli import (
     log_output,
     params,
     status,
-    tables,
     trusting,
 )
 from dc_inject.cli.end import INTERRUPTED, end_campaign
@@ -246,16 +245,15 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
         menu = _menu_file(challenge.campaign)
         report = link_verdict.verdict_json(challenge, progress, view, menu, running=holder is not None)
         left = link_verdict.is_left(view)
-        if holder is not None:
+        if report["state"] == link_verdict.RUNNING:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
             click.echo(f"preliminary: {so_far}", err=True)
-    if holder is not None and not report["steps"]:
-        raise UsageError(f"{challenge.campaign} has no verdict yet", f"it ends at {tables.moment(progress.until)}")
+        elif holder is not None:
+            click.echo(f"{holder} is still ending its {challenge.link.service.injections}", err=True)
     link_verdict.emit(fmt, report)
     if code is not None:
         raise click.exceptions.Exit(code)
-    until = None if holder is None else tables.moment(progress.until)
-    error = link_verdict.left_with(report, challenge.selection, left=left, running_until=until)
+    error = link_verdict.left_with(report, challenge, left=left)
     if error is not None:
         raise error
 
@@ -294,10 +292,8 @@ def _written(challenge: MiniChallenge, *, force: bool) -> Path:
 
 def _expected(challenge: MiniChallenge) -> str:
     """Say when the verdict is expected, and why that is later than --for."""
-    latest = challenge.until + link_menu.PATIENCE * challenge.cycle
-    span = "by" if challenge.ladder.saturate else f"between {tables.moment(challenge.until)} and"
     return (
-        f"verdict expected {span} about {tables.moment(latest)}: the test ends with a cycle of "
+        f"verdict expected {challenge.expected}: the test ends with a cycle of "
         f"{units.format_duration(challenge.cycle)}, waits up to {link_menu.PATIENCE} more for what is on its way, "
         f"and then ends its {challenge.link.service.injections}"
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from dc_inject.cli import tables
 from dc_inject.engine import readings
 from dc_inject.menu.writing import scalar
 from dc_inject.model import Cycle, FlowKey, Link, units
@@ -54,6 +55,17 @@ class MiniChallenge:
         return FlowKey(SCENARIO, self.link)
 
     @property
+    def latest(self) -> datetime:
+        """The latest end of the injection: after its last step, what is on its way may arrive."""
+        return self.until + PATIENCE * self.cycle
+
+    @property
+    def expected(self) -> str:
+        """When it ends, in words, before its rules or jobs are ended: a search may find out earlier."""
+        span = "by" if self.ladder.saturate else f"between {tables.moment(self.until)} and"
+        return f"{span} about {tables.moment(self.latest)}"
+
+    @property
     def selection(self) -> str:
         """The options that say what is injected, as hints name them."""
         if self.link.service.takes_files:
@@ -79,7 +91,7 @@ class MiniChallenge:
             f"contact: {scalar(self.contact)}",
             "timezone: UTC",
             f"start: {_time(self.start)}",
-            f"end: {_time(self.until + (PATIENCE + 1) * self.cycle)}  # what is on its way may arrive",
+            f"end: {_time(self.latest)}  # what is on its way may arrive",
             f"limits: {{total: {limit}, per_site: {limit}{rules}}}",
             *([f"sites: {{destination: {{rses: {space}}}}}"] if self.space else []),
             *([f"fts: {{endpoint: {scalar(self.endpoint)}}}"] if self.endpoint else []),

@@ -53,6 +53,7 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
     "unsteady": "search at another time, or with a longer --every",
 }
 AGAIN = "repeat the step with `dc-inject link --resume {name} --for 30m`"  # after an outage
+RUNNING, ENDING, ENDED = "running", "ending", "ended"  # the state of a test
 FIRST = "first end what is left with `dc-inject end {name} --cancel`, then "
 
 
@@ -64,10 +65,13 @@ def verdict_json(
     `running` tells that an injector has it.
     """
     ladder, verdicts, decisions = challenge.ladder, progress.verdicts, progress.decisions
-    concluded = conclusion(ladder, verdicts, decisions, over=not running or progress.over is not None)
+    state = ENDED if not running else RUNNING if progress.over is None else ENDING
+    concluded = conclusion(ladder, verdicts, decisions, over=state != RUNNING)
     cause = concluded.cause
     return {
         "campaign": challenge.campaign,
+        "state": state,
+        "ends_by": tables.moment(challenge.latest) if state == RUNNING else None,
         "menu": str(menu),
         "ledger": str(view.path),
         "link": str(challenge.link),
@@ -158,7 +162,8 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
     if fmt == "json":
         tables.emit_json(report)
         return
-    tables.emit(fmt, STEPS, report["steps"])
+    if report["steps"] or fmt != "table":
+        tables.emit(fmt, STEPS, report["steps"])
     failed = ", ".join(f"{count} {reason}" for reason, count in report["failed_files"].items())
     if failed or any(step["failed"] for step in report["steps"]):
         click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
@@ -209,13 +214,11 @@ def is_left(view: Reader) -> bool:
     return bool(view.entries(State.CALLED, State.LIVE, State.COMPLETE)) or any(ended)
 
 
-def left_with(
-    report: Mapping[str, Any], selection: str, *, left: bool, running_until: str | None = None
-) -> DcInjectError | None:
+def left_with(report: Mapping[str, Any], challenge: MiniChallenge, *, left: bool) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
 
-    `left` tells that something has to be ended before a step is repeated, `running_until` when one is over that
-    still runs: then nobody has to do anything.
+    `left` tells that something has to be ended before a step is repeated; while it runs, nobody has to do
+    anything.
     """
     if report["outcome"] == StepOutcome.REACHED.value:
         return None
@@ -223,10 +226,14 @@ def left_with(
     message = f"{name}: {report['outcome']} ({report['cause']})"  # the reason has just been told
     if report["outcome"] == StepOutcome.NOT_REACHED.value:
         return ThresholdMissed(message, f"see `dc-inject status {name}`")
-    again = f"it is still running: ask again later, by {running_until} at the latest" if running_until else ""
+    again = ""
+    if report["state"] == RUNNING:
+        again = f"it is still running: the verdict is expected {challenge.expected}"
+    elif report["state"] == ENDING:
+        again = f"it is still ending its {challenge.link.service.injections}: ask again later"
     if report["outage"] and again:
         return ServiceError(message, again)
     if report["outage"]:
         return ServiceError(message, f"when it works again, {FIRST if left else ''}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
-    return UsageError(message, again or hint.format(name=name, selection=selection))
+    return UsageError(message, again or hint.format(name=name, selection=challenge.selection))

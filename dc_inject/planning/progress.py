@@ -208,18 +208,24 @@ def conclusion(
     last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
     repeated = [number for number, decision in enumerate(decisions[:last]) if decision.kind is Next.REPEAT]
     counting = [verdict for number, verdict in enumerate(verdicts) if number not in repeated]
+    if not counting and not over:
+        words = "no step has a result yet"
+        return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause(UNDER_WAY, words))
     if not counting:
         return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
-    return _of_search(ladder, counting, over=over) if ladder.saturate else _of_steps(counting)
+    return _of_search(ladder, counting, over=over) if ladder.saturate else _of_steps(counting, over=over)
 
 
-def _of_steps(verdicts: Sequence[Verdict]) -> Conclusion:
+def _of_steps(verdicts: Sequence[Verdict], *, over: bool) -> Conclusion:
     missed = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.NOT_REACHED]
     unknown = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.INCONCLUSIVE]
     steps = units.counted(len(verdicts), "steps")
     if missed:
         words = f"{len(missed)} of {steps} not reached: {saturation.describe(missed[0])}"
         return Conclusion(StepOutcome.NOT_REACHED, words, missed[0].cause)
+    if not over:
+        words = f"the test is still under way, after {steps}"
+        return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause(UNDER_WAY, words))
     if unknown:
         words = f"{len(unknown)} of {steps} inconclusive: {saturation.describe(unknown[0])}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, unknown[0].cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.cli.online_report import Answers
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Campaign, State
-from dc_inject.model.errors import Problem
+from dc_inject.model.errors import Problem, Temporary
 from tests.cli.ledgers import START
 from tests.engine.world import GB, items
 
@@ -82,3 +83,19 @@ def states(tmp_path: Path, campaign: str) -> set[State]:
     with LedgerView.open(tmp_path / "dc_inject" / f"{campaign}.sqlite") as view:
         assert view.overrides() == ()
         return {entry.state for entry in view.entries()}
+
+
+def signalled(
+    backend, method: str, at: int, number: signal.Signals = signal.SIGINT, *, lost: bool = False
+) -> None:
+    """Let a signal come during the nth call of a method; `lost` loses that call, too."""
+    calls = []
+
+    def fault(called: str, _subject: object) -> None:
+        calls.append(called)
+        if called == method and calls.count(method) == at:
+            signal.raise_signal(number)
+            if lost is not None:
+                raise Temporary("no answer in time", lost=lost)
+
+    backend.fault = fault

@@ -17,8 +17,7 @@ from rich.console import Console
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import link_options, link_verdict, tables
-from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.cli import link_verdict, tables
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
@@ -28,7 +27,7 @@ from dc_inject.planning.verdict import Reading
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 from tests.cli.ledgers import START, run
-from tests.cli.linking import SEARCH, A, B, states
+from tests.cli.linking import SEARCH, A, B, signalled, states
 from tests.engine.world import GB, items, source_files, url
 
 
@@ -42,6 +41,7 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     assert step["rate"] == 4e9 / 8
     assert step["ratio"] == pytest.approx(1, abs=0.1)
     assert (told["outcome"], told["stands"], told["reason"]) == ("reached", None, "every step was reached")
+    assert (told["state"], told["ends_by"]) == ("ended", None)
     assert (step["outcome"], step["cause"], step["reason"]) == ("reached", None, "")
     assert f"menu: {told['menu']}" in done.stderr
     assert "verdict expected between 2027-02-08T11:00:00Z and about 2027-02-08T11:20:00Z" in done.stderr
@@ -181,22 +181,6 @@ def test_what_moves_is_counted_in_datasets_or_through_fts_in_files(
     assert last["counted_by"] == counted_by
 
 
-def signalled(
-    backend, method: str, at: int, number: signal.Signals = signal.SIGINT, *, lost: bool = False
-) -> None:
-    """Let a signal come during the nth call of a method; `lost` loses that call, too."""
-    calls = []
-
-    def fault(called: str, _subject: object) -> None:
-        calls.append(called)
-        if called == method and calls.count(method) == at:
-            signal.raise_signal(number)
-            if lost is not None:
-                raise Temporary("no answer in time", lost=lost)
-
-    backend.fault = fault
-
-
 def test_a_step_that_is_ended_early_is_never_reached_and_is_begun_anew(service) -> None:
     """All that was asked for had moved, of a part of its time."""
     backend = service()
@@ -253,57 +237,6 @@ def test_what_is_in_doubt_is_told_as_that(service) -> None:
     assert run("end", "mini", "--yes").exit_code == 0
     told = json.loads(run("link", "--verdict", "mini", "--format", "json").stdout)
     assert (told["resident"], told["in_doubt"]) == (0, 0)
-
-
-def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
-    service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says who runs it, and how far it is."""
-    service()
-    run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
-    reading = link_options.load_challenge
-
-    def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
-        asked, whole = reading(view, path)
-        progress = Progress(whole.ladder, whole.until)
-        progress.take(Reading(START))
-        progress.take(Reading(START + timedelta(minutes=10), moved=150 * GB))
-        return asked, progress
-
-    monkeypatch.setattr(link_options, "load_challenge", under_way)
-    ended = run("link", "--verdict", "mini")
-    assert ended.exception.message == "mini: inconclusive (ended-early)"
-    monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
-    running = run("link", "--verdict", "mini")
-    assert running.exception.message == "mini has no verdict yet"
-    assert "ops, process 7 on vobox is still running it; step 1 has run for 10 min of 1 h, and 150 GB moved" in (
-        running.stderr
-    )
-
-
-def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its verdict so far says what the link takes at least, and when it is over."""
-    signalled(service(5), "submit", 60)
-    run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
-    reading = link_options.load_challenge
-
-    def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
-        asked, whole = reading(view, path)
-        whole.over = whole.step = None  # as in a pause
-        del whole.verdicts[-1], whole.decisions[-1]
-        return asked, whole
-
-    assert "link --resume mini" in run("link", "--verdict", "mini").exception.hint
-    monkeypatch.setattr(link_options, "load_challenge", under_way)
-    killed = run("link", "--verdict", "mini")
-    assert "still under way" not in killed.stdout
-    assert "link --resume mini" in killed.exception.hint
-    monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
-    running = run("link", "--verdict", "mini")
-    assert running.exception.message == "mini: inconclusive (under-way)"
-    assert running.exception.hint.startswith("it is still running: ask again later, by 2027-02-08T")
-    assert "takes at least 5 Gb/s; inconclusive" in running.stdout
-    assert "the search is still under way, after " in running.stdout
 
 
 @pytest.mark.parametrize("cause", [None, "destination-unavailable"])
