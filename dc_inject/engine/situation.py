@@ -9,7 +9,7 @@ is in force at once is combined to the strictest: the smallest limit and space, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.engine.context import EngineContext
@@ -122,6 +122,7 @@ class SituationReader:
         submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
         menus = campaign.in_force(cycle.start, cycle.end)
         limits, sites = _limits(menus, cycle, site_of(campaign))
+        may_end = frozenset(name for name, identity in self._context.identities.items() if identity.may_end)
         return plan.Situation(
             campaign=campaign.name,
             contact=campaign.contact,
@@ -133,7 +134,7 @@ class SituationReader:
             once_only=frozenset(ledger.once_only()) if any(flow.once for flow in flows) else frozenset(),
             leaving=frozenset(ledger.leaving()),
             used=self._note_last_used(cycle),
-            destinations=self._destinations(menus, flows, facts),
+            destinations=self._destinations(menus, demands, facts, may_end),
             sites=sites,
             site_of=site_of(campaign),
             limits=limits,
@@ -141,7 +142,7 @@ class SituationReader:
             last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
             submits={service: count for service, count in submits.items() if count is not None},
-            may_end=frozenset(name for name, identity in self._context.identities.items() if identity.may_end),
+            may_end=may_end,
         )
 
     def _note_last_used(self, cycle: Cycle) -> Mapping[str, Mapping[str, datetime]]:
@@ -180,16 +181,25 @@ class SituationReader:
         return arriving
 
     def _destinations(
-        self, menus: Iterable[Menu], flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
+        self,
+        menus: Iterable[Menu],
+        demands: Sequence[plan.Demand],
+        facts: Mapping[tuple[str, str], RseFacts],
+        may_end: Container[str],
     ) -> dict[str, plan.Destination]:
-        """Combine what the menu grants and what the service sees of each destination."""
+        """Combine what the menu grants, what the service sees, and what was measured of each destination."""
         specs = _specs(menus)
         resident, on_its_way = self._context.ledger.resident(), self._context.ledger.on_its_way()
         together: dict[str, int] = defaultdict(int)  # several prefixes may be of one disk
         for name, size in on_its_way.items():
             together[urls.host_of(name)] += size
+        unmeasured = {
+            demand.flow.link.destination
+            for demand in demands
+            if demand.completion is None and demand.recent_due and demand.flow.link.through in may_end
+        }
         result = {}
-        for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:
+        for service, name in {(demand.flow.link.through, demand.flow.link.destination) for demand in demands}:
             spec, fact = specs.get(name, RseSpec()), facts.get((service, name), RseFacts(name))
             ours, coming = resident.get(name, 0), together[urls.host_of(name)]
             spaces = [spec.space, None if fact.free is None else fact.free - coming + ours]
@@ -202,6 +212,7 @@ class SituationReader:
                 free=min((f for f in frees if f is not None), default=None),
                 quota_left=fact.quota_left,
                 deletion_lag=spec.deletion_lag,
+                measured=name not in unmeasured,
             )
         return result
 

@@ -29,6 +29,7 @@ from dc_inject.model.holds import beside
 HOUR = timedelta(hours=1)
 TOLERANCE = 1e-6  # part of a limit by which amounts may be above it: every due is rounded to a byte, and rates are
 # written with few digits, so what a menu asks for sums to its limits only about
+CURE = ": let data go sooner, give more space, or lower a rate"
 _T = TypeVar("_T", bound=Hashable)
 _ORDER = {hold: place for place, hold in enumerate(Hold)}
 
@@ -61,7 +62,8 @@ class Destination:
     its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
     where deletions lag and no more may come than goes; `late` are the numbers behind that. `going` is what will be
     deleted there in the course of the cycle: what is chosen counts on it, and is released when there is room.
-    `age` is the age of the reported space in seconds.
+    `age` is the age of the reported space in seconds. `measured` is false where data may go before their shortest
+    lifetime is over, and it is not known yet how soon.
 
     `guarded` is what links that control acts on may use of it, where that is less; other links keep their volume.
     """
@@ -75,6 +77,7 @@ class Destination:
     age: int | None = None
     late: Numbers = field(default_factory=dict)
     deletions: Deletions | None = None
+    measured: bool = True
     guarded: Destination | None = None
 
     @property
@@ -92,7 +95,7 @@ class Destination:
         lag = deletions.numbers if deletions is not None and deletions.late else {}
         if deletions is not None and lag and deletions.needed <= space:
             return Held(Hold.DELETION_LAG, {**lag, "needed": deletions.needed})
-        return Held(Hold.DESTINATION_FULL, {**lag, "message": _too_small(space, wanted)})
+        return Held(Hold.DESTINATION_FULL, {**lag, "message": self._too_small(space, wanted)})
 
     def lacks_now(self, missing: float) -> Held:
         """Say why so many bytes find no room now.
@@ -106,8 +109,14 @@ class Destination:
         overdue: Numbers = {"overdue": deletions.overdue, **deletions.numbers} if is_late else {}
         if is_late and suffices:
             return Held(Hold.DELETION_LAG, overdue)
-        message: Numbers = {} if suffices else {"message": _too_small(space, deletions.needed)}
+        message: Numbers = {} if suffices else {"message": self._too_small(space, deletions.needed)}
         return beside(Held(full.hold, {**overdue, **message}), [Hold.DELETION_LAG] if is_late else [])
+
+    def _too_small(self, space: int, needed: float) -> str:
+        held, cure = f"{min(int(100 * space / needed), 99)} %" if needed > 0 else "too little", CURE
+        if not self.measured:  # it may well suffice
+            cure = " if data stay for the shortest lifetime: how soon they can go is not measured yet"
+        return f"the space holds {held} of what the rates need{cure}"
 
     def less(self, size: int) -> Destination:
         """Return it as it is when so many bytes more are on their way there."""
@@ -117,11 +126,6 @@ class Destination:
             quota_left=None if self.quota_left is None else self.quota_left - size,
             guarded=None if self.guarded is None else self.guarded.less(size),
         )
-
-
-def _too_small(space: int, needed: float) -> str:
-    held = f"{min(int(100 * space / needed), 99)} %" if needed > 0 else "too little"
-    return f"the space holds {held} of what the rates need: let data go sooner, give more space, or lower a rate"
 
 
 @dataclass(frozen=True, slots=True)

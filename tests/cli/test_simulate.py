@@ -10,8 +10,11 @@ import pytest
 
 from dc_inject.analysis import lint
 from dc_inject.cli import forecast, simulation
+from dc_inject.ledger import LedgerView
 from dc_inject.menu import campaign
+from dc_inject.model import Hold
 from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.planning import lifetime
 from dc_inject.system import files
 from dc_inject.twin.grid_file import read
 from tests.cli import ledgers
@@ -87,6 +90,25 @@ def test_a_disk_that_is_too_small_is_told():
     (link,) = json.loads(done.stdout)["forecast"]
     assert "destination-full" in link["why"]
     assert "T2_UK_London_Brunel above 98 %" in link["why"]
+
+
+@pytest.mark.parametrize("policy", ["off", "act"])
+def test_an_empty_disk_is_not_called_too_small_before_it_is_known_how_soon_data_go(policy, tmp_path):
+    """Complete rules end after half an hour, and the disk holds an hour's worth: it is never half full."""
+    grid = (ROOT / "menus" / "twin" / "full-disk" / "grid.yaml").read_text()
+    for old, new in (("{may_end: no}", "{}"), ("space: 6 TB", "space: 4 TB"), ("lag: 15 min", "lag: 5 min")):
+        assert old in grid
+        grid = grid.replace(old, new)
+    (tmp_path / "grid.yaml").write_text(grid)
+    menu, kept = ROOT / "menus" / "twin" / "full-disk" / "menu.yaml", tmp_path / "kept.sqlite"
+    more = ("--days", 0.125, "--policy", policy, "--ledger", kept, "--format", "json")
+    made = json.loads(run(menu, "--grid", tmp_path / "grid.yaml", *more).stdout)
+    assert made["storages"][1]["most_filled"] < 0.5
+    with LedgerView.open(kept) as view:
+        held = [row.held for row in view.rows() if row.held is not None]
+    messages = [str(one.numbers["message"]) for one in held if one.hold is Hold.DESTINATION_FULL]
+    assert len(messages) == lifetime.UNKNOWN_CYCLES
+    assert all(message.endswith("how soon they can go is not measured yet") for message in messages)
 
 
 def test_the_closing_table_as_csv():

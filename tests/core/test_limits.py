@@ -151,6 +151,19 @@ def test_a_space_that_is_too_small_is_not_called_full() -> None:
     assert decision.held.numbers["message"] == f"the space holds {part} % {HELP}"
 
 
+UNMEASURED = (
+    "of what the rates need if data stay for the shortest lifetime: how soon they can go is not measured yet"
+)
+
+
+def test_while_it_is_not_known_how_soon_data_go_nobody_is_told_to_lower_a_rate() -> None:
+    """Complete rules end early, and nobody has seen yet how soon they are complete: the disk may suffice."""
+    young = full(needed=150)
+    young = replace(young, measured=False)
+    for lack in (young.lacks_now(30), young.lacks_in_steady_state(150)):
+        assert lack == Held(Hold.DESTINATION_FULL, {"message": f"the space holds 66 % {UNMEASURED}"})
+
+
 def test_what_stays_is_weighed_by_how_long_it_stays() -> None:
     """100 bytes of space and a stay of four cycles let 25 bytes a cycle through."""
     left, _ = limits.cut([40, 10], [claim(), claim()], [limit(100, 0, 1, weights=(4.0, 4.0))])
