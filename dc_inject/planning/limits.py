@@ -406,18 +406,8 @@ def _of_destination(
     if destination.space is not None:
         weights = tuple(claims[i].horizon / length for i in members)
         capacity, numbers = max(destination.space, 0), {"space": destination.space, **destination.age_numbers}
-        result.append(
-            Constraint(
-                Hold.DESTINATION_FULL,
-                members,
-                capacity,
-                True,
-                numbers,
-                weights,
-                of_dues=of_dues,
-                space_of=destination,
-            )
-        )
+        lasting = Constraint(Hold.DESTINATION_FULL, members, capacity, True, numbers, weights)
+        result.append(replace(lasting, of_dues=of_dues, space_of=destination))
     if destination.free is not None:
         room = max(destination.free + destination.going, 0)
         numbers = {"free": destination.free, **destination.age_numbers}
