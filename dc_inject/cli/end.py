@@ -291,7 +291,7 @@ def _say(
         lines.append(f"{unfinished}: {_cancelled(standing.unfinished, rate)}")
     elif standing.unfinished:
         files = units.counted(files_left(standing.unfinished), "files")
-        lines.append(f"{unfinished} with {files} under way: {_left(standing.unfinished)}")
+        lines.append(f"{unfinished} with {files} under way: {left_to_lifetime(standing.unfinished)}")
     for number, words in (
         (standing.ending, "already ending"),
         (standing.gone, "already gone"),
@@ -303,7 +303,8 @@ def _say(
         click.echo(line, err=True)
 
 
-def _left(entries: Sequence[Entry]) -> str:
+def left_to_lifetime(entries: Sequence[Entry]) -> str:
+    """Say until when entries live that nobody ends."""
     last = max((entry.expires_at for entry in entries if entry.expires_at), default=None)
     return "left to their lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
 
@@ -350,7 +351,7 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
                 click.echo(f"{len(tally.ended)} of {len(work)} ended", err=True)
     except KeyboardInterrupt:
         unended = [entry for entry in work if entry.injection.key not in tally.ended]
-        rest = f"{len(unended)} {_left(unended)}" if unended else "none left"
+        rest = f"{len(unended)} {left_to_lifetime(unended)}" if unended else "none left"
         click.echo(f"interrupted: {len(tally.ended)} ended, {rest}", err=True)
         return False
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)

@@ -15,6 +15,12 @@ def signals() -> tuple[signal.Signals, ...]:
     return numbers if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*numbers, signal.SIGHUP)
 
 
+def interrupt() -> None:
+    """Let each of them end what is under way at once, as Ctrl-C does."""
+    for number in signals():
+        signal.signal(number, signal.default_int_handler)
+
+
 def mind() -> None:
     """Let what is written to a terminal or reader that has gone vanish, instead of failing."""
     for number in OUTPUTS:

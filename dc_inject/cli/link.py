@@ -19,6 +19,7 @@ from dc_inject.cli import (
     hangup,
     ledger_files,
     link_check,
+    link_end,
     link_menu,
     link_options,
     link_verdict,
@@ -27,7 +28,8 @@ from dc_inject.cli import (
     status,
     trusting,
 )
-from dc_inject.cli.end import INTERRUPTED, end_campaign
+from dc_inject.cli.end import INTERRUPTED
+from dc_inject.cli.link_end import EndState
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.link_options import LinkOptions
 from dc_inject.cli.run import RunOptions, inject
@@ -35,7 +37,7 @@ from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units
-from dc_inject.model.errors import LedgerError, ServiceError, UsageError
+from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Clock
 from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
@@ -165,16 +167,18 @@ def link(
     trusting.name(
         challenge.link.source, challenge.link.destination, challenge.endpoint
     )  # by whoever called, here or before
-    challenge, storages = link_check.ready(challenge, clock, options.timeout)
-    menu = _written(challenge, force=bool(options.resume))
-    click.echo(_expected(challenge), err=True)
-    try:
-        code = _carry_out(challenge, progress, menu, storages, options, live=live)
-    except BaseException:
-        if not ledger_files.file_of(None, challenge.campaign).exists():
-            menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
-        raise
-    _tell(challenge.campaign, options.fmt, code)
+    hangup.interrupt()
+    with link_end.interruptible(challenge.campaign):
+        challenge, storages = link_check.ready(challenge, clock, options.timeout)
+        menu = _written(challenge, force=bool(options.resume))
+        click.echo(_expected(challenge), err=True)
+        try:
+            end_state = _carry_out(challenge, progress, menu, storages, options, live=live)
+        except BaseException:
+            if not ledger_files.file_of(None, challenge.campaign).exists():
+                menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
+            raise
+        _tell(challenge.campaign, options.fmt, end_state)
 
 
 def _carry_out(
@@ -185,8 +189,8 @@ def _carry_out(
     options: LinkOptions,
     *,
     live: bool,
-) -> int | None:
-    """Inject, judge the step that was cut short, and end what is left; return the exit code of that, if any."""
+) -> EndState:
+    """Inject, judge the step that was cut short, and end what is left; return how far that got."""
     ledger_path = ledger_files.file_of(None, challenge.campaign)
     climbs: list[Climbing] = []
     named = [*challenge.link[:2], challenge.endpoint] if challenge.link.service.ends_are_urls else []
@@ -220,10 +224,8 @@ def _carry_out(
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, challenge.key)
-    if _end(challenge.campaign, ledger_path, options, end_files.PATIENCE if finished else WHEN_STOPPED):
-        return None
-    click.echo(f"end what is left with `dc-inject end {challenge.campaign} --cancel`", err=True)
-    return INTERRUPTED
+    patience = end_files.PATIENCE if finished else WHEN_STOPPED
+    return link_end.end_rules(challenge.campaign, ledger_path, options, patience)
 
 
 def _classify(reason: str) -> str:
@@ -234,8 +236,11 @@ def _classify(reason: str) -> str:
     return failed_files.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
 
 
-def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
-    """Print the verdict of a mini-challenge from its ledger, and leave with what it means."""
+def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
+    """Print the verdict of a mini-challenge from its ledger, and leave with what it means.
+
+    `end_state` tells how far it got to end what was left, where that has just been tried.
+    """
     path = ledger_files.existing(campaign)
     with LedgerView.open(path) as view, view.snapshot():
         challenge, progress = link_options.load_challenge(view, path)
@@ -251,8 +256,10 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
         elif holder is not None:
             click.echo(f"{holder} is still ending its {challenge.link.service.injections}", err=True)
     link_verdict.emit(fmt, report)
-    if code is not None:
-        raise click.exceptions.Exit(code)
+    if end_state is not None:
+        link_end.say_what_is_left(campaign, path, end_state)
+    if end_state is EndState.INTERRUPTED:
+        raise click.exceptions.Exit(INTERRUPTED)
     error = link_verdict.left_with(report, challenge, left=left)
     if error is not None:
         raise error
@@ -319,26 +326,3 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
             challenge.link.destination, here, most,
             extra={"event": "resident", "fields": values},
         )  # fmt: skip
-
-
-def _end(campaign: str, ledger_path: Path, options: LinkOptions, patience: timedelta) -> bool:
-    """End what is left of it, and return whether that was not interrupted.
-
-    Where something cannot be ended, say so: everything ends with its lifetime.
-    """
-    try:
-        return end_campaign(
-            campaign,
-            cancel=True,
-            cancel_rate=options.cancel_rate,
-            yes=True,
-            ledger_path=ledger_path,
-            timeout=options.timeout,
-            patience=patience,
-        )
-    except ServiceError as error:
-        click.echo(
-            f"not everything has ended: {error.message}; continue with `dc-inject end {campaign} --cancel`",
-            err=True,
-        )
-        return True

@@ -200,8 +200,7 @@ def inject(
     state of the campaign on the terminal all the time.
     """
     publishing.check(options.textfile, options.pushgateway, once=options.once and not options.dry_run)
-    for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
-        signal.signal(number, signal.default_int_handler)
+    hangup.interrupt()  # before there is anything to stop
     clock, shard = SystemClock(), options.shard
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
         start = _prepare(stack, menus, options, clock)
@@ -386,8 +385,7 @@ def _signals(engine: Engine, words: str) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        for signal_number in ours:
-            signal.signal(signal_number, signal.default_int_handler)
+        hangup.interrupt()
         engine.stop()
         hangup.mind()
         click.echo(f"{signal.Signals(number).name}: stopping; {words}; press again to exit at once", err=True)
