@@ -22,6 +22,7 @@ from dc_inject.cli import (
     link_end,
     link_menu,
     link_options,
+    link_others,
     link_verdict,
     log_output,
     params,
@@ -170,6 +171,8 @@ def link(
     hangup.interrupt()
     with link_end.interruptible(challenge.campaign):
         challenge, storages = link_check.ready(challenge, clock, options.timeout)
+        for warning in link_others.warnings(challenge.campaign, challenge.link, clock.now()):
+            click.echo(f"warning: {warning}", err=True)
         menu = _written(challenge, force=bool(options.resume))
         click.echo(_expected(challenge), err=True)
         try:
