@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import closing_table, hold_reasons, tables
+from dc_inject.cli import closing_table, hold_reasons, shortfalls, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -20,7 +19,6 @@ from dc_inject.report.thresholds import AT_ONCE
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
 
-SHORT = 0.95  # of its due: what moves less is short
 MOVED = {"moved_of_due": "moved/due", "moved_of_target": "moved/target"}  # what people call these figures
 MOST_ROWS = 60  # links of a closing table, and of the forecast
 MOST_STORAGES = 20  # the fullest ones; JSON has all
@@ -39,15 +37,6 @@ QUEUES = (
     tables.Column("mean", "mean", units.grouped, right=True),
     tables.Column("most", "most", right=True),
     tables.Column("at", "at"),
-)
-FORECAST = (
-    tables.Column("scenario", "will be short", name=True, heading=True),
-    tables.Column("source", "source", name=True),
-    tables.Column("destination", "destination", name=True),
-    tables.Column("due", "due", units.format_size, right=True),
-    tables.Column("moved", "moved", units.format_size, right=True),
-    tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
-    tables.Column("why", "why", below=True),
 )
 
 
@@ -103,11 +92,11 @@ def show(
         "total": closing["total"],
         "moved_of_due": moved_of_due(lines),
         "moved_of_target": moved_of_target(ledger, lines, end),
-        "holds": hold_reasons.reasons(ledger),
+        "holds": hold_reasons.reasons(hold_reasons.held_links(ledger)),
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": lost(world),
-        "forecast": [link.row for link in short(lines, world)],
+        "forecast": [link.row for link in shortfalls.short(lines, world, ledger, start)],
     }
     if fmt == "json":
         tables.emit_json(report)
@@ -125,7 +114,7 @@ def show(
         tables.emit("table", QUEUES, queued)
     if report["forecast"]:
         click.echo()
-        tables.emit_first(FORECAST, report["forecast"], MOST_ROWS, "links")
+        tables.emit_first(shortfalls.COLUMNS, report["forecast"], MOST_ROWS, "links")
     click.echo()
     tables.console().print(_sentence(report))
 
@@ -195,65 +184,6 @@ def lost(world: World) -> dict[str, Any]:
         "cancelled_files": lost.cancelled_files,
         "failed_files": lost.failed_files,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a link is short, and how much of that there was, in which seeds differ."""
-
-    what: str
-    how_much: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.what} {self.how_much}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class ShortLink:
-    """A link that moves less than 95 % of its due, in bytes, and why."""
-
-    key: FlowKey
-    due: int
-    moved: int
-    causes: tuple[Cause, ...]
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """The link as a row of the forecast."""
-        return {
-            "scenario": self.key.scenario,
-            "source": self.key.link.source,
-            "destination": self.key.link.destination,
-            "due": self.due,
-            "moved": self.moved,
-            "moved_of_due": self.moved / self.due,
-            "why": "; ".join(map(str, self.causes)),
-        }
-
-
-def short(lines: Sequence[SummaryLine], world: World) -> Iterator[ShortLink]:
-    """Yield the links that move less than 95 % of their due, those first that lack most, and why."""
-    for line in sorted(lines, key=lambda line: line.moved - line.due):
-        if line.moved < SHORT * line.due:
-            causes = tuple(_causes(line, world)) or (Cause("what is due at the end is still on its way"),)
-            yield ShortLink(line.key, line.due, line.moved, causes)
-
-
-def _causes(line: SummaryLine, world: World) -> Iterator[Cause]:
-    """Yield what held a link: in the twin, and in the plan."""
-    held = Counter({hold.value: cycles for hold, cycles in line.holds.items() if not hold.harmless})
-    for hold, cycles in held.most_common(2):
-        yield Cause(hold, f"in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')}")
-    source, storage = (
-        world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
-    )
-    causes = world.held_back.get((source, storage), Counter())
-    for cause, times in causes.most_common(2):
-        if times >= 0.05 * len(world.samples):
-            yield Cause(cause, f"({100 * times / len(world.samples):.0f} % of the time)")
-    hours = world.storages.hours_nearly_full[world.network.storages[storage]]
-    if hours:
-        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
 
 
 def _sentence(report: dict[str, Any]) -> str:

@@ -3,20 +3,22 @@
 A closing table counts the cycles of each hold; the sentence of one stands in its rows. Here links that were held
 for the same reason share a line, with the reason as it was in the last cycle of each. So a disk that is too small
 is one line, however many links lead to it. Holds that need no action are left out.
+
+Of several seeds a link has the holds that half of them or more have, with medians, and the sentence of most seeds.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import click
 
 from dc_inject.cli import tables
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import HeldFlow
-from dc_inject.model import Hold, units
+from dc_inject.model import FlowKey, Hold, units
 from dc_inject.model.holds import sentence
 
 MOST = 10  # reasons that are shown; JSON has all
@@ -31,32 +33,68 @@ COLUMNS = (
 )
 
 
-def reasons(ledger: Reader) -> list[dict[str, Any]]:
+class HeldLink(NamedTuple):
+    """For how many cycles a hold held a link, why it did last, and how many bytes were missing in these cycles."""
+
+    key: FlowKey
+    hold: Hold
+    why: str
+    cycles: int
+    missing: int
+
+
+def held_links(ledger: Reader) -> list[HeldLink]:
+    """Return the links that were held, and why, but for holds that need no action."""
+    return [
+        HeldLink(line.key, line.held.hold, sentence(line.held), line.cycles, line.missing)
+        for line in ledger.held_flows()
+        if not line.held.hold.harmless
+    ]
+
+
+def of_seeds(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
+    """Return what at least half of the seeds have in common: medians, and the sentence that most of them have."""
+    seeds: dict[tuple[FlowKey, Hold], list[HeldLink]] = defaultdict(list)
+    for run in runs:
+        for link in run:
+            seeds[link.key, link.hold].append(link)
+    common = []
+    for (key, hold), links in seeds.items():
+        if 2 * len(links) >= len(runs):
+            none = [0] * (len(runs) - len(links))
+            ((why, _),) = Counter(link.why for link in links).most_common(1)
+            cycles, missing = (median([*of, *none]) for of in zip(*(link[-2:] for link in links), strict=True))
+            common.append(HeldLink(key, hold, why, round(cycles), round(missing)))
+    return common
+
+
+def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
     """Return the reasons for which links were held, those first in whose cycles most bytes were missing."""
-    groups: dict[tuple[Hold, str], list[HeldFlow]] = defaultdict(list)
-    for line in ledger.held_flows():
-        if not line.held.hold.harmless:
-            groups[line.held.hold, sentence(line.held)].append(line)
+    groups: dict[tuple[Hold, str], list[HeldLink]] = defaultdict(list)
+    for link in held:
+        groups[link.hold, link.why].append(link)
     rows = [
         {
             "hold": hold.value,
             "why": why,
-            "links": len(lines),
-            "cycles": sum(line.cycles for line in lines),
-            "missing": sum(line.missing for line in lines),
-            "most_held": [str(line.key) for line in sorted(lines, key=lambda line: -line.missing)[:MOST_NAMED]],
+            "links": len(links),
+            "cycles": sum(link.cycles for link in links),
+            "missing": sum(link.missing for link in links),
+            "most_held": [str(link.key) for link in sorted(links, key=lambda link: -link.missing)[:MOST_NAMED]],
         }
-        for (hold, why), lines in groups.items()
+        for (hold, why), links in groups.items()
     ]
     return sorted(rows, key=lambda row: (-row["missing"], row["hold"], row["why"]))
 
 
-def show(rows: Sequence[dict[str, Any]]) -> None:
+def show(rows: Sequence[dict[str, Any]], title: str = "") -> None:
     """Print the first of these reasons as a table, each with the links that it held most; then count the rest."""
     if not rows:
         return
     click.echo()
-    tables.emit("table", COLUMNS, [{**row, "sentence": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]])
+    tables.emit(
+        "table", COLUMNS, [{**row, "sentence": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]], title
+    )
     if rest := rows[MOST:]:
         held = units.counted(sum(row["cycles"] for row in rest), "cycles of links")
         click.echo(f"and {units.counted(len(rest), 'reasons')} more, in {held}; --format json has all")

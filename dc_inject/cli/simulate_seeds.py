@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import forecast, simulation, tables
-from dc_inject.cli.forecast import ShortLink
+from dc_inject.cli import forecast, hold_reasons, shortfalls, simulation, tables
+from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shortfalls import ShortLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
@@ -62,13 +63,14 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """What a simulation with one seed gave: its figures, and the links that were short."""
+    """What a simulation with one seed gave: its figures, the links that were short, and those that were held."""
 
     campaign: str
     grid: str
     seed: int
     figures: Mapping[str, float]
     short: Sequence[ShortLink]
+    held: Sequence[HeldLink]
 
 
 def simulate_seed(
@@ -85,7 +87,7 @@ def simulate_seed(
         made = simulation.run(request, ledger, seed, passed, warn)
         lines = ledger.summary()
         due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
-        short = list(forecast.short(lines, world))
+        short = shortfalls.short(lines, world, ledger, made.start)
         figures = {
             "moved_of_due": forecast.moved_of_due(lines),
             "moved_of_target": forecast.moved_of_target(ledger, lines, made.end),
@@ -97,8 +99,9 @@ def simulate_seed(
             "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
             "links_short": len(short),
         }
+        held = hold_reasons.held_links(ledger)
     path.unlink()
-    return SeedRun(made.campaign, world.grid.name, seed, figures, short)
+    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held)
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
@@ -223,26 +226,27 @@ TYPICAL = (
     tables.Column("most", "most", right=True),
 )
 SHORT = (
-    *(column for column in forecast.FORECAST if column.key in {"scenario", "source", "destination"}),
+    *(column for column in shortfalls.COLUMNS if column.key in {"scenario", "source", "destination"}),
     tables.Column("seeds", "seeds", right=True),
+    tables.Column("missing", "missing", units.format_size, right=True),
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
     tables.Column("why", "why, with most seeds", below=True),
 )
 
 
 def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
-    """Print medians and ranges, and the links that are short with any seed; as CSV a row for each seed."""
+    """Print medians and ranges, why links were held, and which are short; as CSV a row for each seed."""
     columns = [tables.Column(key, key) for key in ("seed", *FIGURES)]
     rows = [{"seed": run.seed, **run.figures} for run in runs]
     if fmt == "csv":
         tables.emit("csv", columns, rows)
         return
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
-    links = list(_short(runs))
+    links, held = _short(runs), hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
         made = {"campaign": runs[0].campaign, "grid": runs[0].grid, "policy": policy}
-        tables.emit_json({**made, "seeds": rows, "median": medians, "forecast": links})
+        tables.emit_json({**made, "seeds": rows, "median": medians, "holds": held, "forecast": links})
         return
     typical = [
         {"figure": figure.words}
@@ -252,25 +256,33 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     title = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
     click.echo(forecast.title(title, runs[0].grid, policy))
     tables.emit("table", TYPICAL, typical)
+    hold_reasons.show(held, f"why links were held, medians of {units.counted(len(runs), 'seeds')}")
     if links:
         click.echo()
         tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")
 
 
-def _short(runs: Sequence[SeedRun]) -> Iterator[dict[str, Any]]:
-    """Yield the links that were short with any seed, with how many, and the median of what they moved then."""
+def _short(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:
+    """Return the links that were short with any seed, with how many, and medians of what they moved then.
+
+    Those come first that are short with most seeds, and of these those that lack most.
+    """
+    rows = []
     short: dict[FlowKey, list[ShortLink]] = defaultdict(list)
     for run in runs:
         for link in run.short:
             short[link.key].append(link)
-    for key, links in sorted(short.items(), key=lambda item: -len(item[1])):
+    for key, links in short.items():
         causes = Counter(cause.what for link in links for cause in link.causes)
         often = min((len(links) + 1) // 2, max(causes.values()))
-        yield {
+        row = {
             "scenario": key.scenario,
             "source": key.link.source,
             "destination": key.link.destination,
             "seeds": len(links),
+            "missing": median(link.due - link.moved for link in links),
             "moved_of_due": median(link.moved / link.due for link in links),
             "why": "; ".join(what for what, seeds in causes.items() if seeds >= often),
         }
+        rows.append(row)
+    return sorted(rows, key=lambda row: (-row["seeds"], -row["missing"]))

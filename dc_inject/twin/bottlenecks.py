@@ -3,7 +3,7 @@
 The first of these that holds: FTS starts nothing; one of its storages is down; its destination has no space; a
 part of the network that it passes carries all that it can; one of its storages has more connections than it can
 serve; FTS's limit of transfers at one of its storages is reached; the link has all the transfers that FTS's
-optimizer allows, perhaps few, because many fail.
+optimizer allows, perhaps few, because many fail, or because many failed while its destination was full.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def holding_back(
             why = f"{ends[0] if overloaded[source] else ends[1]} has more connections than it can serve"
         elif from_[source] or to[destination]:
             why = f"FTS's limit of transfers {f'from {ends[0]}' if from_[source] else f'to {ends[1]}'}"
+        elif slots[link] and transfers.optimizer.value[link] < transfers.before_full[link]:
+            why = f"FTS keeps fewer transfers than before {ends[1]} was full"
         elif slots[link] and failing[link]:
             why = "FTS keeps few transfers, because many fail"
         elif slots[link]:

@@ -90,6 +90,8 @@ class Transfers:
         self.bad: dict[int | None, float] = {}  # storage (None: all) -> part of transfers that fails
         self.cancelling = 0.0  # files whose cancellation FTS has still to work off
         self.cancelled = 0  # files that were cancelled with FTS
+        # How many transfers FTS let each link have when its destination was full; 0 once it has as many again.
+        self.before_full = np.zeros(0, dtype=np.int64)
         self._queues: dict[Queue, int] = {}
         self._lines: list[deque[_Waiting]] = []
         self._cohorts = _no_cohorts()
@@ -188,6 +190,7 @@ class Transfers:
         """Let the optimizer run once."""
         if self._lines:
             self.optimizer.run(now, self.queued(), self.actives())
+            self.before_full[self.optimizer.value >= self.before_full] = 0
 
     # ------------------------------------------------------------------ one step
 
@@ -338,8 +341,12 @@ class Transfers:
         wrong[self._is_down()[over.queue]] = 1.0
         to, takes_space = self._network.target[link], self._takes_space[over.job]
         arriving = over.files * over.size * takes_space * (1 - wrong)
-        wrong = 1 - (1 - wrong) * (1 - self._storages.refused(to, arriving) * (takes_space > 0))
+        refused = self._storages.refused(to, arriving) * (takes_space > 0)
+        wrong = 1 - (1 - wrong) * (1 - refused)
         failed = self._dice.binomial(over.files, np.clip(wrong, 0.0, 1.0))
+        short_of_space = link[(refused > 0) & (failed > 0)]
+        values = np.maximum(self.before_full[short_of_space], self.optimizer.value[short_of_space])
+        self.before_full[short_of_space] = values
         right = over.files - failed
         self._storages.fill(to, right * over.size * takes_space)
         np.add.at(self.done, over.job, right)
@@ -401,6 +408,7 @@ class Transfers:
         ends = queue.source, queue.destination
         if ends not in self._network.links:
             self._network.add(*ends)
+            self.before_full = np.append(self.before_full, 0)
             self.optimizer.add(*(self._grid.traits(*ends).actives or self._grid.fts.actives))
         self._link = np.append(self._link, self._network.links[ends])
         self._priority = np.append(self._priority, queue.priority)

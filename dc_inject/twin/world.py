@@ -8,7 +8,7 @@ production traffic, the begin and end of troubles. The same grid, calls and seed
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from array import array
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -65,7 +65,9 @@ class World:
         self.jobs = Jobs(self.transfers, self.storages, self.network.storages, self.rucio.lost)
         self.rucio_is_down = False
         self.samples: list[Sample] = []
-        self.held_back: dict[tuple[str, str], Counter[str]] = {}  # link -> how many samples each cause explains
+        self.held_back: dict[
+            tuple[str, str], dict[str, array[float]]
+        ] = {}  # link -> samples that each cause explains
         self.told_used = np.zeros(self.storages.count)  # as Rucio tells it
         self.told_at = 0.0  # when it was so, in seconds
         self._production: dict[Production, int] = {}
@@ -145,7 +147,7 @@ class World:
     def _sample(self, now: float) -> None:
         transfers, storages = self.transfers, self.storages
         for link, why in holding_back(transfers, self.network, storages):
-            self.held_back.setdefault(link, Counter())[why] += 1
+            self.held_back.setdefault(link, {}).setdefault(why, array("d")).append(now)
         self.samples.append(
             Sample(
                 now,

@@ -3,7 +3,7 @@
 The menu is menus/atlas/flexible.yaml, which ends when the benchmark does, in the grid of
 menus/twin/atlas-one-activity. Prints CPU seconds of one core for each simulated cycle, what twelve days come to at
 that rate, and the memory as it grows. With OLD=FOLDER in the environment another checkout simulates the same, and
-the last line is a proportion; a digest of closing table and forecast tells whether results are alike.
+the last line is a proportion; a digest of the closing table tells whether results are alike.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def run(cycles: int, policy: str | None) -> dict[str, Any]:
             lines = ledger.summary()
             told = {
                 "links": [[str(line.key), line.due, line.injected, line.moved, line.rules] for line in lines],
+                "held": [dict(line.holds) for line in lines],
                 "lost": forecast.lost(made.world),
-                "short": [getattr(link, "row", link) for link in forecast.short(lines, made.world)],
             }
         size = (folder / "bench.sqlite").stat().st_size / 1e6
     assert made.end - made.start == timedelta(minutes=15) * cycles, (made.start, made.end)

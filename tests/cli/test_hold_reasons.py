@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.cli import hold_reasons, tables
+from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Link
 from tests.cli.ledgers import CYCLE, GB, ME, START
@@ -34,7 +35,7 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     holds = {key: full(65) for key in LINKS[:5]}
     holds |= {LINKS[5]: full(40), LINKS[6]: Held(Hold.TOO_COARSE, {"smallest": GB})}
     held(ledger, holds)
-    one, other = hold_reasons.reasons(ledger)  # what needs no action is left out
+    one, other = hold_reasons.reasons(hold_reasons.held_links(ledger))  # what needs no action is left out
     assert (one["links"], one["cycles"], one["missing"]) == (5, 5, 15 * GB)
     assert one["most_held"] == [str(LINKS[4]), str(LINKS[3])]
     assert (other["why"], other["links"], other["missing"]) == ("the space holds 40 %", 1, 6 * GB)
@@ -51,7 +52,7 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
 )
 def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, hold, words):
     held(ledger, {LINKS[0]: hold})
-    (row,) = hold_reasons.reasons(ledger)
+    (row,) = hold_reasons.reasons(hold_reasons.held_links(ledger))
     assert row["why"] == words
 
 
@@ -61,10 +62,27 @@ def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_r
     held(ledger, {key: full(number % 60) for number, key in enumerate(LINKS)})
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
-    hold_reasons.show(hold_reasons.reasons(ledger))
+    hold_reasons.show(hold_reasons.reasons(hold_reasons.held_links(ledger)))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 2 + 3 * hold_reasons.MOST + 1
     assert max(map(len, lines)) <= 80
     assert "    the space holds 59 %" in [line.rstrip() for line in lines]
     assert "    export T0 -> T2_1199, export T0 -> T2_1139 and 18 more" in [line.rstrip() for line in lines]
     assert lines[-1] == "and 50 reasons more, in 1,000 cycles of links; --format json has all"
+
+
+def test_of_several_seeds_a_link_has_what_half_of_them_have_in_common():
+    """With the sentence of most seeds, and medians: percents differ from seed to seed."""
+
+    def link(number: int, why: str, cycles: int, missing: int) -> HeldLink:
+        return HeldLink(LINKS[number], Hold.DESTINATION_FULL, why, cycles, missing)
+
+    runs = [
+        [link(0, "holds 65 %", 4, 8), link(1, "holds 40 %", 1, 1)],
+        [link(0, "holds 64 %", 6, 9)],
+        [link(0, "holds 65 %", 8, 2), link(2, "holds 65 %", 2, 6)],
+        [link(2, "holds 65 %", 2, 6)],
+    ]
+    assert hold_reasons.of_seeds(runs) == [link(0, "holds 65 %", 5, 5), link(2, "holds 65 %", 1, 3)]
+    (row,) = hold_reasons.reasons(hold_reasons.of_seeds(runs))
+    assert (row["why"], row["links"], row["cycles"], row["missing"]) == ("holds 65 %", 2, 6, 8)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import closing_table, forecast, plan, status, tables
+from dc_inject.cli import closing_table, plan, shortfalls, status, tables
 from tests.cli import campaigns_to_watch
 from tests.cli.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
@@ -67,12 +67,12 @@ SHORT = {
 @pytest.mark.parametrize("name", ["t0-export", "a-scenario-whose-name-is-as-long-as-that"])
 @pytest.mark.parametrize("most", [80, 120])
 def test_why_a_link_is_short_stands_below_it_where_whole_lines_are_too_wide(most: int, name: str, capsys) -> None:
-    lines = printed(forecast.FORECAST, [SHORT | {"scenario": name}] * 2, most, capsys)
+    lines = printed(shortfalls.COLUMNS, [SHORT | {"scenario": name}] * 2, most, capsys)
     assert max(map(len, lines)) <= most
     (first, _) = [number for number, line in enumerate(lines) if "999 GB" in line]
     assert lines[first + 1 : first + 3] == [f"    {cause}" for cause in SHORT["why"].split("; ")]
     assert "why" not in "\n".join(lines)
-    (title, head, one, _) = printed(forecast.FORECAST, [SHORT] * 2, 200, capsys)
+    (title, head, one, _) = printed(shortfalls.COLUMNS, [SHORT] * 2, 200, capsys)
     assert (title, head.split()[-1]) == ("a title", "why")
     assert one.endswith(SHORT["why"])
 
@@ -181,7 +181,7 @@ def rest(text: str) -> list[str]:
 def test_off_a_terminal_no_line_ends_with_blanks(capsys) -> None:
     """They are wider than any screen, and whoever compares two files sees them."""
     tables.emit("table", closing_table.SUMMARY, [ROW | SUMS, ROW], "a title")
-    tables.write(tables.table(forecast.FORECAST, [SHORT], "another title", 80))
+    tables.write(tables.table(shortfalls.COLUMNS, [SHORT], "another title", 80))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
     assert "another title" in lines

@@ -51,6 +51,20 @@ def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, why):
     assert dict(holding_back(world.transfers, world.network, world.storages)) == {("A", "B"): why}
 
 
+def test_after_a_disk_was_full_few_transfers_are_its_fault_and_not_that_of_fts():
+    """FTS took them away while all failed, and gives them back one by one, long after the last failure."""
+    world = World(two(b={"space": 100 * GB}, link=LinkTraits(actives=(2, 60))), 1)
+    rule(world, "A", "B", 100_000)
+    world.advance(3600)
+    world.storages.space[:] = 1e18
+    for minutes, why in (
+        (5, "FTS keeps fewer transfers than before B was full"),
+        (480, "all transfers that FTS lets the link have are in use"),
+    ):
+        world.advance(3600 + 60 * minutes)
+        assert dict(holding_back(world.transfers, world.network, world.storages)) == {("A", "B"): why}
+
+
 def test_a_link_on_which_nothing_waits_is_not_held_back():
     world = World(two(), 1)
     rule(world, "A", "B", 10)

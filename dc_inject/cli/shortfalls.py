@@ -1,0 +1,170 @@
+"""Which links fall short in a simulation, and why: what held them in the plan, and what files waited for.
+
+A hold is what dc_inject did. What files waited for in the grid (`twin/bottlenecks.py`) explains it only where the
+hold follows from what the link does, such as `backlog`, and only in the cycles that it led: on a link that is held
+for want of space files wait for a moment, too, and that is not why it is short. There it counts only if the disk
+never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
+arrived than was injected, all cycles count. Where none of that gives a cause, the forecast says `inconclusive`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from dc_inject.cli import tables
+from dc_inject.ledger import SummaryLine
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Cycle, FlowKey, Hold, units
+from dc_inject.model.holds import Trait
+
+if TYPE_CHECKING:
+    from dc_inject.twin.world import World
+
+SHORT = 0.95  # of its due: what moves less is short
+MOST_CAUSES = 2  # holds that are named, and as many things that files waited for
+SELDOM = 0.05  # of the cycles: what is no cause
+MOST_OF_THEM = 0.5  # of the cycles in which space was short: files that wait less keep no space from others
+FILLED = 0.9  # of a disk: one that never was fuller is held for bytes on their way
+OF_LINK = frozenset(hold for hold in Hold if Trait.LINK in hold.traits)
+OF_SPACE = frozenset({Hold.DESTINATION_FULL, Hold.DELETION_LAG})
+
+COLUMNS = (
+    tables.Column("scenario", "will be short", name=True, heading=True),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
+    tables.Column("due", "due", units.format_size, right=True),
+    tables.Column("moved", "moved", units.format_size, right=True, spare=1),
+    tables.Column("missing", "missing", units.format_size, right=True),
+    tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
+    tables.Column("why", "why", below=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a link is short, and how much of that there was, in which seeds differ."""
+
+    what: str
+    how_much: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.how_much}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class ShortLink:
+    """A link that moves less than 95 % of its due, in bytes, and why."""
+
+    key: FlowKey
+    due: int
+    moved: int
+    causes: tuple[Cause, ...]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The link as a row of the forecast."""
+        return {
+            "scenario": self.key.scenario,
+            "source": self.key.link.source,
+            "destination": self.key.link.destination,
+            "due": self.due,
+            "moved": self.moved,
+            "missing": self.due - self.moved,
+            "moved_of_due": self.moved / self.due,
+            "why": "; ".join(map(str, self.causes)),
+        }
+
+
+def short(lines: Sequence[SummaryLine], world: World, ledger: Reader, start: datetime) -> list[ShortLink]:
+    """Return the links that move less than 95 % of their due, those first that lack most, and why.
+
+    `start` is when the world began.
+    """
+    missing = [line for line in lines if line.moved < SHORT * line.due]
+    missing.sort(key=lambda line: (line.moved - line.due, line.key))
+    past = _Past(ledger, world, start, {line.key for line in missing})
+    return [ShortLink(line.key, line.due, line.moved, tuple(_causes(line, world, past))) for line in missing]
+
+
+class _Past:
+    """In which cycles holds led that the grid explains, and in which the world's samples are."""
+
+    def __init__(self, ledger: Reader, world: World, start: datetime, keys: Collection[FlowKey]) -> None:
+        first = ledger.first_cycle()
+        self._led: dict[tuple[FlowKey, Hold], set[datetime]] = defaultdict(set)
+        for hold in OF_LINK | OF_SPACE if keys else ():
+            for key, cycle in ledger.held_in(hold):
+                if key in keys:
+                    self._led[key, hold].add(cycle)
+        self._due = {cycle for cycle, due in ledger.dues() if due}
+        self._cycles: dict[float, datetime] = {}  # of each sample of the world
+        if first is not None:
+            moments = ((sample.at, start + timedelta(seconds=sample.at)) for sample in world.samples)
+            self._cycles = {at: Cycle.at(moment, first.length).start for at, moment in moments}
+
+    def waited_for(
+        self, key: FlowKey, holds: Collection[Hold], waits: Mapping[str, Collection[float]], least: float = 0.0
+    ) -> list[Cause]:
+        """Return what files of a link waited for most, and in which part of the samples that count.
+
+        These are the samples in cycles that one of `holds` led, or without holds in all that anything was due in.
+        Nothing is returned if files waited in less than the part `least` of them.
+        """
+        cycles = set[datetime]().union(*(self._led[key, hold] for hold in holds)) if holds else self._due
+        samples = {at for at, cycle in self._cycles.items() if cycle in cycles}
+        seen = Counter({cause: len(samples.intersection(moments)) for cause, moments in waits.items()})
+        if not samples or seen.total() < least * len(samples):
+            return []
+        of = f"the cycles with {' or '.join(sorted(holds))}" if holds else "all cycles"
+        return [
+            Cause(cause, f"(in {100 * count / len(samples):.0f} % of {of})")
+            for cause, count in seen.most_common(MOST_CAUSES)
+            if count >= SELDOM * len(samples)
+        ]
+
+
+def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
+    """Yield what held a link: in the plan, and in the twin."""
+    holds = Counter({hold: cycles for hold, cycles in line.holds.items() if not hold.harmless})
+    often = [hold for hold, cycles in holds.most_common(MOST_CAUSES) if cycles >= SELDOM * line.cycles]
+    led = often or list(holds)[:1]
+    for hold in led:
+        yield Cause(hold.value, f"in {units.grouped(holds[hold])} of {units.counted(line.cycles, 'cycles')}")
+    source, storage = (
+        world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
+    )
+    number = world.network.storages[storage]
+    waits, space = world.held_back.get((source, storage), {}), world.grid.storages[storage].space
+    filled = max((sample.used[number] for sample in world.samples), default=0.0) / space if space else 0.0
+    has_lost = line.injected - line.moved > (1 - SHORT) * line.due
+    of_link, of_space = ({hold for hold in led if hold in kind} for kind in (OF_LINK, OF_SPACE))
+    named: list[Cause] = []
+    if has_lost:
+        named += past.waited_for(line.key, (), waits)
+    elif of_link:
+        named += past.waited_for(line.key, of_link, waits)
+    if of_space and filled < FILLED:
+        yield Cause(f"{storage} filled to {tables.percent(filled)} at most: bytes on their way count too")
+        if not named:
+            named += past.waited_for(line.key, of_space, waits, MOST_OF_THEM)
+    yield from named
+    hours = world.storages.hours_nearly_full[number]
+    if hours:
+        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
+    elif not named and (has_lost or of_link or not led):
+        yield _unknown(line, has_lost=has_lost)
+
+
+def _unknown(line: SummaryLine, *, has_lost: bool) -> Cause:
+    """Say that nothing explains why a link is short, with what is known."""
+    if line.totals.coming:
+        return Cause("what is due at the end is still on its way")
+    if has_lost:
+        return Cause("inconclusive: what was injected did not all arrive, and waited for nothing in FTS")
+    if line.injected < SHORT * line.due and not any(not hold.harmless for hold in line.holds):
+        return Cause("inconclusive: too little was injected, and no hold says why")
+    return Cause("inconclusive: its files waited for nothing in FTS")
