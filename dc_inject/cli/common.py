@@ -135,6 +135,7 @@ TIMEOUT = click.option(
     "--timeout",
     default=60.0,
     show_default=True,
+    type=params.FiniteRange(min=0, min_open=True),
     help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
 )
 

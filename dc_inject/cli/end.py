@@ -306,7 +306,8 @@ def _say(
 def left_to_lifetime(entries: Sequence[Entry]) -> str:
     """Say until when entries live that nobody ends."""
     last = max((entry.expires_at for entry in entries if entry.expires_at), default=None)
-    return "left to their lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
+    whose = "its" if len(entries) == 1 else "their"
+    return f"left to {whose} lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
 
 
 def _cancelled(entries: Sequence[Entry], rate: float) -> str:

@@ -148,18 +148,20 @@ def link(
 
     \b
     Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 5Gb/s --for 2h
-    Example: dc-inject link RAL IC --rate 20Gb/s --for 2h --step 10Gb/s --every 30m --max 50Gb/s
+    Example: dc-inject link RAL IC --rate 5Gb/s --for 2h --step 5Gb/s --max 20Gb/s
     Example: dc-inject link RAL IC --rate 20Gb/s --until-saturated --max 100Gb/s
     Example: dc-inject link --resume link-IC-20270208T100000
     """
     live = log_output.talk(quiet=quiet, plain=plain, fmt=log_format, file=log_file)
     clock, options = SystemClock(), LinkOptions(**given)
+    link_options.refuse_ignored()
     if options.judged:
         _tell(options.judged, options.fmt)
         return
     if options.resume:
         path = ledger_files.existing(options.resume)
         with Ledger.open(path) as ledger:
+            link_options.refuse_running(ledger, options.resume)
             challenge, progress = link_options.resume_challenge(ledger, path, options.lasting, clock.now())
     else:
         challenge = link_options.challenge(source, destination, options, clock.now())
@@ -252,7 +254,7 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed
         menu = _menu_file(challenge.campaign)
         report = link_verdict.verdict_json(challenge, progress, view, menu, running=holder is not None)
-        left = link_verdict.is_left(view)
+        error = link_verdict.left_with(report, challenge, view)
         if report["state"] == link_verdict.RUNNING:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
             click.echo(f"preliminary: {so_far}", err=True)
@@ -263,7 +265,6 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
         link_end.say_what_is_left(campaign, path, end_state)
     if end_state is EndState.INTERRUPTED:
         raise click.exceptions.Exit(INTERRUPTED)
-    error = link_verdict.left_with(report, challenge, left=left)
     if error is not None:
         raise error
 

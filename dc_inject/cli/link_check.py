@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +20,7 @@ from dc_inject.cli.online_report import Answers
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import DatasetFilter, PoolKey, units
-from dc_inject.model.errors import Problem, ServiceError, UsageError
+from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
 from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
@@ -34,6 +35,7 @@ EVERYTHING = DatasetFilter(("*:*",), files=(1, 10**9), mean_file=(0, 10**18))
 SHOWN = 3
 MADE = "rehearsal"  # what test data is called that a hint speaks of
 MOST_MADE = 10**12  # bytes of test data that a hint speaks of
+MOST_FILES = 100_000  # of them
 WELL_CUT = 20  # files at least, so that steps are not coarse
 MANY_SETS = 100  # datasets at most
 ENOUGH = 1.25  # of what all steps need
@@ -62,7 +64,7 @@ def ready(challenge: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniC
     written, neither here nor there.
     """
     name = f"the menu of {challenge.campaign}"
-    draft = menu.read(challenge.text(), name, files.load)
+    draft = _draft(challenge, name)
     campaign = menu.campaign([draft.preview])
     backends = common.backends(
         {challenge.link.through},
@@ -83,6 +85,17 @@ def ready(challenge: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniC
     storages = Reachability({rse: _endpoints(backend, rse) for rse in challenge.link[:2]})
     pool_size = _pool_size(answers, draft)
     return _with_space(challenge, backend, pool_size.smallest if pool_size else 0), storages
+
+
+def _draft(challenge: MiniChallenge, name: str) -> MenuDraft:
+    """Return its menu; raises UsageError for an option that no menu may have: nobody knows the menu's lines."""
+    try:
+        return menu.read(challenge.text(), name, files.load)
+    except MenuError as error:
+        worst = error.problems[0]
+        key = re.match(r"`(\w+)`", worst.message)
+        option = f"--{key[1].replace('_', '-')}" if key else ""
+        raise UsageError(worst.message.replace(key[0], option, 1) if key else worst.message, worst.hint) from None
 
 
 def _pool_size(answers: Answers, draft: MenuDraft) -> lint.PoolSize | None:
@@ -164,7 +177,7 @@ def _what_is_there(challenge: MiniChallenge, backend: Backend) -> tuple[str, str
             f"{source} has {have}, and none fits: their mean files are {units.format_size(means[0])} to "
             f"{units.format_size(means[-1])}, and --mean-file asks for {challenge.mean_file}"
         )
-        return message, f"--mean-file {_bound(means[0])}..{_bound(means[-1])}"
+        return message, f"--mean-file {_bound(_rounded_down(means[0]))}..{_bound(_rounded_up(means[-1]))}"
     others = list(itertools.islice(backend.inventory(source, EVERYTHING), SHOWN))
     if not others:
         return f"{source} has no dataset at all", "take another source"
@@ -253,6 +266,8 @@ def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -
     least, most = datasets.mean_file if isinstance(datasets, DatasetFilter) else (1, EVERYTHING.mean_file[1])
     size = min(max(_rounded_up(volume / WELL_CUT), least), most)
     files = max(-(-int(ENOUGH * volume) // size), WELL_CUT)
+    if files > MOST_FILES:
+        return ""
     command = f"dc-inject data make {source} {MADE} --files {files} --size {_bound(size)}"
     if challenge.link.service.takes_files:
         folder = f"dc_inject-data/{MADE}/{files}x{size}"
@@ -268,8 +283,13 @@ def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -
 
 def _rounded_up(size: float) -> int:
     """Return bytes with two digits that mean something, no less than `size`."""
-    unit: int = 10 ** max(len(str(int(size))) - 2, 0)
-    return -(-int(size) // unit) * unit
+    return -_rounded_down(-size)
+
+
+def _rounded_down(size: float) -> int:
+    """Return bytes with two digits that mean something, no more than `size`."""
+    unit: int = 10 ** max(len(str(abs(int(size)))) - 2, 0)
+    return int(size) // unit * unit
 
 
 def _slow(challenge: MiniChallenge, space: int) -> str:

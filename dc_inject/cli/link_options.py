@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import click
+from click.core import ParameterSource
+
 from dc_inject.cli import common, end_files, ledger_files, link_menu
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.engine import readings
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units
-from dc_inject.model.errors import UsageError
+from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.services import by_end
 from dc_inject.planning import saturation
 from dc_inject.planning.progress import Progress, conclusion
@@ -23,6 +26,9 @@ from dc_inject.planning.verdict import EARLY, StepOutcome
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
 DEFAULT_STEP = timedelta(minutes=30)
+# What counts beside --verdict and --resume, by the parameters' names.
+TOLD = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
+RESUMED = TOLD - {"judged"} | {"resume", "lasting", "cancel_rate"}
 ROUNDS = 6  # trials of a search after those up, each of the length of a step, for which there is time by default
 
 
@@ -57,6 +63,37 @@ class LinkOptions:
     fmt: str
 
 
+def refuse_ignored() -> None:
+    """Raise UsageError for what was given on the command line beside --verdict or --resume and would not count."""
+    ctx = click.get_current_context()
+    sources = {parameter: ctx.get_parameter_source(parameter.name or "") for parameter in ctx.command.params}
+    given = [parameter for parameter, source in sources.items() if source is ParameterSource.COMMANDLINE]
+    names = {parameter.name for parameter in given}
+    for leading, counting, hint in (
+        ("judged", TOLD, "the verdict is that of the test as it was begun: `dc-inject link --verdict NAME`"),
+        (
+            "resume",
+            RESUMED,
+            "it continues as it was begun, only --for may be another; or begin a new test",
+        ),
+    ):
+        ignored = [_called(parameter) for parameter in given if parameter.name not in counting]
+        if leading in names and ignored:
+            option = next(_called(parameter) for parameter in given if parameter.name == leading)
+            raise UsageError(f"{' and '.join(ignored)} cannot be combined with {option}", hint)
+
+
+def _called(parameter: click.Parameter) -> str:
+    return parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.metavar)
+
+
+def refuse_running(view: Reader, name: str) -> None:
+    """Raise LedgerError for a test that still runs: it reads its menu at each cycle, which must stay as it is."""
+    if holder := view.holder():
+        hint = f"`dc-inject link --verdict {name}` tells how far it is; Ctrl-C there, or SIGTERM, ends it"
+        raise LedgerError(f"{name} is still running: {holder}", hint)
+
+
 def challenge(source: str | None, destination: str | None, options: LinkOptions, now: datetime) -> MiniChallenge:
     """Return what is asked for; raises UsageError for options that do not go together."""
     if source is None or destination is None or options.rate is None:
@@ -67,11 +104,16 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
             "`dc-inject link SRC DST --rate 5Gb/s --for 1h`",
         )
     _refuse_ends(source, destination)
+    if options.folder and not addresses.meant_as_url(source):
+        hint = "name two URL prefixes, or choose datasets with --did"
+        raise UsageError("--folder is for files through FTS", hint)
     ladder, lasting = _ladder(options, options.rate)
     cycle = options.cycle or link_menu.cycle_for(ladder)
     if 2 * cycle > ladder.shortest:
-        noun = "a trial, a fifth of --every," if ladder.saturate else "a step"
-        raise UsageError(f"{noun} has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
+        length, slot = units.format_duration(ladder.shortest), units.format_duration(cycle)
+        part = f"a trial of {length}, a fifth of --every," if ladder.saturate else f"a step of {length}"
+        hint = "lengthen --every (or --for), or shorten --cycle"
+        raise UsageError(f"{part} has less than two cycles of {slot}", hint)
     start = now.replace(microsecond=0)
     _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)
     return MiniChallenge(
@@ -108,6 +150,8 @@ def _refuse_ends(source: str, destination: str) -> None:
 
 def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
     """Return the rates to ask for and the total duration; raises UsageError for options that do not fit."""
+    if first < 1:
+        raise UsageError("--rate is less than a byte per second", "such as --rate 5Gb/s")
     step, highest, lasting = options.step or 0.0, options.highest or 0.0, options.lasting
     if options.saturate and not highest:
         raise UsageError("--until-saturated needs --max", "such as --max 100Gb/s")

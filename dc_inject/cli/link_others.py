@@ -37,9 +37,7 @@ def _of(view: Reader, name: str, link: Link, now: datetime) -> str:
     if view.simulated_in is not None or not any(flow.link == link for flow in view.accounts()):
         return ""
     there = sum(e.injection.link == link and _lives(e, now) for e in view.entries(State.CALLED, State.LIVE))
-    unfinished = (
-        f"{units.counted(there, link.service.injections)} on this link that were unfinished when last seen"
-    )
+    unfinished = f"{units.counted(there, f'unfinished {link.service.injections}')} on this link, as last seen"
     cycle, holder = view.last_cycle(), view.holder()
     if holder is not None and cycle is not None and any(row.key.link == link for row in view.rows(cycle=cycle)):
         rules = f", and has {unfinished}" if there else ""

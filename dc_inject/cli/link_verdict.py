@@ -177,8 +177,10 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
     if report["resident"]:
         size = units.format_size(report["resident"])
-        amount = f"{size} as of {report['resident_at']}"
-        click.echo(f"left at {report['destination']}: {amount}; {removed_by(report)}", err=True)
+        amount = f"{report['destination']}: {size} as of {report['resident_at']}"
+        running = f"our data at or on the way to {amount}"
+        words = running if report["state"] == RUNNING else f"left at {amount}; {removed_by(report)}"
+        click.echo(words, err=True)
     if report["in_doubt"]:
         click.echo(
             f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer; "
@@ -214,11 +216,15 @@ def is_left(view: Reader) -> bool:
     return bool(view.entries(State.CALLED, State.LIVE, State.COMPLETE)) or any(ended)
 
 
-def left_with(report: Mapping[str, Any], challenge: MiniChallenge, *, left: bool) -> DcInjectError | None:
+def is_unasked(view: Reader) -> bool:
+    """Whether nobody has even asked for the end of something that is left, as after a kill."""
+    return any(entry.end_asked_at is None for entry in view.entries(State.CALLED, State.LIVE, State.COMPLETE))
+
+
+def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
 
-    `left` tells that something has to be ended before a step is repeated; while it runs, nobody has to do
-    anything.
+    Its hint says what has to be ended before a step is repeated; while it runs, nobody has to do anything.
     """
     if report["outcome"] == StepOutcome.REACHED.value:
         return None
@@ -234,6 +240,9 @@ def left_with(report: Mapping[str, Any], challenge: MiniChallenge, *, left: bool
     if report["outage"] and again:
         return ServiceError(message, again)
     if report["outage"]:
-        return ServiceError(message, f"when it works again, {FIRST if left else ''}{AGAIN}".format(name=name))
+        first = FIRST if is_left(view) else ""
+        return ServiceError(message, f"when it works again, {first}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
+    if report["cause"] in {EARLY, "time"} and is_unasked(view):
+        hint = FIRST + hint
     return UsageError(message, again or hint.format(name=name, selection=challenge.selection))

@@ -247,7 +247,7 @@ def test_an_interruption_leaves_the_ledger_as_the_service_has_it(world: Rules) -
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 130
     last = max(entry.expires_at for entry in world.entries() if entry.expires_at and entry.state is State.LIVE)
-    assert f"1 left to their lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert f"1 left to its lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
     assert world.states() == {State.ENDED: 4, State.LIVE: 1}
 
 

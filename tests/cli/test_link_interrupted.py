@@ -41,8 +41,8 @@ def pressed(backend: SimBackend, *numbers: signal.Signals) -> None:
 def left(done: Result, tmp_path: Path) -> int:
     """How many rules the last lines tell of, with what ends them; as many as the ledger has."""
     last = done.stderr.splitlines()[-3:]
-    found = [re.match(r"(\d+) rules? (?:left to their lifetime, the last until 2027|asked to end, and )", line)
-             for line in last]  # fmt: skip
+    told = re.compile(r"(\d+) rules? (?:left to (?:its|their) lifetime, the last until 2027|asked to end, and )")
+    found = [told.match(line) for line in last]
     number = sum(int(match[1]) for match in found if match)
     assert last[-1] == (ENDS if number else "nothing is left to end")
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
@@ -62,10 +62,13 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     assert done.exit_code == 130
     assert "interrupted; `dc-inject link --verdict mini` prints the verdict so far" in done.stderr
     assert left(done, tmp_path) >= 4
+    hint = run("link", "--verdict", "mini").exception.hint
+    assert hint.startswith("first end what is left with `dc-inject end mini --cancel`, then continue with ")
     backend.fault = lambda _method, _subject: None
     backend.clock.advance(backend.clock.now() + timedelta(minutes=10))
     assert run("end", "mini", "--cancel", "--cancel-rate", "60/min", "--yes").exit_code == 0
-    assert run("link", "--verdict", "mini").exception.exit_code == 2
+    verdict = run("link", "--verdict", "mini").exception
+    assert (verdict.exit_code, verdict.hint) == (2, "continue with `dc-inject link --resume mini`")
 
 
 @pytest.mark.parametrize(

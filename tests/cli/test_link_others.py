@@ -47,7 +47,7 @@ def test_what_a_campaign_has_left_on_the_link_is_told(killed) -> None:
     """With what ends it; once it has ended, or its lifetime is over, there is nothing to tell."""
     (line,) = said(A, B, *ASKED, "--campaign", "second")
     assert line == (
-        f"warning: campaign first has 4 rules on this link that were unfinished when last seen: {SHARED}, until "
+        f"warning: campaign first has 4 unfinished rules on this link, as last seen: {SHARED}, until "
         "`dc-inject end first --cancel`"
     )
     killed.clock.advance(killed.clock.now() + timedelta(hours=3))

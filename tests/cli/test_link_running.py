@@ -45,6 +45,8 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
     assert "ops, process 7 on vobox is still running it; step 1 has run for 10 min of 1 h, and 150 GB moved" in (
         running.stderr
     )
+    assert f"our data at or on the way to {B}: " in running.stderr
+    assert "left at" not in running.stderr
     assert running.stdout == f"{A} -> {B}: inconclusive: no step has a result yet\n"
     script = run("link", "--verdict", "mini", "--format", "json")
     told = json.loads(script.stdout)

@@ -91,6 +91,13 @@ def test_bounds_that_nothing_fits_are_told_with_what_is_there(service, tmp_path:
     assert mended.exit_code == 0, mended.exception
 
 
+def test_bounds_that_are_proposed_are_round_and_nothing_absurd_is_made_for_others(service) -> None:
+    """Both ends are inside; who asks for files of 1 kB has mistaken a unit, and needs no millions of them."""
+    service(stock={A: items(A, 300, 10 * GB + 12_345)})
+    hint = refused(A, B, "--rate", "2Gb/s", "--for", "1h", "--mean-file", "1..2 kB").hint
+    assert hint == "--mean-file 200MB..210MB"
+
+
 def test_a_source_without_any_dataset_is_told_as_that(service, tmp_path: Path) -> None:
     service(stock={A: []})
     assert refused(A, B, "--rate", "2Gb/s", "--for", "1h").message == f"{A} has no dataset at all"
