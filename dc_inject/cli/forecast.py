@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import closing_table, hold_reasons, shortfalls, tables
+from dc_inject.cli import advice, closing_table, hold_reasons, shortfalls, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -77,6 +77,7 @@ def show(
     policy: str | None = None,
 ) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
+    advised = advice.advised(ledger)
     closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
     if fmt == "csv":
         tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
@@ -92,6 +93,7 @@ def show(
         "total": closing["total"],
         "moved_of_due": moved_of_due(lines),
         "moved_of_target": moved_of_target(ledger, lines, end),
+        "advice": advice.rows(advised.held),
         "holds": hold_reasons.reasons(hold_reasons.held_links(ledger)),
         "storages": storages(world),
         "queues": queues(world, start),
@@ -108,6 +110,7 @@ def show(
     if many:
         click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")
     hold_reasons.show(report["holds"])
+    advice.show(advised.given, report["advice"])
     _show_storages(report["storages"])
     if queued := [row for row in report["queues"] if row["most"]]:
         click.echo()

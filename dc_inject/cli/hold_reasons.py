@@ -87,13 +87,13 @@ def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["missing"], row["hold"], row["why"]))
 
 
-def show(rows: Sequence[dict[str, Any]], title: str = "") -> None:
+def show(rows: Sequence[dict[str, Any]], title: str = "", columns: Sequence[tables.Column] = COLUMNS) -> None:
     """Print the first of these reasons as a table, each with the links that it held most; then count the rest."""
     if not rows:
         return
     click.echo()
     tables.emit(
-        "table", COLUMNS, [{**row, "sentence": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]], title
+        "table", columns, [{**row, "sentence": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]], title
     )
     if rest := rows[MOST:]:
         held = units.counted(sum(row["cycles"] for row in rest), "cycles of links")

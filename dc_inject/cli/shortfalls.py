@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.cli import tables
+from dc_inject.cli import hold_reasons, tables
+from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 SHORT = 0.95  # of its due: what moves less is short
 MOST_CAUSES = 2  # holds that are named, and as many things that files waited for
-SELDOM = 0.05  # of the cycles: what is no cause
+SELDOM = 0.05  # of the cycles, or of what was missing in them: what is no cause
 MOST_OF_THEM = 0.5  # of the cycles in which space was short: files that wait less keep no space from others
 FILLED = 0.9  # of a disk: one that never was fuller is held for bytes on their way
 OF_LINK = frozenset(hold for hold in Hold if Trait.LINK in hold.traits)
@@ -95,6 +96,9 @@ class _Past:
 
     def __init__(self, ledger: Reader, world: World, start: datetime, keys: Collection[FlowKey]) -> None:
         first = ledger.first_cycle()
+        self.holds: dict[FlowKey, list[HeldLink]] = defaultdict(list)
+        for link in hold_reasons.held_links(ledger):
+            self.holds[link.key].append(link)
         self._led: dict[tuple[FlowKey, Hold], set[datetime]] = defaultdict(set)
         for hold in OF_LINK | OF_SPACE if keys else ():
             for key, cycle in ledger.held_in(hold):
@@ -119,9 +123,14 @@ class _Past:
         seen = Counter({cause: len(samples.intersection(moments)) for cause, moments in waits.items()})
         if not samples or seen.total() < least * len(samples):
             return []
-        of = f"the cycles with {' or '.join(sorted(holds))}" if holds else "all cycles"
+        with_holds = f" with {' or '.join(sorted(holds))}" if holds else ""
+        the = "the" if holds else "all"
+
+        def part(count: int) -> str:
+            return "all" if count == len(samples) else f"{100 * count / len(samples):.0f} % of {the}"
+
         return [
-            Cause(cause, f"(in {100 * count / len(samples):.0f} % of {of})")
+            Cause(cause, f"(in {part(count)} cycles{with_holds})")
             for cause, count in seen.most_common(MOST_CAUSES)
             if count >= SELDOM * len(samples)
         ]
@@ -129,11 +138,12 @@ class _Past:
 
 def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
     """Yield what held a link: in the plan, and in the twin."""
-    holds = Counter({hold: cycles for hold, cycles in line.holds.items() if not hold.harmless})
-    often = [hold for hold, cycles in holds.most_common(MOST_CAUSES) if cycles >= SELDOM * line.cycles]
-    led = often or list(holds)[:1]
-    for hold in led:
-        yield Cause(hold.value, f"in {units.grouped(holds[hold])} of {units.counted(line.cycles, 'cycles')}")
+    holds = sorted(past.holds[line.key], key=lambda link: (-link.missing, -link.cycles))
+    missing = sum(link.missing for link in holds)
+    most = [link for link in holds[:MOST_CAUSES] if link.missing >= SELDOM * missing]
+    for link in most:
+        yield Cause(link.hold.value, f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}")
+    led = [link.hold for link in most]
     source, storage = (
         world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
     )
@@ -156,15 +166,15 @@ def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
     if hours:
         yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
     elif not named and (has_lost or of_link or not led):
-        yield _unknown(line, has_lost=has_lost)
+        yield _unknown(line, has_lost=has_lost, was_held=bool(led))
 
 
-def _unknown(line: SummaryLine, *, has_lost: bool) -> Cause:
+def _unknown(line: SummaryLine, *, has_lost: bool, was_held: bool) -> Cause:
     """Say that nothing explains why a link is short, with what is known."""
     if line.totals.coming:
         return Cause("what is due at the end is still on its way")
     if has_lost:
         return Cause("inconclusive: what was injected did not all arrive, and waited for nothing in FTS")
-    if line.injected < SHORT * line.due and not any(not hold.harmless for hold in line.holds):
+    if not was_held:
         return Cause("inconclusive: too little was injected, and no hold says why")
     return Cause("inconclusive: its files waited for nothing in FTS")

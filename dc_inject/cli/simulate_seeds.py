@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import forecast, hold_reasons, shortfalls, simulation, tables
+from dc_inject.cli import advice, forecast, hold_reasons, shortfalls, simulation, tables
+from dc_inject.cli.advice import Advice
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.cli.shortfalls import ShortLink
 from dc_inject.ledger import Ledger
@@ -63,7 +64,7 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """What a simulation with one seed gave: its figures, the links that were short, and those that were held."""
+    """What a simulation with one seed gave: its figures, and links that were short, held, or would have been."""
 
     campaign: str
     grid: str
@@ -71,6 +72,7 @@ class SeedRun:
     figures: Mapping[str, float]
     short: Sequence[ShortLink]
     held: Sequence[HeldLink]
+    advice: Advice
 
 
 def simulate_seed(
@@ -99,9 +101,9 @@ def simulate_seed(
             "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
             "links_short": len(short),
         }
-        held = hold_reasons.held_links(ledger)
+        held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
     path.unlink()
-    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held)
+    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held, advised)
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
@@ -242,11 +244,14 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         tables.emit("csv", columns, rows)
         return
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
+    advised = advice.rows(hold_reasons.of_seeds([run.advice.held for run in runs]))
     links, held = _short(runs), hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
         made = {"campaign": runs[0].campaign, "grid": runs[0].grid, "policy": policy}
-        tables.emit_json({**made, "seeds": rows, "median": medians, "holds": held, "forecast": links})
+        tables.emit_json(
+            {**made, "seeds": rows, "median": medians, "advice": advised, "holds": held, "forecast": links}
+        )
         return
     typical = [
         {"figure": figure.words}
@@ -256,7 +261,9 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     title = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
     click.echo(forecast.title(title, runs[0].grid, policy))
     tables.emit("table", TYPICAL, typical)
-    hold_reasons.show(held, f"why links were held, medians of {units.counted(len(runs), 'seeds')}")
+    medians_of = f", medians of {units.counted(len(runs), 'seeds')}"
+    hold_reasons.show(held, f"why links were held{medians_of}")
+    advice.show(any(run.advice.given for run in runs), advised, medians_of)
     if links:
         click.echo()
         tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")

@@ -128,12 +128,12 @@ def table(
         if column.name:
             texts[column.key] = tuple(cut(text, room[column.key], dots=dots) for text in texts[column.key])
     heads, *lines = zip(*texts.values(), strict=True)
+    # The title and the caption are lines of their own: within a table they would be as narrow as it is.
+    parts: list[RenderableType] = [Text(title, "table.title")] if title else []
     if below is None:
-        return _grid(shown, heads, lines, most=most, title=title, caption=caption)
-    parts: list[RenderableType] = []
-    for line, text in zip(lines, cells[below.key], strict=True):
-        first = not parts
-        parts.append(_grid(shown, heads, [line], room, most=most, title=title if first else "", head=first))
+        parts.append(_grid(shown, heads, lines, most=most))
+    for number, (line, text) in enumerate(zip(lines, cells[below.key], strict=True) if below else ()):
+        parts.append(_grid(shown, heads, [line], room, most=most, head=number == 0))
         parts += [Padding(Text(part), (0, 0, 0, _INDENT)) for part in text.split("; ") if part]
     if caption is not None:
         parts.append(Text(caption, "table.caption"))
@@ -147,16 +147,10 @@ def _grid(
     room: Mapping[str, int] | None = None,
     *,
     most: int,
-    title: str = "",
-    caption: str | None = None,
     head: bool = True,
 ) -> Table:
     """Return some lines of a table: with columns as wide as they need to be, or all that `room` gives them."""
     grid = Table(
-        title=title or None,
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
         box=None,
         pad_edge=False,
         header_style="bold",

@@ -13,6 +13,7 @@ those that are not over yet, which are due more than they can have got.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -22,7 +23,8 @@ from typing import NamedTuple
 from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored
 from dc_inject.ledger.store import flow_key, held
-from dc_inject.model import Cycle, FlowKey, Held, Hold
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers
+from dc_inject.model.goals import Mode
 
 Window = tuple[datetime, datetime]  # from the first moment, before the second
 
@@ -244,6 +246,16 @@ class SeriesReader(CycleReader):
         holds = ((flow_key(row), held(row["hold"], row["numbers"]), row["cycles"], row["missing"]) for row in rows)
         lines = (HeldFlow(key, why, *counts) for key, why, *counts in holds if why is not None)
         return sorted(lines, key=lambda line: (line.key, line.held.hold))
+
+    def advice(self) -> Iterator[tuple[FlowKey, Hold | None, Numbers, int]]:
+        """Yield what control advised of a link in each cycle: hold, numbers of the law, and what was injected."""
+        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        for account, hold, numbers, injected in self._db.stream(
+            "SELECT d.account, d.hold, d.numbers, r.injected FROM decision AS d "
+            "JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE mode = ?",
+            Mode.ADVISE.value,
+        ):
+            yield keys[account], None if hold is None else Hold(hold), json.loads(numbers), injected
 
 
 def _kind(period: Period) -> tuple[str, list[int]]:

@@ -14,6 +14,7 @@ from statistics import median
 import pytest
 
 from dc_inject.cli import simulate_seeds, tables
+from dc_inject.cli.advice import Advice
 from dc_inject.cli.shortfalls import Cause, ShortLink
 from dc_inject.engine import controlling
 from dc_inject.ledger import LedgerView
@@ -158,7 +159,13 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
     key = FlowKey("test", Link("A", "B"))
     runs = [
         simulate_seeds.SeedRun(
-            "c", "g", seed, dict.fromkeys(simulate_seeds.FIGURES, 0.0), [ShortLink(key, 2, 1, why)], []
+            "c",
+            "g",
+            seed,
+            dict.fromkeys(simulate_seeds.FIGURES, 0.0),
+            [ShortLink(key, 2, 1, why)],
+            [],
+            Advice(False, []),
         )
         for seed, why in enumerate(causes)
     ]

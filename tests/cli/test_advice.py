@@ -1,0 +1,97 @@
+"""What control advised in a simulation: which links `act` would have held, and by how much."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import advice
+from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.ledger import ControlDecision, Ledger
+from dc_inject.model import Cycle, FlowKey, Hold
+from tests.cli import ledgers
+from tests.cli.ledgers import CYCLE, GB, KIT, MESH
+
+SCENARIOS = Path(__file__).parents[2] / "menus" / "twin"
+
+
+def simulate(*more: object):
+    folder = SCENARIOS / "link-at-70-percent"
+    done = ledgers.run("simulate", folder / "menu.yaml", "--grid", folder / "grid.yaml", *more)
+    assert done.exit_code == 0, done.exception
+    return done
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    """A cycle in which each of two links was given 100 GB."""
+    ledgers.make(tmp_path / "made.sqlite", {KIT: 1, MESH: 1})
+    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as made:
+        made.close_cycle(CYCLE, CYCLE.end)
+        yield made
+
+
+def decided(ledger: Ledger, *decisions: tuple[FlowKey, str, Hold | None, int], cycle: Cycle = CYCLE) -> None:
+    """Let control decide: by which hold, and with which window; 50 GB are in flight."""
+    ledger.record_decisions(
+        ControlDecision(cycle, key, mode, hold, 1.0, 0.0, {"in_flight": 50 * GB, "window": window}, {})
+        for key, mode, hold, window in decisions
+    )
+
+
+def test_less_is_what_was_in_flight_beyond_the_window_once_injected(ledger):
+    decided(ledger, (KIT, "advise", Hold.BACKLOG, 75 * GB), (MESH, "advise", Hold.BACKLOG, 900 * GB))
+    words = "bytes in flight would not arrive in time"
+    assert advice.advised(ledger).held == [
+        HeldLink(KIT, Hold.BACKLOG, words, 1, 75 * GB),
+        HeldLink(MESH, Hold.BACKLOG, words, 1, 0),
+    ]
+    (row,) = advice.rows(advice.advised(ledger).held)
+    assert (row["hold"], row["links"], row["cycles"], row["less"]) == ("backlog", 2, 2, 75 * GB)
+
+
+def test_what_is_beyond_the_window_in_two_cycles_would_have_been_held_back_once(tmp_path):
+    ledgers.make(tmp_path / "made.sqlite", {KIT: 1})
+    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as ledger:
+        ledger.close_cycle(CYCLE, CYCLE.end)
+        ledger.open_cycle(CYCLE.next, {KIT: (GB, None)}, CYCLE.end)
+        ledger.close_cycle(CYCLE.next, CYCLE.next.end)
+        for cycle, window in ((CYCLE, 90 * GB), (CYCLE.next, 20 * GB)):
+            decided(ledger, (KIT, "advise", Hold.BACKLOG, window), cycle=cycle)
+        (link,) = advice.advised(ledger).held
+    assert (link.cycles, link.missing) == (2, 60 * GB)
+
+
+def test_a_guard_that_gives_a_link_nothing_takes_all_whatever_the_window_allows(ledger):
+    decided(ledger, (KIT, "advise", Hold.DESTINATION_FULL, 90 * GB), (MESH, "advise", Hold.FAILING, 140 * GB))
+    assert {link.hold: link.missing for link in advice.advised(ledger).held} == {
+        Hold.DESTINATION_FULL: 100 * GB,
+        Hold.FAILING: 10 * GB,
+    }
+
+
+def test_what_acts_is_no_advice_and_what_would_not_be_held_is_none(ledger, capsys):
+    decided(ledger, (KIT, "act", Hold.BACKLOG, 0), (MESH, "advise", None, 0))
+    assert advice.advised(ledger) == (True, [])
+    advice.show(*advice.advised(ledger))
+    assert capsys.readouterr().out == "\ncontrol only advised, and would have held no link\n"
+
+
+def test_where_nothing_is_advised_nothing_is_said(ledger, capsys):
+    decided(ledger, (KIT, "act", Hold.BACKLOG, 0))
+    advice.show(*advice.advised(ledger))
+    assert capsys.readouterr().out == ""
+
+
+def test_advice_stands_below_the_reasons_of_one_simulation_and_of_several():
+    pytest.importorskip("numpy")  # an extra
+    (row,) = json.loads(simulate("--days", 0.3, "--policy", "advise", "--format", "json").stdout)["advice"]
+    assert (row["hold"], row["links"]) == ("backlog", 1)
+    assert row["less"] > 0
+    for more, title in (((), ""), (("--seeds", 2), ", medians of 2 seeds")):
+        out = simulate("--days", 0.3, "--policy", "advise", *more).stdout
+        assert f"what `act` would have held{title}\nheld by " in out
+        assert "(`--policy act` shows what becomes of it)" in out
+        assert "would have" not in simulate("--days", 0.3, "--policy", "off", *more).stdout
