@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ COLUMNS = tuple(
     default=FILE_SPEED,
     help=f"The speed of one file through FTS [default: {units.format_size(FILE_SPEED)}/s, as in DC24].",
 )
+@common.LINKS
+@common.SCALE
 @common.TIMEOUT
 @common.FORMAT
 @click.pass_context
@@ -48,6 +51,8 @@ def check(
     strict: bool,
     asking: bool,
     file_speed: float,
+    links: tuple[str, ...],
+    scale: float,
     timeout: float,
     fmt: str,
 ) -> None:
@@ -59,6 +64,8 @@ def check(
     With --online it also asks the services: who you are, whether the ends of all links exist, can copy, have space
     and datasets or files, and grant you the rights that are needed, and whether FTS's limits will throttle the
     menus. Exit code 4: a service cannot be reached, or refuses your credentials.
+
+    --link and --scale check what `run` would do with them.
 
     \b
     Example: dc-inject check menus/cms-t0-export.yaml
@@ -74,11 +81,11 @@ def check(
     try:
         drafts = files.read_menus(menus)
         sent = _sent(drafts)
-        campaign = menu.campaign([draft.preview for draft in drafts])
+        campaign = _narrowed(drafts, links, scale, resolved=asking)
         problems = lint.findings(campaign, file_speed)
         if asking:
             log_output.talk(quiet=True)
-            answers = _ask(drafts, campaign, file_speed, timeout)
+            answers = _ask(drafts, campaign, file_speed, timeout, links, scale)
             campaign, notes, service_failed = answers.campaign, answers.sentences, answers.service_failed
             findings = lint.findings(campaign, file_speed, answers.limits)
             problems = tuple(sorted({*findings, *answers.problems}))
@@ -90,14 +97,34 @@ def check(
     for sentence in [*sent, *notes, *([] if campaign is None else _standing(campaign.name))]:
         click.echo(sentence, err=True)
     if campaign is not None:
-        click.echo(_sentence(campaign, [] if notes else drafts), err=True)
+        click.echo(_sentence(campaign, [] if notes else drafts, scale), err=True)
     if problems:
         counted = f"{units.counted(errors, 'errors')}, {units.counted(warnings, 'warnings')}"
         click.echo(counted + (" (treated as errors: --strict)" if strict and warnings else ""), err=True)
     ctx.exit(4 if service_failed else 2 if errors or (strict and warnings) else 0)
 
 
-def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout: float) -> Answers:
+def _narrowed(drafts: list[MenuDraft], links: tuple[str, ...], scale: float, *, resolved: bool) -> Campaign:
+    """Return what `run` would take of menus; links wait for RSE expressions if these will be `resolved`."""
+    campaign = menu.campaign([draft.preview for draft in drafts])
+    has_expressions = any(draft.expressions for draft in drafts)
+    try:
+        return menu.narrowed(campaign, () if resolved and has_expressions else links, scale)
+    except MenuError as error:
+        if not has_expressions:
+            raise
+        hint = "RSE expressions are resolved only with --online"
+        raise MenuError([replace(problem, hint=hint) for problem in error.problems]) from None
+
+
+def _ask(
+    drafts: list[MenuDraft],
+    campaign: Campaign,
+    file_speed: float,
+    timeout: float,
+    links: tuple[str, ...],
+    scale: float,
+) -> Answers:
     """Ask the services; raises MenuError when a menu does not say where one is."""
     try:
         backends = common.backends(
@@ -111,7 +138,9 @@ def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout
     except UsageError as error:
         name = next(draft.name for draft in drafts if FTS.name in draft.services)
         raise MenuError([Problem(name, 0, error.message, error.hint or "")]) from None
-    return online.ask(drafts, campaign, backends, file_speed)
+    return online.ask(
+        drafts, campaign, backends, file_speed, lambda complete: menu.narrowed(complete, links, scale)
+    )
 
 
 def _sent(drafts: list[MenuDraft]) -> list[str]:
@@ -169,7 +198,7 @@ def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:
         tables.emit(fmt, COLUMNS, rows)
 
 
-def _sentence(campaign: Campaign, drafts: list[MenuDraft]) -> str:
+def _sentence(campaign: Campaign, drafts: list[MenuDraft], scale: float) -> str:
     """Say what the menus ask for, in one sentence."""
     flows = campaign.flows
     links, scenarios = len({flow.link for flow in flows}), len({flow.scenario for flow in flows})
@@ -177,7 +206,7 @@ def _sentence(campaign: Campaign, drafts: list[MenuDraft]) -> str:
     rate = units.format_rate(rates.peak(flows).rate)
     sentence = (
         f"{campaign.name}: {units.counted(links, 'links')} in {units.counted(scenarios, 'scenarios')}, "
-        f"{rate} together, from {start} to {end}"
+        f"{rate} together{f' (rates times {scale:g})' if scale != 1 else ''}, from {start} to {end}"
     )
     expressions = len({expression for draft in drafts for expression in draft.expressions})
     if expressions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dc_inject import menu
@@ -40,16 +40,21 @@ def fts_of(backends: Mapping[str, Backend]) -> FtsBackend | None:
 
 
 def ask(
-    drafts: Sequence[MenuDraft], campaign: Campaign, backends: Mapping[str, Backend], file_speed: float
+    drafts: Sequence[MenuDraft],
+    campaign: Campaign,
+    backends: Mapping[str, Backend],
+    file_speed: float,
+    narrowed: Callable[[Campaign], Campaign] = lambda campaign: campaign,
 ) -> Answers:
     """Ask the services that menus need: who we are there, the ends of links, source files, limits.
 
     `campaign` is that of the drafts' previews; the answers have it with its RSE expressions resolved. Each
     service and storage is asked, whatever became of the others. `file_speed` is in bytes per second.
+    `narrowed` takes from the complete campaign what is asked about.
     """
     answers = Answers(campaign)
     alive = {service: backend for service, backend in backends.items() if _lets_us_in(answers, drafts, backend)}
-    answers.campaign = _resolved(answers, drafts, alive)
+    answers.campaign = _resolved(answers, drafts, alive, narrowed)
     if RUCIO.name in alive:
         online_rucio.ask(answers, drafts, cast("RucioBackend", alive[RUCIO.name]))
     fts = fts_of(backends)
@@ -99,7 +104,12 @@ def _account_line(identity: Identity) -> str:
     return sentence
 
 
-def _resolved(answers: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str, Backend]) -> Campaign:
+def _resolved(
+    answers: Answers,
+    drafts: Sequence[MenuDraft],
+    alive: Mapping[str, Backend],
+    narrowed: Callable[[Campaign], Campaign],
+) -> Campaign:
     """Return the campaign with the RSEs that its expressions mean, as far as they could be found out."""
     menus = []
     for draft in drafts:
@@ -117,7 +127,7 @@ def _resolved(answers: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str,
             answers.problems += error.problems
             menus.append(draft.preview)
     try:
-        return menu.campaign(menus)
+        return narrowed(menu.campaign(menus))
     except MenuError as error:
         answers.problems += error.problems
         return answers.campaign

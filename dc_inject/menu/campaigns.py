@@ -61,10 +61,13 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
     A menu's `target` is that of all its links: it is scaled, too, and does not count for some of them.
     Raises MenuError for a link that no menu has.
     """
-    unknown = set(links) - {str(flow.link) for flow in campaign.flows}
+    known = {str(flow.link): urls.arrow(str(flow.link)) for flow in campaign.flows}
+    unknown = set(links) - known.keys()
     if unknown:
-        message = f"no menu has the link {', '.join(map(urls.arrow, sorted(unknown)))}"
-        hint = "write --link SOURCE:DESTINATION as in the menu"
+        names = list(map(urls.arrow, sorted(unknown)))
+        message = f"no menu has the link {', '.join(names)}"
+        near = units.nearest(names[0], known.values())
+        hint = f"did you mean {near[0]}?" if near else "write --link SOURCE:DESTINATION as in the menu"
         raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
     menus = tuple(
         replace(

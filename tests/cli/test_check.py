@@ -72,3 +72,52 @@ def test_where_only_the_line_is_known_the_column_is_null(tmp_path):
     (row,) = json.loads(run("check", path, "--format", "json").stdout)
     assert row["line"]
     assert row["column"] is None
+
+
+TWO = "scenarios: {one: {from: A, to: {B: 1, C: 2}, rate: 6 Gb/s}}"
+
+
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        ((), "2 links in 1 scenario, 6 Gb/s together, "),
+        (("--scale", 2), "2 links in 1 scenario, 12 Gb/s together (rates times 2), "),
+        (("--link", "A->C"), "1 link in 1 scenario, 4 Gb/s together, "),
+    ],
+)
+def test_what_run_is_given_on_its_command_line_can_be_checked(tmp_path, more, asked):
+    """The target is that of all links: it is scaled, too, and does not count for some of them."""
+    (path := tmp_path / "m.yaml").write_text(text(x="target: 6 Gb/s", scenarios=TWO))
+    done = run("check", path, "--format", "json", *more)
+    assert done.exit_code == 0, done.output
+    assert asked in done.stderr
+    assert "target-differs" not in codes(done)
+
+
+def test_rates_that_are_too_high_only_when_scaled_are_found(tmp_path):
+    (path := tmp_path / "m.yaml").write_text(text(scenarios=TWO))
+    assert codes(run("check", path, "--format", "json")) == []
+    assert codes(run("check", path, "--format", "json", "--scale", 2)) == ["fts-link-limit"]
+
+
+def test_a_link_that_is_misspelt_is_told_with_the_nearest_one(tmp_path):
+    (path := tmp_path / "m.yaml").write_text(text(scenarios=TWO.replace("A", "T2_CH_CERN").replace("B", "KIT")))
+    done = run("check", path, "--link", "T2_CH_CERN:KTI")
+    assert done.exit_code == 2
+    assert "no menu has the link T2_CH_CERN -> KTI (did you mean T2_CH_CERN -> KIT?)" in done.stdout
+
+
+def test_a_link_that_only_an_expression_may_mean_is_told_to_be_asked_for(tmp_path):
+    (path := tmp_path / "m.yaml").write_text(
+        text(scenarios="scenarios: {one: {from: A, to: tier=2, rate: 6 Gb/s}}")
+    )
+    done = run("check", path, "--link", "A:B")
+    assert done.exit_code == 2
+    assert "no menu has the link A -> B (RSE expressions are resolved only with --online)" in done.stdout
+
+
+@pytest.mark.parametrize("scale", ["0", "-1", "nan", "inf", "fast"])
+def test_a_scale_is_a_number_above_0(menu, scale):
+    done = run("check", menu, "--scale", scale)
+    assert done.exit_code == 2
+    assert "Invalid value for '--scale'" in done.stderr

@@ -36,14 +36,14 @@ def check(server, tmp_path, monkeypatch):
     backend = RucioBackend(**made, sleep=lambda _seconds: None)
     monkeypatch.setattr(common, "backends", lambda services, **_: {"rucio": backend} if services else {})
 
-    def check(scenarios: str = RIGHT, *, rows: bool = False, **parts: str):
-        found = told(scenarios, **parts)
+    def check(scenarios: str = RIGHT, *more: str, rows: bool = False, **parts: str):
+        found = told(scenarios, *more, **parts)
         return found[1] if rows else (found[0], {row["code"]: row["message"] for row in found[1]}, found[2])
 
-    def told(scenarios: str, **parts: str) -> tuple[int, list[dict[str, str]], str]:
+    def told(scenarios: str, *more: str, **parts: str) -> tuple[int, list[dict[str, str]], str]:
         path = tmp_path / "m.yaml"
         path.write_text(text(scenarios=scenarios, **parts))
-        done = run("check", "--online", "--format", "json", "--file-speed", FILE_SPEED, path)
+        done = run("check", "--online", "--format", "json", "--file-speed", FILE_SPEED, *more, path)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         rows = json.loads(done.stdout)
         assert len({row["code"] for row in rows}) == len(rows)
@@ -112,6 +112,17 @@ def test_ends_whose_protocols_do_not_go_together(check, server):
     assert "the one is read by davs or root, the other written by gsiftp" in found["no-third-party-copy"]
     server.rses["B"] = FakeRse(writes=("https",))
     assert check()[1] == {}
+
+
+def test_only_the_links_that_are_named_are_asked_about_also_of_expressions(check, server):
+    server.unlinked.add(("A", "B"))
+    both = RIGHT.replace("to: B", "to: '*'")
+    assert list(check(both)[1]) == ["no-distance"]
+    code, found, said = check(both, "--link", "A:C", "--scale", "0.5")
+    assert (code, found) == (0, {})
+    assert "1 link in 1 scenario, 2 Gb/s together (rates times 0.5)" in said
+    code, found, _ = check(both, "--link", "A:D")
+    assert (code, found) == (2, {None: "no menu has the link A -> D"})
 
 
 def test_an_activity_is_looked_up_in_the_clients_schema_and_that_is_said(check):
