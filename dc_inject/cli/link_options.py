@@ -20,7 +20,7 @@ from dc_inject.model import Link, units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.services import by_end
 from dc_inject.planning import saturation
-from dc_inject.planning.progress import Progress, conclusion
+from dc_inject.planning.progress import Progress
 from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import EARLY, StepOutcome
 
@@ -226,7 +226,7 @@ def resume_challenge(
     """
     begun, progress = load_challenge(view, path)
     name, stopped = begun.campaign, view.challenge()[-1].at
-    outcome = conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
+    outcome = progress.concluded().outcome
     if progress.over is not None and outcome is not StepOutcome.INCONCLUSIVE and not _cut_short(progress):
         raise UsageError(f"{name} is over, and has a verdict", f"`dc-inject link --verdict {name}` prints it")
     left = more or max(progress.until - stopped, timedelta(0))

@@ -15,7 +15,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
-from dc_inject.planning.progress import Progress, conclusion
+from dc_inject.planning.progress import Progress
 from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 
 
@@ -64,9 +64,8 @@ def verdict_json(
 
     `running` tells that an injector has it.
     """
-    ladder, verdicts, decisions = challenge.ladder, progress.verdicts, progress.decisions
     state = ENDED if not running else RUNNING if progress.over is None else ENDING
-    concluded = conclusion(ladder, verdicts, decisions, over=state != RUNNING)
+    concluded = progress.concluded(running=running)
     cause = concluded.cause
     return {
         "campaign": challenge.campaign,
@@ -104,7 +103,9 @@ def verdict_json(
                 "disturbed": str(verdict.disturbed) if verdict.disturbed else None,
                 "next": str(decision.kind),
             }
-            for number, (verdict, decision) in enumerate(zip(verdicts, decisions, strict=True), start=1)
+            for number, (verdict, decision) in enumerate(
+                zip(progress.verdicts, progress.decisions, strict=True), start=1
+            )
         ],
         "failed_files": failed_files(challenge, progress, view),
         "resident": resident(view),

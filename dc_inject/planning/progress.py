@@ -74,6 +74,10 @@ class Progress:
         """Whether nothing is asked for until what waits has arrived."""
         return self._paused is not None
 
+    def concluded(self, *, running: bool = False) -> Conclusion:
+        """Return what all steps have shown so far, where `running` says that more may come."""
+        return conclusion(self.ladder, self.verdicts, self.decisions, over=not running or self.over is not None)
+
     def resume(self, until: datetime, time_left: timedelta = timedelta.max) -> None:
         """Go on after a stop, until another end: a step that says nothing yet is made once more.
 

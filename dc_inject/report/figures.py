@@ -32,7 +32,7 @@ from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.thresholds import Threshold
-from dc_inject.planning.progress import Progress, conclusion
+from dc_inject.planning.progress import Progress
 from dc_inject.report import marks, repeats, sites, thresholds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # steps count from then
@@ -187,7 +187,7 @@ def report(
         **values,
         "verdict": _verdict(values),
         "thresholds": thresholds.figures(view, chosen, scope.thresholds),
-        "challenge": _challenge(progress),
+        "challenge": _challenge(progress, running=values["running"]),
         "repeats": repeats.repeats(view, chosen, progress),
         "compared": None,  # a command may put another campaign and readings here
         "overlay": None,
@@ -437,11 +437,11 @@ def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _challenge(progress: Progress | None) -> dict[str, Any] | None:
-    """Return the verdict of a mini-challenge, as `dc-inject link` gives it."""
+def _challenge(progress: Progress | None, *, running: bool) -> dict[str, Any] | None:
+    """Return the verdict of a mini-challenge, as `dc-inject link` gives it, also while it is `running`."""
     if progress is None:
         return None
-    result = conclusion(progress.ladder, progress.verdicts, progress.decisions)
+    result = progress.concluded(running=running)
     return {
         "outcome": result.outcome.value,
         "reason": result.reason,

@@ -11,6 +11,7 @@ import pytest
 from dc_inject.cli import link_options
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger import LedgerView
+from dc_inject.ledger.reading import Reader
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.verdict import Reading
 from tests.cli.ledgers import START, run
@@ -107,3 +108,17 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
     assert f" to {expected[-20:-1].replace('T', ' ')}Z, 1 link" in begun.stderr, "and so ends its menu"
     assert "takes at least 5 Gb/s; inconclusive" in running.stdout
     assert "the search is still under way, after " in running.stdout
+
+
+def test_a_report_of_one_that_still_runs_gives_no_verdict(service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says the same as `--verdict`; of one that was killed, that is what was seen until then."""
+    service()
+    run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
+    monkeypatch.setattr(LedgerView, "challenge", lambda view: Reader.challenge(view)[:4])
+
+    def reason() -> str:
+        return json.loads(run("report", "mini", "--format", "json").stdout)["challenge"]["reason"]
+
+    assert reason() == "no result: no step was long enough"
+    monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
+    assert reason() == "no step has a result yet"
