@@ -197,8 +197,8 @@ def _sentence(report: dict[str, Any]) -> str:
     return (
         f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
         f"{short_ones if few else 'no link will be short'}\n"
-        f"{units.format_size(gone['unsent_bytes'])} expire unsent, "
-        f"{units.counted(gone['cancelled_files'], 'files')} are cancelled, "
-        f"{units.counted(gone['failed_files'], 'files')} of rules fail in all attempts"
-        f"{', which `failed files` has only of jobs' if gone['failed_files'] else ''}"
+        f"{units.format_size(gone['unsent_bytes'])} expire unsent; "
+        f"files cancelled: {units.grouped(gone['cancelled_files'])}; "
+        f"files of rules failed in all attempts: {units.grouped(gone['failed_files'])}"
+        f"{' (`failed files` has only those of jobs)' if gone['failed_files'] else ''}"
     )
