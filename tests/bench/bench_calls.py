@@ -7,6 +7,7 @@ counts every call that leaves the back end.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections import Counter
 from datetime import timedelta
@@ -72,6 +73,7 @@ def run(folder: Path) -> tuple[Counter[str], int, int]:
 
 def main() -> None:
     """Print calls by method, per cycle and per rule."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
     with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as folder:
         grid = Sandbox(Path(folder) / "grid")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import tempfile
 import threading
@@ -40,6 +41,7 @@ _mine = threading.local()
 
 def main() -> None:
     """Print rates and ratios."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="folder of a sandbox with storages that is up")
     environment = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,7 @@ def apart(checkout: Path, config: Path, *arguments: str) -> dict[str, Any]:
 
 def main() -> None:
     """Print each turn, and what the rules come to."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     given = sys.argv[1:]
     if given[:1] == ["--turn"]:
         print(json.dumps(turn(Path(given[1]), given[2], int(given[3]))))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import tempfile
 import threading
@@ -98,6 +99,7 @@ def single(injections: Sequence[Injection]) -> None:
 
 def main() -> None:
     """Print rates, ratios and calls per rule."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--config", type=Path, help="rucio.cfg of a sandbox that is up (its folder is the sandbox)"

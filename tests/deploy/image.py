@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,7 @@ scenarios:
 
 def main() -> int:
     """Build the image, look into it, and let it inject; the first thing that is wrong ends it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     for program in ("buildah", "mmdebstrap"):
         if shutil.which(program) is None:
             sys.exit(f"{program} is missing; on Debian: apt install --no-install-recommends buildah mmdebstrap")

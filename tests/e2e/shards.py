@@ -36,6 +36,7 @@ SOURCE = "T2_SHARDS_From"
 
 def main() -> int:
     """Run it; the first thing that is wrong ends it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     environment = Path(os.environ["DC_INJECT_SANDBOX_ENV"])
     ensure_environment(environment, print)
     with tempfile.TemporaryDirectory(prefix="dc_inject-shards-") as folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ MOST_DATASETS = 120  # what rules have taken comes back when their lifetimes end
 
 def main() -> int:
     """Play all cases, or those of MODE, ROLE and COMMAND in the environment; returns the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     modes, roles, commands = (
         os.environ[name].split(",") if os.environ.get(name) else list(all_)
         for name, all_ in (("MODE", MODES), ("ROLE", ROLES), ("COMMAND", COMMANDS))

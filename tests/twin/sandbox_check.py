@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,7 @@ def command(*words: object, config: Path) -> str:
 
 def main(cycles: int) -> bool:
     """Run it all; returns whether each link was predicted within 10 %."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as place:
         folder = Path(place)
         (folder / "grid.yaml").write_text(GRID)
