@@ -24,7 +24,7 @@ from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
 from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
-from dc_inject.planning import ramp, saturation
+from dc_inject.planning import overload, ramp
 from dc_inject.planning.steps import FEW
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
@@ -303,7 +303,7 @@ def _slow(challenge: MiniChallenge, space: int) -> str:
     return (
         f"\nwarning: that is enough to search up to about {most}; {top} takes {units.format_size(needed)} if "
         f"{challenge.link.service.injections} complete in {units.format_duration(link_menu.STAYS)}: up to "
-        f"{saturation.FOR_FTS} times what is on its way is kept waiting, and what has arrived stays for a while "
+        f"{overload.FOR_FTS} times what is on its way is kept waiting, and what has arrived stays for a while "
         f"(--space {_bound(_rounded_up(needed))}, if the site agrees, or a lower --max)"
     )
 
@@ -316,7 +316,7 @@ def _stays(challenge: MiniChallenge) -> timedelta:
     there = max(link_menu.STAYS, challenge.cycle) + challenge.cycle
     if not challenge.ladder.saturate:
         return there
-    on_its_way = max(saturation.FOR_FTS * link_menu.STAYS, link_menu.STAYS + challenge.ladder.shortest)
+    on_its_way = max(overload.FOR_FTS * link_menu.STAYS, link_menu.STAYS + challenge.ladder.shortest)
     return on_its_way + there
 
 

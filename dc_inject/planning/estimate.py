@@ -5,6 +5,9 @@ so it is never known better than to one of them over its length, even if all rep
 may begin and end anywhere within one is off by the difference of two rectangular distributions, whose standard
 deviation is 1 / sqrt(6) of it (JCGM 100:2008, the GUM, F.2.2.1). Both are added as variances, and multiplied by t:
 a few repeats tell of neither for sure.
+
+Repeats that follow each other without a gap tell more together: where each of them begins and ends matters less to
+a line through all counts (`slope`) than to a mean, which only the first and the last count decide.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from statistics import fmean, stdev
 
 # Student's t for 95 % (two-sided), by degrees of freedom from one on
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+Course = Sequence[tuple[float, float]]  # a repeat: seconds since its begin, and the count since then
 DIFFER = 0.1  # of the higher mean: repeats before and after a change differ by more than this
 
 
@@ -44,6 +48,24 @@ class Estimate:
     def interval(self) -> tuple[float, float]:
         """From and to; nothing is less than 0."""
         return max(self.mean - self.half, 0.0), self.mean + self.half
+
+
+def slope(runs: Sequence[Sequence[Course]]) -> float:
+    """Return the slope of the line through all counts of repeats, by least squares, in their unit per second.
+
+    The repeats of a run follow each other without a gap; what moved between runs is not known. Each has a length.
+    """
+    above = below = 0.0
+    for run in runs:
+        times, counts = [0.0], [0.0]
+        for course in run:
+            since, before = times[-1], counts[-1]
+            times += [since + seconds for seconds, _ in course]
+            counts += [before + count for _, count in course]
+        middle, mean = fmean(times), fmean(counts)
+        above += sum((time - middle) * (count - mean) for time, count in zip(times, counts, strict=True))
+        below += _squares(times)
+    return above / below
 
 
 def changed(values: Sequence[float]) -> int:

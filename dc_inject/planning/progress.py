@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from dc_inject.model import units
 from dc_inject.model.holds import Trait
-from dc_inject.planning import saturation, steps
+from dc_inject.planning import overload, saturation, steps
 from dc_inject.planning.steps import Ladder, Next, NextStep
 from dc_inject.planning.verdict import COARSE, Cause, Reading, StepOutcome, Verdict, judge
 
@@ -129,7 +129,7 @@ class Progress:
             self.over = reading.at
         else:
             readings = (replace(reading, fresh=False),)
-            full = decision.kind is Next.BETWEEN and bool(saturation.overloaded(self.verdicts))
+            full = decision.kind is Next.BETWEEN and bool(overload.overloaded(self.ladder, self.verdicts))
             self.step = Step(decision.rate, readings, at_once=full or decision.kind is Next.CONFIRM)
         if decision.pause and decision.kind is not Next.STOP:
             self.step, self._paused = Step(decision.rate, ()), reading.at
@@ -165,7 +165,7 @@ class Progress:
         settle = step.settles(self._quickest)
         if not self.ladder.saturate or not settle or step.readings[-1].at - step.readings[0].at <= settle:
             return False
-        up = not any(map(saturation.failing, self.verdicts))  # else it bisects, where each trial counts
+        up = not any(map(overload.failing, self.verdicts))  # else it bisects, where each trial counts
         return up and saturation.follows(self.ladder, self._judged(step), step.readings[-1].dataset)
 
     def _too_short(self, verdict: Verdict) -> bool:

@@ -6,11 +6,17 @@ above the capacity tells more than many below: the search
 1. goes up from the first rate, each time by twice as much as before, until the link does not follow, and never
    back to a rate that it has passed;
 2. then keeps it overloaded: it asks for what moves and a little more, and at first for so much more that twice or
-   thrice as much is on its way as a link always has there. Since the link has more to move than it can, each trial
-   begins where the last one ended, and tells what it carries. If all that waited arrives, it was not too much, and
-   the search goes on up;
-3. ends after four trials that began with enough waiting, or more while they differ: their mean is where the link
-   stands, with the interval in which it lies with a probability of 95 % (Student's t).
+   thrice as much is on its way as a link always has there; when more is, for what moves. Since the link has more
+   to move than it can, each trial begins where the last one ended, and tells what it carries. If all that waited
+   arrives, it was not too much, and the search goes on up;
+3. ends after four trials that began with enough waiting, or more while they differ: the slope of the line through
+   what had moved at all their readings is where the link stands, with the interval in which it lies with a
+   probability of 95 % (Student's t, of what moved in each trial).
+
+Why a line, and why no more waits than has to: an overloaded link sends as much as it can, but a file counts only
+when all of it is there. What is under way at the begin and at the end of a time differs, since files that start
+together arrive together; a line depends little on these two moments. And it grows while FTS adds transfers, which
+it does as long as as many files wait as it runs, needed or not: then less arrives than is sent.
 
 Where transfers fail, what is delivered says little: then the middle is tried between the highest rate that was
 reached and the lowest that was not. Storages often fail since much waits for them, and would go on failing at any
@@ -37,27 +43,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
 from dc_inject.model import units
 from dc_inject.model.holds import Trait
-from dc_inject.planning import ramp
-from dc_inject.planning.estimate import Estimate, changed
+from dc_inject.planning import overload, ramp
+from dc_inject.planning.estimate import Estimate, changed, slope
 from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
-from dc_inject.planning.verdict import FOLLOWS, Cause, Reading, StepOutcome, Verdict
+from dc_inject.planning.verdict import Cause, Reading, Verdict
 
 PRECISION = 0.05  # of a rate: how near each other the last good and the first bad one have to be
-TAKES_ALL = 0.985  # part of all that was asked for: when that has moved, the link is not at its limit
 ABOVE = 1.06  # times what moves: what an overloaded link is asked for
-FAR = 1.15  # times what moves: more than that is not asked for again
-QUEUE = 1.7  # times what a link always has on its way: so much is on its way in an overload
-FOR_FTS = 3  # the same, where FTS may have to run more transfers
 ROOM = 0.2  # part of what shall wait: so much more is asked for
 LEAST, MOST = 4, 6  # repeats at the end
 WIDE = 0.1  # of the mean: half of an interval for which repeats go on
+LINE = 6 / 5  # the variance of a slope in that of a mean, where what moves differs by chance from time to time
 TRIALS = 40  # after which a link that never settles is given up
 LONGEST = 4  # steps: how long the first trial waits for something to complete
 SOON = 3  # so much shorter may a trial on the way up be
@@ -98,38 +101,20 @@ def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
 
 def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     """Return what comes after the last of the trials so far, which was not inconclusive."""
-    trials = conclusive(verdicts)
-    last, run = trials[-1], overloaded(trials)
+    trials = overload.conclusive(verdicts)
+    last, run = trials[-1], overload.overloaded(ladder, trials)
     if len(trials) >= TRIALS:
         return NextStep(Next.STOP)
-    if any(failing(trial) for trial in trials):
+    if any(overload.failing(trial) for trial in trials):
         return _by_halves(ladder, trials)
     higher = None if run else _upwards(ladder, trials)
     if higher is not None:
         return higher
-    small = _may_be_small(trials)
+    small = _may_be_small(ladder, trials)
     if _sure(_rates(_repeats(ladder, trials)), MOST if small else LEAST):
         return NextStep(Next.STOP)
     following = _overload(ladder, run) if run else NextStep(Next.CONFIRM, last.rate)
     return replace(following, why=RAMPING if small else "")
-
-
-def overloaded(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the last trials in which the link had more to move than it could, so that all tell what it carries.
-
-    The first of them was not reached. What a trial has left is moved in the next, whatever that asks for, so only
-    their sums tell when all of it has arrived. At some time clearly more was asked for than moved since.
-    """
-    run: list[Verdict] = []
-    trials = conclusive(verdicts)
-    if any(failing(trial) for trial in trials):
-        return []
-    for trial in trials:
-        run = [*run, trial] if run or not trial.good else []
-        arrived = _moved(run) >= TAKES_ALL * sum(verdict.asked for verdict in run)
-        if arrived or _mean_rate(run[1:] or run) >= FOLLOWS * max(verdict.rate for verdict in run):
-            run = []
-    return run
 
 
 def _upwards(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep | None:
@@ -139,7 +124,7 @@ def _upwards(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep | None:
         return None
     if above is not None and above.rate > last.rate * (1 + PRECISION):
         return NextStep(Next.BETWEEN, _rounded(_between(last, above)))
-    if above is not None and failing(above):
+    if above is not None and overload.failing(above):
         return None
     tried = max(trial.rate for trial in trials)  # also one that only seemed too much: a little more drains at once
     return NextStep(Next.UP, _higher(ladder, tried))
@@ -169,7 +154,7 @@ def _bounds(ladder: Ladder, trials: Sequence[Verdict]) -> tuple[float, float]:
     clean = [
         trial.rate
         for before, trial in zip([None, *trials], trials, strict=False)
-        if not trial.good and (before is None or before.end != trial.start or not _enough(ladder, before))
+        if not trial.good and (before is None or before.end != trial.start or not overload.enough(ladder, before))
     ]
     lowest = min(clean or bad)
     return max((trial.rate for trial in trials if trial.good and trial.rate < lowest), default=0.0), lowest
@@ -182,56 +167,24 @@ def drained(ladder: Ladder, rate: float, waiting: int, quickest: timedelta | Non
 
 
 def _overload(ladder: Ladder, run: Sequence[Verdict]) -> NextStep:
-    """Return the rate that keeps a link overloaded: the same while it does, and enough waits."""
-    last, moves = run[-1], _mean_rate((run[1:] or run)[-LEAST:])
-    if _enough(ladder, last) and moves * (1 + PRECISION / 2) <= last.rate <= moves * FAR:
-        return NextStep(Next.CONFIRM, last.rate)
-    lacking = max((1 + ROOM) * _queue(ladder, last) - last.waiting, 0.0)
-    more = min(lacking / ladder.shortest.total_seconds(), moves)
-    following = _to(ladder, ABOVE * moves + more)
-    return replace(following, kind=Next.CONFIRM) if following.rate == last.rate else following
+    """Return the rate that keeps a link overloaded: the same while it does, and as much waits as shall.
 
-
-def _enough(ladder: Ladder, trial: Verdict) -> bool:
-    """Whether so much waits at the end of a trial that FTS adds transfers if it can, or as much as may be."""
-    full = trial.rate >= ladder.highest and trial.rate <= FAR * trial.moved_rate  # it would take hours
-    return full or trial.waiting >= _queue(ladder, trial)
-
-
-def _queue(ladder: Ladder, trial: Verdict) -> float:
-    """Return the bytes that shall be on their way after a trial: more where FTS has to grow.
-
-    FTS adds transfers only while as many files wait in it as it runs, and some are not with FTS at a time. What
-    takes much longer to complete does not wait for FTS: what a step moves is enough.
+    Where more waits than shall, what moves is asked for, so that it does not become still more.
     """
-    times, always = FOR_FTS if _transfers(trial) >= ramp.HALF_WAY else QUEUE, _quickest(trial)
-    return trial.moved_rate * (always + min((times - 1) * always, ladder.every.total_seconds()))
-
-
-def _transfers(trial: Verdict) -> float:
-    """Return how many transfers a link has at most: a file is moved in less than the least time to completion."""
-    return trial.moved_rate * _quickest(trial) / trial.file if trial.file else 0.0
-
-
-def _quickest(trial: Verdict) -> float:
-    """Return the least time in which something was completed, in seconds: what it takes without waiting."""
-    return trial.quickest.total_seconds() if trial.quickest else 0.0
-
-
-def conclusive(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the trials that say something of the link."""
-    return [trial for trial in verdicts if trial.outcome is not StepOutcome.INCONCLUSIVE]
-
-
-def failing(verdict: Verdict) -> bool:
-    """Whether a trial was not reached since transfers failed: what moved is not what the link carries."""
-    return not verdict.good and verdict.cause is not None and verdict.cause.code == "failing"
+    last, moves = run[-1], overload.mean_rate((run[1:] or run)[-LEAST:])
+    lacking = (1 + ROOM) * overload.queue(ladder, last) - last.waiting
+    least, most = (1 + PRECISION / 2, overload.FAR) if lacking >= 0 else (1 - PRECISION / 2, 1 + PRECISION / 2)
+    if overload.enough(ladder, last) and moves * least <= last.rate <= moves * most:
+        return NextStep(Next.CONFIRM, last.rate)
+    more = min(lacking / ladder.shortest.total_seconds(), moves)
+    following = _to(ladder, ABOVE * moves + more if lacking >= 0 else max(moves, _lowest(ladder)))
+    return replace(following, kind=Next.CONFIRM) if following.rate == last.rate else following
 
 
 def _same(trials: Sequence[Verdict]) -> list[Verdict]:
     """Return the last trial and those right before it at the same rate, which it repeats."""
     place = len(trials) - 1
-    while place and trials[place - 1].rate == trials[-1].rate and not failing(trials[place - 1]):
+    while place and trials[place - 1].rate == trials[-1].rate and not overload.failing(trials[place - 1]):
         place -= 1
     return list(trials[place:])
 
@@ -255,8 +208,14 @@ def up(ladder: Ladder) -> list[float]:
 
 def _to(ladder: Ladder, rate: float) -> NextStep:
     """Return a trial at a rate (bytes per second), or the end where that is too low to be tried."""
-    least = LOWEST * min(ladder.first, ladder.step or ladder.first)
-    return NextStep(Next.BETWEEN, min(_rounded(rate), ladder.highest)) if rate >= least else NextStep(Next.STOP)
+    if rate < _lowest(ladder):
+        return NextStep(Next.STOP)
+    return NextStep(Next.BETWEEN, min(_rounded(rate), ladder.highest))
+
+
+def _lowest(ladder: Ladder) -> float:
+    """Return the lowest rate that is tried, in bytes per second."""
+    return LOWEST * min(ladder.first, ladder.step or ladder.first)
 
 
 def _rounded(rate: float) -> float:
@@ -279,30 +238,29 @@ def _too_much(trials: Sequence[Verdict]) -> Verdict | None:
 def _exceeds(later: Verdict, bad: Verdict) -> bool:
     if not later.good:
         return False
-    more = not failing(bad) and later.moved_rate > bad.moved_rate * (1 + 2 * PRECISION)
+    more = not overload.failing(bad) and later.moved_rate > bad.moved_rate * (1 + 2 * PRECISION)
     return later.rate >= bad.rate or more
 
 
 def _between(good: Verdict, bad: Verdict) -> float:
     """Return the rate to try between one that was taken and one that was too much."""
     guess = bad.moved_rate * ABOVE
-    if not failing(bad) and good.rate * (1 + PRECISION) < guess < bad.rate:
+    if not overload.failing(bad) and good.rate * (1 + PRECISION) < guess < bad.rate:
         return guess
     return math.sqrt(good.rate * bad.rate)
 
 
 class Repeat(NamedTuple):
-    """What moved in a trial that tells where the link stands, and how near that can be told (bytes per second)."""
+    """A trial that tells where the link stands, and what moved in it of what counts (bytes per second)."""
 
     rate: float
-    resolution: float
-    end: datetime
+    trial: Verdict
 
 
 def _repeats(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
     """Return the last trials that tell where the link stands, without what was before it changed."""
     repeats = _counting(ladder, trials)[-MOST:]
-    while _may_be_small(trials) and _grow(_rates(repeats)):
+    while _may_be_small(ladder, trials) and _grow(_rates(repeats)):
         del repeats[0]
     while cut := changed(_rates(repeats)):
         del repeats[:cut]
@@ -316,16 +274,25 @@ def _counting(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
     all after the first at the last rate: when it takes all of that, more is only what was late. What waited before
     an outage or a stop may be gone after it.
     """
-    run = overloaded(trials)
+    run = overload.overloaded(ladder, trials)
     if run:
         pairs = [(before, trial) for before, trial in pairwise(run) if before.end == trial.start]
-        return [_repeat(trial) for before, trial in pairs if _enough(ladder, before)]
-    return [_repeat(trial, most=trial.rate) for trial in _same(trials)[1:]]
+        return [Repeat(trial.moved_rate, trial) for before, trial in pairs if overload.enough(ladder, before)]
+    return [Repeat(min(trial.moved_rate, trial.rate), trial) for trial in _same(trials)[1:]]
 
 
-def _repeat(trial: Verdict, most: float = math.inf) -> Repeat:
-    resolution = trial.counted_by / (trial.end - trial.measured).total_seconds()
-    return Repeat(min(trial.moved_rate, most), resolution, trial.end)
+def _estimate(repeats: Sequence[Repeat], most: float) -> Estimate:
+    """Return the slope through repeats, at most a rate (bytes per second), with its interval."""
+    runs: list[list[Verdict]] = []
+    for _, trial in repeats:
+        if runs and runs[-1][-1].end == trial.measured:
+            runs[-1].append(trial)
+        else:
+            runs.append([trial])
+    resolutions = [trial.counted_by / (trial.end - trial.measured).total_seconds() for _, trial in repeats]
+    spread = Estimate.of(_rates(repeats), resolutions)
+    rate = slope([[trial.course for trial in run] for run in runs])
+    return Estimate(min(rate, most), math.sqrt(LINE) * spread.half, len(repeats))
 
 
 def _rates(repeats: Sequence[Repeat]) -> list[float]:
@@ -345,25 +312,16 @@ def _sure(rates: Sequence[float], least: int) -> bool:
     return len(rates) >= MOST or estimated.half <= WIDE * estimated.mean
 
 
-def _moved(trials: Sequence[Verdict]) -> int:
-    return sum(trial.moved for trial in trials)
-
-
-def _mean_rate(trials: Sequence[Verdict]) -> float:
-    """Return the bytes per second that moved in some trials."""
-    return _moved(trials) / sum((trial.end - trial.measured).total_seconds() for trial in trials)
-
-
-def _may_be_small(trials: Sequence[Verdict]) -> bool:
+def _may_be_small(ladder: Ladder, trials: Sequence[Verdict]) -> bool:
     """Whether FTS may run too few transfers for a link that has more to move: more than it begins with are needed.
 
     Where it is not known how many there are, FTS's usual ramp tells.
     """
     last = trials[-1]
-    if not overloaded(trials):
+    if not overload.overloaded(ladder, trials):
         return False
     if last.file and last.quickest:
-        return _transfers(last) >= ramp.HALF_WAY
+        return overload.transfers(last) >= ramp.HALF_WAY
     return ramp.binding(last.end - trials[0].start, last.moved_rate)
 
 
@@ -372,23 +330,23 @@ def _may_be_small(trials: Sequence[Verdict]) -> bool:
 
 def estimate(ladder: Ladder, verdicts: Sequence[Verdict]) -> Estimate | None:
     """Return where the link stands, in bytes per second; None while it was not repeated often enough."""
-    trials = conclusive(verdicts)
+    trials = overload.conclusive(verdicts)
     repeats = _repeats(ladder, trials) if trials else []
     if len(repeats) < LEAST:
         return None
-    return Estimate.of(_rates(repeats), [repeat.resolution for repeat in repeats])
+    return _estimate(repeats, math.inf if overload.overloaded(ladder, trials) else trials[-1].rate)
 
 
 def fallen(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
     """Say from what and when the link has fallen while it was repeated; empty if it has not."""
-    trials = conclusive(verdicts)
+    trials = overload.conclusive(verdicts)
     repeats = _counting(ladder, trials) if trials else []
     cut = changed(_rates(repeats))
     before, after = _rates(repeats[:cut]), _rates(repeats[cut:])
     if not cut or fmean(after) > fmean(before):
         return ""
     high, low = units.format_rate(fmean(before)), units.format_rate(fmean(after))
-    return f"it fell from {high} to {low} at about {repeats[cut - 1].end:%H:%M:%SZ}"
+    return f"it fell from {high} to {low} at about {repeats[cut - 1].trial.end:%H:%M:%SZ}"
 
 
 def at_least(verdicts: Sequence[Verdict]) -> float | None:
@@ -396,16 +354,16 @@ def at_least(verdicts: Sequence[Verdict]) -> float | None:
 
     Also one that was too much tells that, unless transfers failed.
     """
-    telling = [trial for trial in conclusive(verdicts) if not failing(trial)]
+    telling = [trial for trial in overload.conclusive(verdicts) if not overload.failing(trial)]
     return max((min(trial.rate, trial.moved_rate) for trial in telling), default=None)
 
 
 def held(ladder: Ladder, verdicts: Sequence[Verdict]) -> Cause | None:
     """Return what held the repeats, if they moved less than they asked for since not all of it was injected."""
-    trials = conclusive(verdicts)
+    trials = overload.conclusive(verdicts)
     last, rates = trials[-1], _rates(_repeats(ladder, trials))
     hold = last.hold
-    if overloaded(trials) or _takes_all(last, rates) or hold is None or not last.held:
+    if overload.overloaded(ladder, trials) or _takes_all(last, rates) or hold is None or not last.held:
         return None
     if (Trait.LINK | Trait.NO_LIMIT) & hold.traits:
         return None
@@ -415,27 +373,33 @@ def held(ladder: Ladder, verdicts: Sequence[Verdict]) -> Cause | None:
 
 
 def _takes_all(last: Verdict, rates: Sequence[float]) -> bool:
-    return not rates or fmean(rates) >= TAKES_ALL * last.rate
+    return not rates or fmean(rates) >= overload.TAKES_ALL * last.rate
 
 
 def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
     """Say why a link that has been found carries no more."""
-    trials = conclusive(verdicts)
-    last, run, rates = trials[-1], overloaded(trials), _rates(_repeats(ladder, trials))
+    trials = overload.conclusive(verdicts)
+    last, run, rates = trials[-1], overload.overloaded(ladder, trials), _rates(_repeats(ladder, trials))
     above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
     if run or (not above and not _takes_all(last, rates)):
-        moved = units.format_rate(fmean(rates or [last.moved_rate]))
-        waiting = units.format_size(last.waiting)
-        words = f"of {units.format_rate(last.rate)} only {moved} moved, and {waiting} are on their way"
-        if _transfers(last) >= ramp.HALF_WAY:
+        estimated = estimate(ladder, trials)
+        moves = estimated.mean if estimated else last.moved_rate
+        asked = last.rate if last.rate > moves else max(trial.rate for trial in run or [last])
+        moved, waiting = units.format_rate(moves), units.format_size(last.waiting)
+        words = f"of {units.format_rate(asked)} only {moved} moved, and {waiting} are on their way"
+        if overload.transfers(last) >= ramp.HALF_WAY:
             words += "; FTS may carry more once it runs more transfers"
         if fell := fallen(ladder, trials):
             words += f"; {fell}"
         return words, Cause("saturated", words)
     if above:
         bad = min(above, key=lambda trial: trial.rate)
-        crowded = next((trial for trial in trials if failing(trial)), None)
-        more = f"; where much waits, transfers fail ({describe(crowded)})" if crowded and not failing(bad) else ""
+        crowded = next((trial for trial in trials if overload.failing(trial)), None)
+        more = (
+            f"; where much waits, transfers fail ({describe(crowded)})"
+            if crowded and not overload.failing(bad)
+            else ""
+        )
         return f"{describe(bad)}{more}", bad.cause
     return "it can carry at least the highest rate that was tried", None
 

@@ -118,7 +118,8 @@ class Verdict:
 
     `waiting` are the bytes on their way at its end, `file` the mean bytes of a file (0: not known), `counted_by`
     those of what is counted as a whole, and `quickest` is the least time to completion so far, if known.
-    `held` tells of its hold, if any, with its numbers.
+    `held` tells of its hold, if any, with its numbers, and `counts` of each reading after `measured` the seconds
+    since then and the bytes that had moved since.
     """
 
     rate: float
@@ -139,6 +140,7 @@ class Verdict:
     counted_by: int = 0
     quickest: timedelta | None = None
     held: str = ""
+    counts: tuple[tuple[float, float], ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -150,6 +152,11 @@ class Verdict:
         """Bytes per second that moved."""
         seconds = (self.end - self.measured).total_seconds()
         return self.moved / seconds if seconds else 0.0
+
+    @property
+    def course(self) -> tuple[tuple[float, float], ...]:
+        """Seconds after `measured` and the bytes that had moved by then: of each reading, or of the end alone."""
+        return self.counts or (((self.end - self.measured).total_seconds(), float(self.moved)),)
 
     @property
     def good(self) -> bool:
@@ -200,11 +207,16 @@ def judge(
         waiting=last.waiting,
         file=last.file,
         counted_by=last.counted_by,
+        counts=tuple(
+            ((reading.at - since.at).total_seconds(), float(reading.moved - since.moved))
+            for reading in readings
+            if reading.at > since.at
+        ),
     )
     # What was on its way before is not of this step: then all of it shows that the link follows, too.
     own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()
     if verdict.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
-        verdict = replace(verdict, measured=first.at, asked=whole, moved=own)
+        verdict = replace(verdict, measured=first.at, asked=whole, moved=own, counts=())
     outcome, cause = _spoilt(verdict, readings, idle=idle) if verdict.early else _outcome(verdict, readings)
     broken = next(_broken(readings, 0.0, readings), None) if outcome is StepOutcome.REACHED else None
     return replace(verdict, outcome=outcome, cause=cause, disturbed=broken)

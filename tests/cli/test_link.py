@@ -62,11 +62,11 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.exception
     assert "verdict expected by about " in done.stderr, "a search may find out earlier"
     lines = done.stdout.splitlines()
-    assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "8", *["5.3"] * 4]
+    assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "8", *["5"] * 4]
     then = [line.split()[-1] for line in lines[1:-1]]
     assert then == ["step", "step", "between", *["confirm"] * 3, "stop"]
     assert lines[-1].startswith(
-        f"{A} -> {B}: stands at 5 Gb/s (95 %: 4.73 Gb/s to 5.27 Gb/s): of 5.3 Gb/s only 5 Gb/s moved, and "
+        f"{A} -> {B}: stands at 5 Gb/s (95 %: 4.7 Gb/s to 5.3 Gb/s): of 8 Gb/s only 5 Gb/s moved, and "
     )
     assert "step 3, not reached" not in done.stderr, "the last line says it"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}

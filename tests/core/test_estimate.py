@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dc_inject.planning.estimate import Estimate, changed
+from dc_inject.planning.estimate import Estimate, changed, slope
 
 
 def test_the_interval_is_that_of_students_t():
@@ -70,3 +70,23 @@ def test_repeats_that_only_differ_are_seldom_taken_for_two_things():
         draw = random.Random(1)
         times = [[draw.gauss(10, 10 * spread) for _ in range(draw.choice([4, 6]))] for _ in range(1000)]
         assert sum(changed(values) > 0 for values in times) <= most
+
+
+def test_a_slope_is_that_of_the_line_through_all_counts():
+    """By hand: of the counts 0, 1, 5 at 0, 1, 2 s it is 2.5, and so of the same counts as two repeats."""
+    assert slope([[[(1, 1), (2, 5)]]]) == pytest.approx(2.5)
+    assert slope([[[(1, 1)], [(1, 4)]]]) == pytest.approx(2.5)
+    assert slope([[[(1, 1)]], [[(1, 4)]]]) == pytest.approx(2.5)  # what moved between two runs says nothing
+    assert slope([[[(1, 1)]], [[(3, 6)]]]) == pytest.approx((1 * 1 + 3 * 6) / (1 * 1 + 3 * 3))
+
+
+def test_a_slope_is_nearer_to_the_rate_than_a_mean_where_counts_are_late_by_chance():
+    """Of 500 times four repeats of three counts each, all of them late by up to a minute of 24."""
+    lines, means = 0.0, 0.0
+    for seed in range(500):
+        draw = random.Random(seed)
+        counts = [minute - draw.uniform(0, 1) * (minute > 0) for minute in range(0, 25, 2)]
+        repeats = [[(2 * part, counts[at + part] - counts[at]) for part in (1, 2, 3)] for at in (0, 3, 6, 9)]
+        lines += (slope([repeats]) - 1) ** 2
+        means += (counts[-1] / 24 - 1) ** 2
+    assert lines < means / 2

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dc_inject.planning import overload, saturation
 from dc_inject.planning import progress as progress_module
-from dc_inject.planning import saturation
 from dc_inject.planning.progress import conclusion
 from dc_inject.planning.steps import REPEATS, Ladder, Next, NextStep
 from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict
@@ -169,7 +169,7 @@ def test_what_a_link_follows_is_known_after_a_third_of_a_trial_unless_datasets_a
 def test_where_transfers_fail_no_trial_is_shorter():
     """What is reached there is a bound of the search, and no step on the way up."""
     progress = searched(LADDER, Fails(7.7 * GB))
-    first = next(place for place, one in enumerate(progress.verdicts) if saturation.failing(one))
+    first = next(place for place, one in enumerate(progress.verdicts) if overload.failing(one))
     assert {(one.end - one.measured) / MINUTE for one in progress.verdicts[first:]} == {6}
 
 
@@ -239,7 +239,7 @@ def test_of_a_capacity_that_falls_and_is_not_repeated_is_told_that_there_was_no_
 def test_an_overload_is_over_when_all_that_was_asked_for_has_arrived(part, drained):
     """Of both trials together, nearly: 8 GB/s were asked for."""
     run = in_a_row([made(5, 0.8), made(3, (8 * part - 4) / 3)])
-    assert (saturation.overloaded(run) == []) == drained
+    assert (overload.overloaded(LADDER, run) == []) == drained
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,8 @@ def test_an_overload_is_over_when_all_that_was_asked_for_has_arrived(part, drain
     [
         (0, 0, 1.06 * 4 + 1.2 * 1.7 * 4 / 6),
         (4 * 60, 0, 1.06 * 4 + (1.2 * 1.7 - 1) * 4 / 6),
-        (3 * 4 * 60, 0, 1.06 * 4),
+        (2 * 4 * 60, 0, 1.06 * 4 + 0.04 * 4 / 6),
+        (3 * 4 * 60, 0, 4),  # more than shall
         (0, 3, 1.06 * 4 + 1.2 * 3 * 4 / 6),  # 80 transfers
         (0, 4, 1.06 * 4 + 1.2 * 1.7 * 4 / 6),  # 60: FTS begins with more
         (-2000, 0, 2.06 * 4),
@@ -262,8 +263,8 @@ def test_an_overloaded_link_is_asked_for_what_moves_and_for_what_does_not_wait_y
 
 
 def test_an_overload_was_none_if_most_of_it_moved_afterwards():
-    assert saturation.overloaded(in_a_row([made(5, 0.8), made(5, 0.95)])) == []
-    assert len(saturation.overloaded(in_a_row([made(5, 0.8), made(5, 0.85)]))) == 2
+    assert overload.overloaded(LADDER, in_a_row([made(5, 0.8), made(5, 0.95)])) == []
+    assert len(overload.overloaded(LADDER, in_a_row([made(5, 0.8), made(5, 0.85)]))) == 2
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,8 @@ def test_an_overload_was_none_if_most_of_it_moved_afterwards():
 def test_there_are_four_repeats_or_six_where_they_differ_or_fts_may_be_too_small(parts, transfers, goes_on):
     file = round(4 * 60 * GB / transfers) if transfers else 0
     repeats = [made(4, part) for part in parts]
-    trials = [replace(one, waiting=1000 * GB, file=file, quickest=MINUTE) for one in [made(5, 0.8), *repeats]]
+    waiting = (800 if transfers else 450) * GB
+    trials = [replace(one, waiting=waiting, file=file, quickest=MINUTE) for one in [made(5, 0.8), *repeats]]
     decision = after(in_a_row([made(2), *trials]))
     assert decision.kind is (Next.CONFIRM if goes_on else Next.STOP)
 
@@ -293,6 +295,37 @@ def test_where_the_most_is_hardly_too_much_no_queue_is_waited_for(rate, part, co
     trials = [replace(made(rate, part), waiting=GB, quickest=MINUTE)] * 9
     estimated = saturation.estimate(LADDER, in_a_row([made(2), *trials]))
     assert (estimated and estimated.repeats) == (6 if counts else None)
+
+
+def test_where_more_waits_than_has_to_what_moves_is_asked_for():
+    """At the same rate, where that is near enough; and however long that goes on, the link stays overloaded."""
+    much = {"waiting": 1000 * GB, "quickest": MINUTE}
+    run = in_a_row([made(2), replace(made(5, 0.8), **much), *[replace(made(4, 1.01), **much)] * 20])
+    assert after(run[:2]).rate == pytest.approx(4 * GB)
+    assert after(run[:3]) == NextStep(Next.CONFIRM, 4 * GB)
+    assert len(overload.overloaded(LADDER, run)) == 21
+    told = conclusion(LADDER, run)
+    assert told.stands == pytest.approx(4.04 * GB)
+    assert told.reason.startswith("of 40 Gb/s only 32.3 Gb/s moved, and 1 TB are on their way")
+    drained = [*run[:-1], replace(run[-1], waiting=300 * GB)]
+    assert overload.overloaded(LADDER, drained) == []
+
+
+def test_a_link_stands_at_the_slope_through_all_readings_of_its_repeats():
+    """What arrives late at the end changes little: between the first and the last reading 3.85 GB/s moved."""
+    steady = tuple((60.0 * minute, 240.0 * GB * minute) for minute in (1, 2, 3))
+    late = (*steady[:-1], (180.0, 612.0 * GB))
+    repeats = [replace(made(4), counts=steady)] * 3 + [replace(made(4, 0.85), counts=late)]
+    enough = [replace(one, waiting=450 * GB, quickest=MINUTE) for one in [made(5, 0.8), *repeats]]
+    told = saturation.estimate(LADDER, in_a_row([made(2), *enough]))
+    assert told.mean == pytest.approx((4 - 108 * 6 / (182 * 60)) * GB)
+    assert told.interval[0] < 3.85 * GB
+
+
+def test_where_much_waits_and_hardly_anything_moves_the_lowest_rate_is_asked_for():
+    """It is no reason to give up: what waits may be why."""
+    crowded = replace(made(9, 0.02), waiting=5000 * GB, quickest=MINUTE)
+    assert after(in_a_row([made(2), made(3), made(5), crowded])) == NextStep(Next.BETWEEN, 0.5 * GB)
 
 
 def test_no_more_than_the_most_is_asked_for_however_little_waits():

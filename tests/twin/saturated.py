@@ -2,7 +2,8 @@
 
 Each is `dc-inject link --until-saturated` on one steady link, whose capacity is known, with Rucio's daemons that
 pass about once a minute, and FTS's optimizer: its menu, engine, ledger, readings and verdict, all as they are. Of
-the searches' links, files, datasets and rates, those of a number are always the same. MINUTES is `--every`.
+the searches' links, files, datasets and rates, those of a number are always the same: SEARCHES is how many of
+them, from number 0 on, or the numbers themselves, such as 100-123. MINUTES is `--every`.
 
 With TIMES, such as 1.5, the destination fails what is beyond so many times the connections that the link's
 capacity takes, as storages do when too much waits for them.
@@ -21,6 +22,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 
 from dc_inject.backends.twin import TwinBackend, TwinClock
 from dc_inject.cli import common, link_menu
@@ -116,6 +118,12 @@ class Searched:
             self.told.stands / (self.case.capacity * GBPS) - 1 if self.told.interval and self.told.stands else None
         )
 
+    @property
+    def inside(self) -> bool:
+        """Whether the capacity lies in the interval that was told."""
+        low, high = self.told.interval or (0.0, 0.0)
+        return low <= self.case.capacity * GBPS <= high
+
 
 def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched:
     """Search in the twin; `every` is the length of a step."""
@@ -153,18 +161,22 @@ def main() -> None:
     logging.disable(logging.WARNING)
     count, minutes, times = (*sys.argv[1:], *("12", "30", "")[len(sys.argv) - 1 :])
     done = []
-    for number in range(int(count)):
+    first, dash, last = count.partition("-")
+    for number in range(int(first), int(last) + 1) if dash else range(int(count)):
         case = Case.numbered(number, float(times) if times else None)
         with tempfile.TemporaryDirectory() as folder:
             one = search(case, Path(folder), int(minutes) * MINUTE)
         done.append(one)
         error = "not found" if one.error is None else f"{100 * one.error:+.1f} %"
         print(f"{one.case}: {error} after {one.took}, {one.trials} trials (steps: {one.before})", flush=True)
-    errors = sorted(abs(one.error) for one in done if one.error is not None)
+    found = [one.error for one in done if one.error is not None]
+    errors = sorted(map(abs, found))
     took, before = (sum((getattr(one, name) for one in done), timedelta(0)) for name in ("took", "before"))
     near = sum(error <= 0.05 for error in errors)
     each = f"{took / len(done)} each, {took / before:.2f} of steps"
-    print(f"{near} of {count} within 5 %, at most {100 * errors[-1]:.1f} %; {each}")
+    inside = sum(one.inside for one in done)
+    mean = f"{100 * fmean(found):+.1f} % on average, capacity in {inside} of {len(found)} intervals"
+    print(f"{near} of {len(done)} within 5 %, at most {100 * errors[-1]:.1f} %, {mean}; {each}")
 
 
 if __name__ == "__main__":

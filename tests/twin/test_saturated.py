@@ -12,7 +12,7 @@ from tests.twin.saturated import GBPS, Case, search
 
 def test_searches_find_capacities_within_five_percent_in_a_third_of_the_time_of_steps(tmp_path):
     took = before = timedelta(0)
-    for number in (3, 10, 19):
+    for number in (3, 10, 101, 117):  # of the last two FTS runs more and more transfers
         folder = tmp_path / str(number)
         folder.mkdir()
         found = search(Case.numbered(number), folder)
@@ -25,8 +25,10 @@ def test_searches_find_capacities_within_five_percent_in_a_third_of_the_time_of_
 
 
 def test_a_storage_that_fails_under_many_transfers_is_found_by_letting_what_waits_arrive_first(tmp_path):
-    """With 24 connections, of which the link takes 16; without pauses trials of any rate fail."""
+    """With 24 connections, of which the link takes 16; without pauses trials of any rate fail.
+
+    Retries hide most failures, and FTS takes transfers away: what moves then is less than the link carries."""
     found = search(Case.numbered(3, 1.5), tmp_path)
     assert found.told.outcome is StepOutcome.REACHED
-    assert found.error == pytest.approx(0, abs=0.25)
+    assert found.error == pytest.approx(0, abs=0.2)
     assert "transfers fail" in found.told.reason
