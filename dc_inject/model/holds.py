@@ -123,7 +123,7 @@ class Hold(StrEnum):
     )
     API_ERRORS = "api-errors", "{service} did not answer, or refused calls", Trait.OUTAGE
     OVERLOAD = "overload", "{service} did not take all calls in time", Trait.OUTAGE
-    TOO_COARSE = "too-coarse", "", Trait.HARMLESS | Trait.HOPELESS | Trait.ITEMS | Trait.NO_LIMIT
+    TOO_COARSE = "too-coarse", "", Trait.HARMLESS | Trait.ITEMS | Trait.NO_LIMIT
 
     @property
     def harmless(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dc_inject.model import units
-from dc_inject.model.holds import Trait
+from dc_inject.model.holds import Held, Hold, Trait
 from dc_inject.planning import overload, saturation, steps
 from dc_inject.planning.steps import Ladder, Next, NextStep
 from dc_inject.planning.verdict import COARSE, Cause, Reading, StepOutcome, Verdict, judge
@@ -40,14 +40,18 @@ class Step:
         """Return the time in which its rate shows nothing yet; None while that is not known."""
         return timedelta(0) if self.at_once else quickest
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing could be injected at all so far, and waiting would not mend it."""
+    def idle(self, longest: timedelta) -> bool:
+        """Whether nothing could be injected at all so far, and waiting would not mend it in the `longest` step."""
         since = self.readings[1:]
-        hopeless = all(
-            reading.held is not None and Trait.HOPELESS in reading.held.hold.traits for reading in since
-        )
-        return len(since) >= IDLE and hopeless and since[-1].injected == self.readings[0].injected
+        if len(since) < IDLE or since[-1].injected != self.readings[0].injected:
+            return False
+        return all(reading.held is not None and self._is_hopeless(reading.held, longest) for reading in since)
+
+    def _is_hopeless(self, held: Held, longest: timedelta) -> bool:
+        """Whether a hold will last; the smallest dataset goes out once half of it is due."""
+        if held.hold is Hold.TOO_COARSE and isinstance(smallest := held.numbers.get("smallest"), int | float):
+            return smallest / 2 > self.rate * longest.total_seconds()
+        return Trait.HOPELESS in held.hold.traits
 
 
 class Progress:
@@ -114,7 +118,7 @@ class Progress:
         if reading.at <= self.step.readings[-1].at:
             return None
         self.step = step = replace(self.step, readings=(*self.step.readings, reading))
-        idle, over = step.idle, step.over(self.ladder, self._quickest) or self._follows(step)
+        idle, over = step.idle(self.ladder.every), step.over(self.ladder, self._quickest) or self._follows(step)
         if reading.at < self.until and not over and not idle:
             return None
         verdict = self._judged(step, idle=idle and not over)

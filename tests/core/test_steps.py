@@ -62,7 +62,7 @@ def test_a_step_that_was_repeated_counts_by_its_repetition():
 
 def readings_of(*holds, injected=0):
     return tuple(
-        Reading(START + n * MINUTE, injected=n * injected, held=Held(hold) if hold else None)
+        Reading(START + n * MINUTE, injected=n * injected, held=Held(hold) if isinstance(hold, Hold) else hold)
         for n, hold in enumerate((None, *holds))
     )
 
@@ -77,11 +77,16 @@ def readings_of(*holds, injected=0):
         (readings_of(Hold.BACKLOG, Hold.BACKLOG), False),
         (readings_of(Hold.PAUSED, Hold.PAUSED), False),
         (readings_of(Hold.API_ERRORS, Hold.API_ERRORS), False),
+        (readings_of(*2 * [Held(Hold.TOO_COARSE, {"smallest": 1199 * GB})]), False),
+        (readings_of(*2 * [Held(Hold.TOO_COARSE, {"smallest": 1201 * GB})]), True),
     ],
 )
 def test_a_step_in_which_nothing_can_be_injected_is_soon_known(readings, idle):
-    """Nobody has to wait two hours for it; a pause is somebody's will, and an outage may be over soon."""
-    assert Step(GB, readings).idle is idle
+    """Nobody has to wait two hours for it; a pause is somebody's will, and an outage may be over soon.
+
+    A dataset goes out once half of it is due: at 1 GB/s, 600 GB are in 10 minutes.
+    """
+    assert Step(GB, readings).idle(10 * MINUTE) is idle
 
 
 def test_the_reason_of_a_step_is_that_of_most_of_its_cycles():
