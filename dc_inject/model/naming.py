@@ -18,6 +18,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
 _COMMENT = re.compile(
     r"dc_inject/1 (?P<campaign>\S+) (?P<scenario>\S+) (?P<cycle>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # no campaign was before
 
 COMMENT_LIMIT = 255  # characters that Rucio keeps of a rule's comment
 METADATA_LIMIT = 1024  # bytes of a job's metadata that FTS takes unless configured otherwise
@@ -45,7 +46,9 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
     except ValueError:
         return None
     claims = match["campaign"], match["scenario"], cycle
-    return claims if comment(*claims) == text else None  # else the key would not come out
+    if cycle < _EPOCH or comment(*claims) != text:  # else the key would not come out
+        return None
+    return claims
 
 
 _MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -89,23 +89,25 @@ def whole(path: Path, *, force: bool, mode: int = 0o666, exactly: bool = False) 
     """
     refuse_existing(path, force=force)
     goal = Path(os.path.realpath(path))  # a link to a file stays one
-    part = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.part")
+    part = goal.with_name(f".{secrets.token_hex(8)}.part")  # short: the goal may have the longest name there is
     try:
         mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() and not exactly else mode
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            if exactly:
-                os.fchmod(file.fileno(), mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            part.replace(goal)
-        else:
-            _put(part, goal)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if exactly:
+                    os.fchmod(file.fileno(), mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if force:
+                part.replace(goal)
+            else:
+                _put(part, goal)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}", "check path and rights") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:

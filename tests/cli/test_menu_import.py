@@ -167,6 +167,7 @@ def test_a_folder_that_is_not_there(lines: Path, tmp_path: Path) -> None:
     assert "cannot be read" in str(run("menu", "import", tmp_path / "none.csv").exception)
     done = run("menu", "import", lines, "-o", tmp_path / ("x" * 300))
     assert isinstance(done.exception, UsageError)
+    assert run("menu", "import", lines, "-o", tmp_path / ("x" * 255)).exit_code == 0
     assert isinstance(run("menu", "import", lines, "-o", tmp_path, "--force").exception, UsageError)
 
 

@@ -189,7 +189,8 @@ def get(place: str, path: str, **headers: str) -> tuple[int, bytes]:
         with urllib.request.urlopen(request, timeout=90) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 def made(place: str, status: int, words: bytes) -> bytes:

@@ -14,7 +14,14 @@ from dc_inject.storage import listing
 
 
 @pytest.mark.parametrize(
-    "stamp", ["2027-13-45T99:00:00Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "٢٠٢٧-02-08T10:00:00Z"]
+    "stamp",
+    [
+        "2027-13-45T99:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        "1969-12-31T23:45:00Z",
+        "٢٠٢٧-02-08T10:00:00Z",
+    ],
 )
 def test_a_comment_with_an_impossible_time_is_not_ours(stamp):
     """Such a rule of somebody else stopped the search for ours, and with it the rebuilding of a ledger."""

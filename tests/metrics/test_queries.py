@@ -87,6 +87,11 @@ def samples(path: Path) -> Iterator[Sample]:
     yield from found
 
 
+def scrapes(first: float) -> Iterator[float]:
+    """Yield when a value is read until the next cycle: a range is open to the left since Prometheus 3."""
+    yield from (first + n * CYCLE.total_seconds() / 3 for n in range(3))
+
+
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, float]]:
     """A Prometheus that has the campaign in its past, and when that ended."""
@@ -95,7 +100,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus
     past = folder / "past.om"
     scraped = list(samples(folder))
     assert len(scraped) >= CYCLES - 1
-    lines = [f"{line} {sample.at}" for sample in scraped for line in sample.lines]
+    lines = [f"{line} {at}" for sample in scraped for at in scrapes(sample.at) for line in sample.lines]
     past.write_text("\n".join([*lines, "# EOF\n"]))
     made = [promtool, "tsdb", "create-blocks-from", "openmetrics", past, folder / "data"]
     done = subprocess.run(made, capture_output=True, text=True, timeout=120, check=False)
