@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.cli import (
     common,
+    exits,
     forecast,
     log_output,
     menu_files,
@@ -24,7 +26,7 @@ from dc_inject.cli import (
     simulate_seeds,
     simulation,
 )
-from dc_inject.model.errors import LedgerError, Problem, UsageError
+from dc_inject.model.errors import Problem, UsageError
 from dc_inject.system import files
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
@@ -133,25 +135,37 @@ def simulate(
             runs = simulate_seeds.simulate_seeds(request, range(seed, seed + seeds), passed, _warn)
         simulate_seeds.show(fmt, runs, policy)
         return
-    with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder, contextlib.ExitStack() as afterwards:
         path = Path(folder) / "simulation.sqlite"
         with simulation.new_ledger(path) as ledger:
-            with _progress("simulated") as passed:
+            with _progress("simulated") as passed, _interruptible(ledger_path):
                 report = simulation.run(request, ledger, seed, passed, _warn)
+            if ledger_path is not None:  # once it is closed, and even if the output cannot be written
+                afterwards.callback(_keep, path, ledger_path)
             forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed, policy)
-        if ledger_path is not None:  # at the end: what was refused or interrupted leaves nothing behind
-            _keep(path, ledger_path)
 
 
 def _warn(problem: Problem) -> None:
     click.echo(f"warning: {problem}", err=True)
 
 
-def _keep(path: Path, goal: Path) -> None:
+@contextlib.contextmanager
+def _interruptible(ledger_path: Path | None) -> Iterator[None]:
+    """Say what becomes of the ledger if Ctrl-C ends a simulation."""
     try:
-        shutil.move(path, goal)
-    except OSError as error:
-        raise LedgerError(f"{goal} cannot be written: {error.strerror or error}", "name another file") from None
+        yield
+    except KeyboardInterrupt:
+        if ledger_path is None:
+            raise
+        click.echo(f"interrupted: the simulation is not complete, so {ledger_path} is not written", err=True)
+        raise click.exceptions.Exit(exits.INTERRUPTED) from None
+
+
+def _keep(ledger: Path, goal: Path) -> None:
+    """Copy a ledger to where it was asked for: as a whole, or not at all."""
+    rights = stat.S_IMODE(ledger.stat().st_mode)  # of us alone
+    with ledger.open("rb") as source, files.whole(goal, force=False, mode=rights) as copy:
+        shutil.copyfileobj(source, copy)
 
 
 @contextlib.contextmanager

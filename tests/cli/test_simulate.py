@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 
@@ -83,6 +90,53 @@ def test_what_is_refused_leaves_no_ledger(tmp_path):
     assert isinstance(done.exception, MenuError)
     assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
     assert run(menu, "--grid", grid, "--days", "nan").exit_code == 2
+
+
+@pytest.mark.parametrize("goes", ["/dev/full", "nowhere"])
+def test_the_ledger_of_a_complete_simulation_is_kept_even_if_its_output_cannot_be_written(tmp_path, goes):
+    """As with `| head -1`, after hours perhaps."""
+    folder, kept = ROOT / "menus" / "twin" / "one-link", tmp_path / "kept.sqlite"
+    words = ("--grid", folder / "grid.yaml", "--days", "0.05", "--ledger", kept)
+    command = [sys.executable, "-m", "dc_inject", "simulate", folder / "menu.yaml", *words]
+    if goes == "nowhere":
+        reader, output = os.pipe()
+        os.close(reader)
+    else:
+        output = os.open(goes, os.O_WRONLY)
+    try:
+        done = subprocess.run(command, check=False, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    finally:
+        os.close(output)
+    assert done.returncode == (141 if goes == "nowhere" else 1), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.sqlite"]
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    with LedgerView.open(kept) as view:
+        assert view.summary()[0].moved > 0
+
+
+def test_an_interrupted_simulation_says_that_its_ledger_is_not_kept(tmp_path, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation, "simulated_engine", interrupted)
+    done = of("one-link", "--ledger", tmp_path / "kept.sqlite")
+    assert done.exit_code == 130
+    assert f"interrupted: the simulation is not complete, so {tmp_path / 'kept.sqlite'} is not" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert "ledger" not in of("one-link").stderr
+
+
+def test_a_full_disk_leaves_no_part_of_the_ledger(tmp_path, monkeypatch):
+    def full(source: BinaryIO, copy: BinaryIO) -> None:
+        copy.write(source.read(4096))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    done = of("one-link", "--days", 0.05, "--ledger", tmp_path / "kept.sqlite")
+    assert isinstance(done.exception, UsageError)
+    assert done.exception.message == f"{tmp_path / 'kept.sqlite'} cannot be written: No space left on device"
+    assert "closing table" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_is_too_small_is_told():
