@@ -108,9 +108,9 @@ def simulate(
     forecast of the campaign's own menus.
 
     \b
-    Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2
-    Example: dc-inject simulate menus/cms --grid cms-grid.yaml --policy act --seeds 5
-    Example: dc-inject simulate --calibrate dc27-rehearsal -o cms-grid.yaml
+    Example: dc-inject simulate menus/cms --grid menus/twin/cms-days-9-to-12/grid.yaml --days 0.25
+    Example: dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml
+    Example: dc-inject simulate monday.yaml --grid grid.yaml --policy act --seeds 5
     """
     log_output.talk(quiet=True)
     if campaign is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -137,6 +138,15 @@ def test_a_full_disk_leaves_no_part_of_the_ledger(tmp_path, monkeypatch):
     assert done.exception.message == f"{tmp_path / 'kept.sqlite'} cannot be written: No space left on device"
     assert "closing table" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_in_the_readme_and_in_the_help_works_in_a_clone(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (command,) = re.findall(r"^dc-inject simulate (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert f"Example: dc-inject simulate {command}" in " ".join(run("--help").stdout.split())
+    done = run(*command.split())
+    assert done.exit_code == 0, done.exception
+    assert "will be short" in done.stdout
 
 
 def test_a_disk_that_is_too_small_is_told():
