@@ -4,7 +4,9 @@ A hold is what dc_inject did. What files waited for in the grid (`twin/bottlenec
 hold follows from what the link does, such as `backlog`, and only in the cycles that it led: on a link that is held
 for want of space files wait for a moment, too, and that is not why it is short. There it counts only if the disk
 never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
-arrived than was injected, all cycles count. Where none of that gives a cause, the forecast says `inconclusive`.
+arrived than was injected, all cycles count. Where nothing but `too-coarse` held
+a link, it waited for its next dataset to be due. Where none of that gives a cause, the forecast says
+`inconclusive`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units
 from dc_inject.model.holds import Trait
+from dc_inject.model.services import SERVICES
 
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
@@ -162,11 +165,22 @@ def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
         if not named:
             named += past.waited_for(line.key, of_space, waits, MOST_OF_THEM)
     yield from named
+    if not led and not has_lost and (coarse := line.holds.get(Hold.TOO_COARSE)):
+        named.append(_too_coarse(line, coarse))
+        yield named[-1]
     hours = world.storages.hours_nearly_full[number]
     if hours:
         yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
     elif not named and (has_lost or of_link or not led):
         yield _unknown(line, has_lost=has_lost, was_held=bool(led))
+
+
+def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
+    """Say that a link waited until its next dataset or file was due, and never was held by anything else."""
+    service = SERVICES[line.key.link.through]
+    cure = f"smaller {service.items}{', or slices' if service.has_slices else ''}"
+    what = f"the next of its {service.items} is larger than what is due: {cure}"
+    return Cause(what, f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})")
 
 
 def _unknown(line: SummaryLine, *, has_lost: bool, was_held: bool) -> Cause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,6 +64,16 @@ def test_a_disk_that_is_kept_for_bytes_on_their_way_is_told_with_what_they_wait_
     assert any(cause.startswith("destination-full in ") for cause in causes)
     assert any(cause.endswith(" % at most: bytes on their way count too") for cause in causes)
     assert any(cause.startswith("the link itself carries no more (in ") for cause in causes)
+
+
+def test_a_dataset_that_is_larger_than_what_is_due_is_the_cause_where_nothing_else_held_a_link(tmp_path):
+    """A slow link for two hours: one dataset fits, the next is not due before the menu ends."""
+    text = (SCENARIOS / "one-link" / "menu.yaml").read_text()
+    (menu := tmp_path / "menu.yaml").write_text(text.replace("10 Gb/s", "0.1 Gb/s").replace("22:00", "12:00"))
+    done = ledgers.run("simulate", menu, "--grid", SCENARIOS / "one-link" / "grid.yaml", "--format", "json")
+    (link,) = json.loads(done.stdout)["forecast"]
+    cause = "the next of its datasets is larger than what is due: smaller datasets, or slices"
+    assert link["why"] == f"{cause} (too-coarse in 7 of 8 cycles)"
 
 
 def test_where_nothing_tells_the_cause_it_is_inconclusive():
@@ -144,6 +155,16 @@ def test_a_hold_in_whose_cycles_little_was_missing_is_no_cause_beside_another(le
     """However many they are."""
     cycles(ledger, (1, Hold.BACKLOG), (1, Hold.BACKLOG), (GB, Hold.QUOTA))
     assert causes(ledger, line()) == [["quota in 1 of 8 cycles"]]
+
+
+def test_through_fts_files_are_too_coarse_and_beside_another_hold_none_are(ledger):
+    """What waited for a dataset in a cycle is made up in the next ones, if nothing else holds the link."""
+    through_fts = FlowKey("test", Link("A", "B", "fts"))
+    coarse = {Hold.TOO_COARSE: 3}
+    cause = "the next of its files is larger than what is due: smaller files (too-coarse in 3 of 8 cycles)"
+    assert causes(ledger, replace(line(through_fts), holds=coarse)) == [[cause]]
+    cycles(ledger, (GB, Hold.QUOTA))
+    assert causes(ledger, replace(line(), holds=coarse | {Hold.QUOTA: 1})) == [["quota in 1 of 8 cycles"]]
 
 
 def test_what_is_still_on_its_way_is_not_lost(ledger):
