@@ -120,6 +120,10 @@ def simulate(
             made = simulate_calibrate.calibrate(campaign, output, passed, force=force)
         simulate_calibrate.show(fmt, made)
         return
+    if output is not None or force:
+        given = "--force" if output is None else "--output"
+        hint = "`> FILE` keeps what is printed, and --ledger FILE the ledger"
+        raise UsageError(f"{given} is for --calibrate only", hint)
     if not menus or grid_file is None:
         raise click.UsageError("Missing argument 'MENUS...'." if not menus else "Missing option '--grid'.")
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated

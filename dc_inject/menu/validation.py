@@ -114,6 +114,7 @@ class _Spot(NamedTuple):
 
 
 KINDS = {"menu": "grid", "grid": "menu"}
+SIMULATE = "`dc-inject simulate MENU --grid GRID`"
 
 
 def cannot_be(key: str, root: Map, reader: MenuReader) -> bool:
@@ -123,9 +124,8 @@ def cannot_be(key: str, root: Map, reader: MenuReader) -> bool:
     """
     other = KINDS[key]
     if root.get(key) is None and root.get(other) is not None:
-        hint = (
-            f"give it the other way round: `dc-inject simulate MENU --grid GRID`; a {key} begins with `{key}: 1`"
-        )
+        where = {"menu": "menus go before --grid", "grid": "a grid goes after --grid"}[other]
+        hint = f"a {key} begins with `{key}: 1`; {where}: {SIMULATE}"
         reader.complain(root.place, f"this is a {other} file, not a {key}", hint)
         return True
     version = root.get(key)

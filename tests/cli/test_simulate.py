@@ -149,6 +149,35 @@ def test_the_command_in_the_readme_and_in_the_help_works_in_a_clone(monkeypatch)
     assert "will be short" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [(("-o", "out.txt"), "--output"), (("--force",), "--force"), (("--force", "-o", "x"), "--output")],
+)
+def test_options_of_calibrate_are_refused_without_it(words, option):
+    error = of("one-link", *words).exception
+    assert isinstance(error, UsageError)
+    assert error.message == f"{option} is for --calibrate only"
+    assert "--ledger FILE" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("menu.yaml:1", "this is a menu file, not a grid (a grid begins with `grid: 1`; menus go before --grid:"),
+        (
+            "grid.yaml:2",
+            "this is a grid file, not a menu (a menu begins with `menu: 1`; a grid goes after --grid:",
+        ),
+    ],
+)
+def test_two_menus_or_two_grids_are_told_apart(monkeypatch, file, message):
+    monkeypatch.chdir(ROOT / "menus" / "twin" / "one-link")
+    name = file.partition(":")[0]
+    error = run(name, "--grid", name).exception
+    assert isinstance(error, MenuError)
+    assert str(error) == f"{file}:1: {message} `dc-inject simulate MENU --grid GRID`)"
+
+
 def test_a_disk_that_is_too_small_is_told():
     done = of("full-disk", "--days", 0.25, "--format", "json")
     (link,) = json.loads(done.stdout)["forecast"]
