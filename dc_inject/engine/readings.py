@@ -53,7 +53,7 @@ class LinkReader:
             injected=account.accepted,
             failed=account.failed + stuck,
             completion=completion,
-            held=self._held(ledger),
+            held=self._held(ledger, since),
             coming=max(account.coming - stuck, 0),
             classes=self._classes(ledger, live),
             dataset=dataset,
@@ -63,8 +63,12 @@ class LinkReader:
             service=self.key.link.service.title,
         )
 
-    def _held(self, ledger: Reader) -> Held | None:
-        """Return why the last cycle injected less, as far as that is known before its row is closed."""
+    def _held(self, ledger: Reader, since: datetime | None) -> Held | None:
+        """Return why the last cycle injected less, as far as that is known before its row is closed.
+
+        The cycles after a stop are `not-running`, too, where they forgive debt of the time before it: that tells
+        nothing of a step that began afterwards, at `since`.
+        """
         cycle = ledger.last_cycle()
         if cycle is None:
             return None
@@ -72,6 +76,8 @@ class LinkReader:
             (missing.name, missing.subject): missing for missing in ledger.signals() if missing.value is None
         }
         row = next((row for row in ledger.rows(cycle=cycle) if row.key == self.key), None)
+        if row is not None and _no_injector(row) and since is not None and not self._was_absent(ledger, since):
+            row = row._replace(held=None)
         if row is not None and row.held is not None and Trait.OUTRANKS in row.held.hold.traits:
             return row.held
         if row is None or row.due == 0:
@@ -86,6 +92,11 @@ class LinkReader:
             return Held(Hold.API_ERRORS, {"message": unanswered[-1].error})
         return row.held
 
+    def _was_absent(self, ledger: Reader, since: datetime) -> bool:
+        """Whether a whole cycle has passed since a moment in which no injector ran: nobody has planned it."""
+        blamed = (row.cycle for row in ledger.rows(since=since) if row.key == self.key and _no_injector(row))
+        return not all(ledger.is_planned(cycle) for cycle in blamed)
+
     def _classes(self, ledger: Reader, live: Iterable[Entry]) -> Mapping[str, int]:
         """Return how many files failed by class, those of stuck rules by what Rucio says of them."""
         counts = dict(ledger.failures().get(self.key, {}))
@@ -93,6 +104,10 @@ class LinkReader:
             name = self.classify(entry.error)
             counts[name] = counts.get(name, 0) + entry.files_stuck
         return counts
+
+
+def _no_injector(row: Row) -> bool:
+    return row.held is not None and row.held.hold is Hold.NOT_RUNNING
 
 
 def _stuck(entry: Entry) -> int:

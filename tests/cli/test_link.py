@@ -19,7 +19,7 @@ from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.cli import link_verdict, tables
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Link, State
+from dc_inject.model import Hold, Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.steps import Ladder
@@ -193,6 +193,38 @@ def test_a_step_that_is_ended_early_is_never_reached_and_is_begun_anew(service) 
     on = run("link", "--resume", "mini")
     assert on.exit_code == 0, on.exception
     assert "every step was reached" in on.stdout
+
+
+@pytest.mark.parametrize("lasting", [14, 50, 90])
+def test_a_resumed_test_is_not_blamed_for_the_time_in_which_it_was_stopped(
+    service, tmp_path: Path, lasting: int
+) -> None:
+    """Its step begins when it is resumed: cut short once more, it ended early, and no injector was missing."""
+    backend = service(3)
+    backend.clock.advance(START + timedelta(seconds=21))  # so that it stops in a cycle that has injected
+
+    def stop_after(lasting: timedelta) -> None:
+        moment = backend.clock.now() + lasting
+
+        def fault(_method: str, _subject: object) -> None:
+            if backend.clock.now() >= moment:
+                backend.fault = lambda _method, _subject: None
+                signal.raise_signal(signal.SIGINT)
+
+        backend.fault = fault
+
+    steps = ("--rate", "6Gb/s", "--for", "4m", "--campaign", "six", "--cancel-rate", "60/min")
+    stop_after(timedelta(seconds=75))
+    begun = run("link", A, B, *steps)
+    assert begun.exception.message == "six: inconclusive (ended-early)"
+    backend.clock.advance(backend.clock.now() + timedelta(minutes=6))
+    stop_after(timedelta(seconds=lasting))
+    on = run("link", "--resume", "six", "--cancel-rate", "60/min")
+    assert on.exception.message == "six: inconclusive (ended-early)"
+    assert on.exception.hint == "continue with `dc-inject link --resume six`"
+    with LedgerView.open(tmp_path / "dc_inject" / "six.sqlite") as view:
+        rows = [row for row in view.rows() if row.cycle.start >= START + timedelta(minutes=7)]
+    assert rows[0].held.hold is Hold.NOT_RUNNING, "it forgives what was due before"
 
 
 def test_a_step_that_was_cut_short_can_be_made_again_after_one_that_was_not_reached(service) -> None:

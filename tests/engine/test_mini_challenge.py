@@ -162,6 +162,22 @@ def test_a_stop_in_the_middle_of_a_cycle_is_no_silence_of_the_service(tmp_path):
     )  # fmt: skip
 
 
+def test_a_process_that_is_suspended_in_a_step_has_not_run(tmp_path):
+    """Unlike one that is resumed, it goes on with the same step."""
+    link, until = flow("A", "B", 4, end=START + 20 * HOUR), START + 20 * HOUR
+    made = campaign([link])
+    one = world(tmp_path, made, {"A": items("A", 900, 20 * GB)}, speed=lambda _link: 4 * GBPS)
+    steps = Ladder(4 * GBPS, 10 * HOUR)
+    climbs = Climbing(lambda: made, ledger=one.ledger, clock=one.clock, progress=Progress(steps, until), who="")
+    one.menus = climbs
+    one.run(cycles=2)
+    one.clock.advance(one.clock.now() + 4 * CYCLE)
+    one.run(cycles=2)
+    climbs.finish(one.ledger, link.key)
+    (last,) = climbs.verdicts
+    assert (last.outcome, last.cause.code, last.outage) == (StepOutcome.INCONCLUSIVE, "not-running", True)
+
+
 def fault_between(one, since, until, *methods):
     """Let a service answer nothing of some methods for a while."""
 
