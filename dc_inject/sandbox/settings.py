@@ -89,7 +89,8 @@ auth_token_file_path = {folder}/token.{account}
 request_retries = 3
 """
 
-# With TLS configured, as XRootD leaves third-party copies out without it; plain http works at the same port.
+# With TLS configured, as XRootD leaves third-party copies out without it; plain http works at the same port. All
+# storages have addresses of this machine, to which XRootD 6 copies only if allowed; version 5 ignores those lines.
 # It wants absolute paths, short ones for sockets, and none with a space: so all go by its working folder.
 _STORAGE = """\
 all.export /
@@ -105,6 +106,8 @@ xrd.protocol XrdHttp:{port} libXrdHttp.so
 http.exthandler xrdtpc libXrdHttpTPC.so
 http.desthttps no
 http.selfhttps2http no
+tpc.allow local
+tpc.allow private
 """
 
 # What a crash of the machine would lose does not matter here, so nothing waits for the disk. Shared memory lies in

@@ -48,7 +48,7 @@ def copy(grid: Sandbox, source: tuple[str, str], destination: tuple[str, str]) -
     ask(grid, destination[0], "MKCOL", destination[1].rpartition("/")[0])
     url = grid.storages[source[0]] + source[1]
     status, _, body = ask(grid, *(destination[0], "COPY", destination[1]), Source=url, Credential="none")
-    return body.splitlines()[-1] if status == 201 else f"{status}"
+    return body.splitlines()[-1] if status in {201, 202} else f"{status}"  # XRootD 5, XRootD 6
 
 
 def test_a_file_is_copied_from_storage_to_storage_and_both_sides_know_its_checksum(storage_grid, place):
@@ -161,8 +161,10 @@ def test_a_throttled_storage_still_copies_and_is_fast_again_afterwards(storage_g
 def test_what_the_storages_write_is_for_the_owner_only(storage_grid, place):
     stored = storage_grid.put("XRD1", f"{place}/one", 10)
     copy(storage_grid, ("XRD1", stored.path), ("XRD2", f"{place}/new/two"))
-    for folder, _, names in os.walk(storage_grid.folder):
+    for folder, below, names in os.walk(storage_grid.folder):
         assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700, folder
+        if "admin" in below:
+            below.remove("admin")  # XRootD 6 opens its own folder to others, who cannot get to it
         for name in names:
             mode = Path(folder, name).lstat().st_mode
             assert stat.S_ISLNK(mode) or stat.S_IMODE(mode) & 0o077 == 0, name
