@@ -8,7 +8,8 @@ as it ended. What a menu needs and the grid file lacks is told at the start: it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
@@ -22,7 +23,7 @@ from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, DatasetFilter, FileFilter, Flow, units, urls
-from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.errors import MenuError, NumberTooLarge, Problem, UsageError
 from dc_inject.model.goals import Mode
 from dc_inject.model.ports import Backend
 from dc_inject.system import files
@@ -63,9 +64,19 @@ class Simulated:
     world: World
 
 
-def new_ledger(path: Path) -> Ledger:
-    """Make the ledger of a simulation, which nobody reads before its end, and which none goes on with."""
-    return Ledger.open(path, synchronous="OFF", commit_every=COMMIT_EVERY)
+@contextlib.contextmanager
+def new_ledger(path: Path) -> Iterator[Ledger]:
+    """Make the ledger of a simulation, which nobody reads before its end, and which none goes on with.
+
+    Raises UsageError for rates that are too large for it: its path is a temporary one, which says nothing.
+    """
+    try:
+        with Ledger.open(path, synchronous="OFF", commit_every=COMMIT_EVERY) as ledger:
+            yield ledger
+    except NumberTooLarge:
+        raise UsageError(
+            "the rates are too large: a ledger counts at most 9.2 EB", "lower --scale, or the rates of the menus"
+        ) from None
 
 
 def run(

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from dc_inject.model.errors import LedgerError
+from dc_inject.model.errors import LedgerError, NumberTooLarge
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _ledger_error(path, getattr(error, "sqlite_errorname", ""), str(error)) from error
     except OverflowError as error:
-        raise LedgerError(f"a number is too large for the ledger {path}", "check rates and sizes") from error
+        raise NumberTooLarge(f"a number is too large for the ledger {path}", "check rates and sizes") from error
 
 
 _MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what to do

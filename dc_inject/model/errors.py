@@ -67,6 +67,10 @@ class LedgerError(DcInjectError):
     exit_code = 3
 
 
+class NumberTooLarge(LedgerError):
+    """A number is beyond the integers of 64 bits that a ledger keeps."""
+
+
 class ThresholdMissed(DcInjectError):
     """The work was done, but a threshold that the command was asked to check was missed."""
 

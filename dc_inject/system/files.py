@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -121,11 +122,13 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 
 
 def need_folder(path: Path) -> None:
-    """Raise UsageError if a file could not be written later, since its folder is not there, or not ours."""
+    """Raise UsageError if a file could not be written later, since its folder is not there, or takes no files."""
     if not path.parent.is_dir():
         raise UsageError(f"{path} cannot be written: there is no folder {path.parent}", "make it first")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{path} cannot be written: {path.parent} is not yours", "name another file")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()  # rights do not tell of /proc, or a full disk
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
 
 
 def _put(part: Path, goal: Path) -> None:

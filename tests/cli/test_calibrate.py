@@ -164,6 +164,12 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_fitted(tmp_
     assert f"there is no folder {tmp_path / 'nowhere'}" in str(error)
 
 
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_fitted():
+    """Also for root, who has the right to write everywhere."""
+    error = ledgers.run("simulate", "--calibrate", "any", "-o", "/proc/grid.yaml").exception
+    assert str(error) == "/proc/grid.yaml cannot be written: No such file or directory"
+
+
 def test_what_cannot_be_calibrated_is_told(tmp_path, past):
     def error(*words):
         return ledgers.run("simulate", "--calibrate", *words, "-o", tmp_path / "grid.yaml").exception

@@ -178,6 +178,14 @@ def test_two_menus_or_two_grids_are_told_apart(monkeypatch, file, message):
     assert str(error) == f"{file}:1: {message} `dc-inject simulate MENU --grid GRID`)"
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_scale_that_is_too_large_is_named(seeds):
+    error = of("one-link", "--scale", "1e9", "--seeds", seeds).exception
+    assert isinstance(error, UsageError)
+    assert error.message == "the rates are too large: a ledger counts at most 9.2 EB"
+    assert "--scale" in str(error.hint)
+
+
 def test_a_disk_that_is_too_small_is_told():
     done = of("full-disk", "--days", 0.25, "--format", "json")
     (link,) = json.loads(done.stdout)["forecast"]
