@@ -128,14 +128,14 @@ SCALE = click.option(
     "--scale",
     default=1.0,
     show_default=True,
-    type=params.FiniteRange(min=0, min_open=True),
+    type=params.FiniteRange("0.5 for half of each rate", min=0, min_open=True),
     help="Multiply every rate by this.",
 )
 TIMEOUT = click.option(
     "--timeout",
     default=60.0,
     show_default=True,
-    type=params.FiniteRange(min=0, min_open=True),
+    type=params.FiniteRange("90 for 90 seconds", min=0, min_open=True),
     help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
 )
 

@@ -109,7 +109,7 @@ _OPTIONS = (
     ),
     click.option(
         "--deletion-seconds",
-        type=params.FiniteRange(min=0),
+        type=params.FiniteRange("0.3 for three in a second", min=0),
         default=DEFAULT.deletion_seconds,
         show_default=True,
         help="Seconds that a site needs to delete one file.",

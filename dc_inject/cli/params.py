@@ -46,10 +46,19 @@ class Parsed(click.ParamType[T]):
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; `nan` and `inf` are none."""
+    """A number in a range; `nan` and `inf` are none, and `like` is an example for errors."""
+
+    def __init__(self, like: str, **bounds: Any) -> None:
+        """Take the example and the bounds."""
+        super().__init__(**bounds)
+        self._like = like
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401  as click has it
         """Read it."""
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number (such as {self._like})", param, ctx)
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)

@@ -56,7 +56,7 @@ CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml
 @menu_files.FORCE
 @click.option(
     "--days",
-    type=params.FiniteRange(min=0, max=400, min_open=True),
+    type=params.FiniteRange("0.25 for six hours", min=0, max=400, min_open=True),
     help="Stop injecting after so many days, at the end of a cycle [default: when the menus end].",
 )
 @click.option(

@@ -186,6 +186,16 @@ def test_a_scale_that_is_too_large_is_named(seeds):
     assert "--scale" in str(error.hint)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "example"),
+    [("--days", "1d", "0.25 for six hours"), ("--scale", "50%", "0.5 for half of each rate")],
+)
+def test_a_number_with_a_unit_is_refused_with_an_example(option, value, example):
+    done = of("one-link", option, value)
+    assert done.exit_code == 2
+    assert f"{option}': '{value}' is not a number (such as {example})" in done.stderr
+
+
 def test_a_disk_that_is_too_small_is_told():
     done = of("full-disk", "--days", 0.25, "--format", "json")
     (link,) = json.loads(done.stdout)["forecast"]
