@@ -109,7 +109,9 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
     "--accept", multiple=True, metavar="CODE", help="Accept a finding of `check` with this code (may be repeated)."
 )
 @click.option(
-    "--cycle", type=params.DURATION, help="The length of a cycle [default: a sixth of a step, 15 min at most]."
+    "--cycle",
+    type=params.DURATION,
+    help="The length of a cycle [default: a sixth of a step, or a third of a trial; 5s to 15m].",
 )
 @click.option(
     "--cancel-rate", type=params.PER_HOUR, default="600/h", show_default=True,

@@ -178,9 +178,11 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
     if report["resident"]:
         size = units.format_size(report["resident"])
-        amount = f"{report['destination']}: {size} as of {report['resident_at']}"
-        running = f"our data at or on the way to {amount}"
-        words = running if report["state"] == RUNNING else f"left at {amount}; {removed_by(report)}"
+        known = f"{size} as of {report['resident_at']}"  # what was under way and cancelled never arrives
+        destination = report["destination"]
+        running = f"our data at or on the way to {destination}: {known}"
+        left = f"left at {destination}: at most {known}; {removed_by(report)}"
+        words = running if report["state"] == RUNNING else left
         click.echo(words, err=True)
     if report["in_doubt"]:
         click.echo(
@@ -244,6 +246,10 @@ def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader)
         first = FIRST if is_left(view) else ""
         return ServiceError(message, f"when it works again, {first}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
+    last = report["steps"][-1] if report["steps"] else None
+    reached = last is not None and last["outcome"] == StepOutcome.REACHED.value
+    if report["cause"] == "time" and last and reached and last["rate"] >= challenge.ladder.highest:
+        hint += "; whether it takes more than --max, only a new test with a higher --max can tell"
     if report["cause"] in {EARLY, "time"} and is_unasked(view):
         hint = FIRST + hint
     return UsageError(message, again or hint.format(name=name, selection=challenge.selection))

@@ -221,21 +221,25 @@ def conclusion(
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause(UNDER_WAY, words))
     if not counting:
         return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
-    return _of_search(ladder, counting, over=over) if ladder.saturate else _of_steps(counting, over=over)
+    if ladder.saturate:
+        return _of_search(ladder, counting, over=over)
+    return _of_steps(counting, repeated=len(repeated), over=over)
 
 
-def _of_steps(verdicts: Sequence[Verdict], *, over: bool) -> Conclusion:
+def _of_steps(verdicts: Sequence[Verdict], *, repeated: int, over: bool) -> Conclusion:
+    """Return what steps have shown, besides those that were `repeated`: the table has these, too."""
     missed = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.NOT_REACHED]
     unknown = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.INCONCLUSIVE]
     steps = units.counted(len(verdicts), "steps")
+    besides = f", besides {repeated} that {'was' if repeated == 1 else 'were'} repeated" if repeated else ""
     if missed:
-        words = f"{len(missed)} of {steps} not reached: {saturation.describe(missed[0])}"
+        words = f"{len(missed)} of {steps} not reached{besides}: {saturation.describe(missed[0])}"
         return Conclusion(StepOutcome.NOT_REACHED, words, missed[0].cause)
     if not over:
         words = f"the test is still under way, after {steps}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause(UNDER_WAY, words))
     if unknown:
-        words = f"{len(unknown)} of {steps} inconclusive: {saturation.describe(unknown[0])}"
+        words = f"{len(unknown)} of {steps} inconclusive{besides}: {saturation.describe(unknown[0])}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, unknown[0].cause)
     return Conclusion(StepOutcome.REACHED, "every step was reached")
 
@@ -250,6 +254,9 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Co
     if saturation.after(ladder, verdicts).kind is not Next.STOP:
         fell = saturation.fallen(ladder, verdicts)
         words = "there was not enough time to find out" + (f": {fell}, which was to be repeated" if fell else "")
+        if last.good and last.rate >= ladder.highest and not fell:
+            highest = units.format_rate(ladder.highest)
+            words = f"{highest}, the highest rate to try, was reached, without time for enough repeats"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("time", words), least)
     estimated = saturation.estimate(ladder, verdicts)
     if estimated is None and not any(verdict.good for verdict in verdicts):

@@ -238,7 +238,7 @@ def _ended(verdict: Verdict, readings: Sequence[Reading]) -> Cause:
     asked = units.format_size(verdict.rate * lasted.total_seconds())
     failed = f", and {100 * verdict.failed:.0f} % of the finished bytes failed" if verdict.failed else ""
     time = units.format_duration(lasted)
-    return Cause(EARLY, f"it ended early, after {time}: {moved} of {asked} had moved{failed}")
+    return Cause(EARLY, f"it ended early, after {time}: {moved} of {asked} had moved in all of that time{failed}")
 
 
 def _outcome(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:

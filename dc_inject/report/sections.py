@@ -138,7 +138,8 @@ def _verdict(report: Report) -> Iterator[str]:
             missing = f"{row['hold']} kept back most: {format_size(row['missing'])}"
             yield f"Of holds that need action, {missing}, of which later cycles may have made up some."
     if challenge := report["challenge"]:
-        rate = "" if challenge["stands"] is None else f" It takes {format_rate(challenge['stands'])}."
+        least = "" if challenge["interval"] else "at least "
+        rate = "" if challenge["stands"] is None else f" It takes {least}{format_rate(challenge['stands'])}."
         yield f"Mini-challenge: {challenge['outcome']}: {challenge['reason']}.{rate}"
 
 

@@ -195,6 +195,19 @@ def test_a_step_that_is_ended_early_is_never_reached_and_is_begun_anew(service) 
     assert "every step was reached" in on.stdout
 
 
+def test_a_search_that_has_reached_its_bound_says_what_bounds_it(service) -> None:
+    """Time alone would not tell whether the link takes more."""
+    service()
+    search = ("--every", "10m", "--until-saturated", "--max", "4Gb/s", "--for", "8m", "--campaign", "mini")
+    done = run("link", A, B, "--rate", "2Gb/s", *search, "--cancel-rate", "60/min")
+    assert "4 Gb/s, the highest rate to try, was reached, without time for enough repeats" in done.stdout
+    assert done.exception.hint == (
+        "continue with `dc-inject link --resume mini --for 1h`; whether it takes more than --max, only a new test "
+        "with a higher --max can tell"
+    )
+    assert " It takes at least " in run("report", "mini").stdout
+
+
 @pytest.mark.parametrize("lasting", [14, 50, 90])
 def test_a_resumed_test_is_not_blamed_for_the_time_in_which_it_was_stopped(
     service, tmp_path: Path, lasting: int
@@ -222,6 +235,7 @@ def test_a_resumed_test_is_not_blamed_for_the_time_in_which_it_was_stopped(
     on = run("link", "--resume", "six", "--cancel-rate", "60/min")
     assert on.exception.message == "six: inconclusive (ended-early)"
     assert on.exception.hint == "continue with `dc-inject link --resume six`"
+    assert "inconclusive: 1 of 1 step inconclusive, besides 1 that was repeated: at 6 Gb/s it ended" in on.stdout
     with LedgerView.open(tmp_path / "dc_inject" / "six.sqlite") as view:
         rows = [row for row in view.rows() if row.cycle.start >= START + timedelta(minutes=7)]
     assert rows[0].held.hold is Hold.NOT_RUNNING, "it forgives what was due before"

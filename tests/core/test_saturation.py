@@ -228,6 +228,12 @@ def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
     assert (told.interval is not None) == (outcome is StepOutcome.REACHED)
 
 
+def test_a_search_that_had_no_time_to_repeat_the_highest_rate_says_so():
+    told = conclusion(LADDER, in_a_row([made(2), made(20)]))
+    assert told.cause.code == "time"
+    assert told.reason == "160 Gb/s, the highest rate to try, was reached, without time for enough repeats"
+
+
 def test_of_a_capacity_that_falls_and_is_not_repeated_is_told_that_there_was_no_time():
     repeats = [replace(made(10, part), waiting=9000 * GB) for part in (0.95, 0.95, 0.95, 0.5, 0.5)]
     told = conclusion(LADDER, in_a_row([made(2), replace(made(12, 0.8), waiting=9000 * GB), *repeats]))
