@@ -4,9 +4,9 @@ A hold is what dc_inject did. What files waited for in the grid (`twin/bottlenec
 hold follows from what the link does, such as `backlog`, and only in the cycles that it led: on a link that is held
 for want of space files wait for a moment, too, and that is not why it is short. There it counts only if the disk
 never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
-arrived than was injected, all cycles count. Where nothing but `too-coarse` held
-a link, it waited for its next dataset to be due. Where none of that gives a cause, the forecast says
-`inconclusive`.
+arrived than was injected, all cycles count. What a slow reaper left on a disk is the cause of a lack of space if
+it would have been room enough. Where nothing but `too-coarse` held a link, it waited for its next dataset to be
+due. Where none of that gives a cause, the forecast says `inconclusive`.
 """
 
 from __future__ import annotations
@@ -103,15 +103,26 @@ class _Past:
         for link in hold_reasons.held_links(ledger):
             self.holds[link.key].append(link)
         self._led: dict[tuple[FlowKey, Hold], set[datetime]] = defaultdict(set)
+        self._lacked: dict[str, Counter[datetime]] = defaultdict(Counter)  # bytes without room at a destination
         for hold in OF_LINK | OF_SPACE if keys else ():
-            for key, cycle in ledger.held_in(hold):
+            for key, cycle, lacked in ledger.held_in(hold):
+                if hold in OF_SPACE:
+                    self._lacked[key.link.destination][cycle] += lacked
                 if key in keys:
                     self._led[key, hold].add(cycle)
+        self._samples, self._world = {sample.at: sample for sample in world.samples}, world
         self._due = {cycle for cycle, due in ledger.dues() if due}
         self._cycles: dict[float, datetime] = {}  # of each sample of the world
         if first is not None:
             moments = ((sample.at, start + timedelta(seconds=sample.at)) for sample in world.samples)
             self._cycles = {at: Cycle.at(moment, first.length).start for at, moment in moments}
+
+    def slowly_deleted(self, key: FlowKey, holds: Collection[Hold], storage: str) -> list[Cause]:
+        """Say whether what lacked room at a storage had it in most cycles, were deletions there fast enough."""
+        number, lacked = self._world.network.storages[storage], self._lacked[key.link.destination]
+        enough = [at for at, cycle in self._cycles.items() if self._samples[at].overdue[number] > lacked[cycle]]
+        what = f"deletions at {storage} are slow: there was room without what they left"
+        return self.waited_for(key, holds, {what: enough}, MOST_OF_THEM)
 
     def waited_for(
         self, key: FlowKey, holds: Collection[Hold], waits: Mapping[str, Collection[float]], least: float = 0.0
@@ -155,7 +166,7 @@ def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
     filled = max((sample.used[number] for sample in world.samples), default=0.0) / space if space else 0.0
     has_lost = line.injected - line.moved > (1 - SHORT) * line.due
     of_link, of_space = ({hold for hold in led if hold in kind} for kind in (OF_LINK, OF_SPACE))
-    named: list[Cause] = []
+    named: list[Cause] = past.slowly_deleted(line.key, of_space, storage) if of_space else []
     if has_lost:
         named += past.waited_for(line.key, (), waits)
     elif of_link:

@@ -144,7 +144,7 @@ def read(view: Reader) -> Past:
         if span.kind is CycleKind.COUNTED and ends in moved:
             moved[ends][number] += span.sums.moved
     held: dict[Ends, list[bool]] = {ends: [False] * count for ends in moved}
-    for key, start in view.held_in(Hold.BACKLOG):
+    for key, start, _ in view.held_in(Hold.BACKLOG):
         number = round((start - first.start) / length)
         if grid_ends(key.link) in held and number < count:
             held[grid_ends(key.link)][number] = True

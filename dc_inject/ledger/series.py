@@ -187,11 +187,13 @@ class SeriesReader(CycleReader):
                 stuck,
             )
 
-    def held_in(self, hold: Hold) -> Iterator[tuple[FlowKey, datetime]]:
-        """Yield each flow key that a hold led, with the beginning of the cycle."""
+    def held_in(self, hold: Hold) -> Iterator[tuple[FlowKey, datetime, int]]:
+        """Yield each flow key that a hold led, with the beginning of the cycle, and the bytes missing in it."""
         keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
-        for account, start in self._db.stream("SELECT account, cycle FROM cycle_row WHERE hold = ?", hold.value):
-            yield keys[account], moment(start)
+        for account, start, missing in self._db.stream(
+            "SELECT account, cycle, max(due - injected, 0) FROM cycle_row WHERE hold = ?", hold.value
+        ):
+            yield keys[account], moment(start), missing
 
     def dues(self) -> list[tuple[datetime, int]]:
         """Return when each cycle began, and the bytes that all flows were due in it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class Storages:
         self.arrived = 0.0  # bytes that were ever put on any of them
         self.slower = np.ones(self.count)  # by how many times deletions take longer now
         self._doomed: list[deque[Doomed]] = [deque() for _ in self._specs]
+        self._passed = 0.0  # when the reaper last looked
         self._begun = [0.0] * self.count  # parts of a file, deleted in advance
         self.hours_nearly_full = np.zeros(self.count)  # above 98 % of the space
 
@@ -63,6 +65,7 @@ class Storages:
 
     def reap(self, now: float, since: float) -> None:
         """Let the reaper delete for the time since its last pass."""
+        self._passed = now
         for storage, line in enumerate(self._doomed):
             if not line or line[0].after > now:
                 self._begun[storage] = 0.0
@@ -86,6 +89,11 @@ class Storages:
     def watch(self, seconds: float) -> None:
         """Count the time for which storages are nearly full."""
         self.hours_nearly_full += np.where(self.used > 0.98 * self.space, seconds / 3600, 0.0)
+
+    def overdue(self, storage: int) -> float:
+        """Return the bytes that the reaper could have deleted in its last pass, had deletions been fast enough."""
+        ready = takewhile(lambda deletion: deletion.after <= self._passed, self._doomed[storage])
+        return sum(deletion.bytes for deletion in ready)
 
     def backlog(self, storage: int) -> int:
         """Return how many files are still to be deleted."""

@@ -39,7 +39,8 @@ def step_for(cycle: float) -> float:
 class Sample(NamedTuple):
     """How the grid stood at a moment: files that wait for the submitter, in FTS, under way; bytes on storages.
 
-    `arrived` are the bytes that arrived since the beginning.
+    `overdue` are the bytes on each storage that slow deletions left there; `arrived` are those that arrived since
+    the beginning.
     """
 
     at: float
@@ -49,6 +50,7 @@ class Sample(NamedTuple):
     cancelling: int
     used: tuple[float, ...]
     to_delete: int
+    overdue: tuple[float, ...]
     arrived: float
 
 
@@ -157,6 +159,7 @@ class World:
                 int(transfers.cancelling),
                 tuple(storages.used.tolist()),
                 sum(storages.backlog(number) for number in range(storages.count)),
+                tuple(storages.overdue(number) for number in range(storages.count)),
                 storages.arrived,
             )
         )

@@ -50,6 +50,13 @@ def test_files_that_wait_for_a_moment_are_no_cause_where_space_is(policy):
     assert [cause for cause in others if not cause.startswith("T2_US_MIT above 98 %")] == []
 
 
+@pytest.mark.parametrize(("name", "are_slow"), [("slow-deletions", True), ("full-disk", False)])
+def test_slow_deletions_are_told_from_a_disk_that_is_too_small(name, are_slow):
+    held, *others = why(name, "--policy", "off").split("; ")
+    assert held.startswith("destination-full in ")
+    assert any(cause.startswith("deletions at T1_UK_RAL_Disk are slow: ") for cause in others) == are_slow
+
+
 def test_few_transfers_after_a_disk_was_full_are_the_fault_of_the_disk():
     """In the last hours FTS gives two transfers to what waits, since all had failed while the disk was full."""
     cause = why("tier2-at-3-hours", "--policy", "off")
@@ -83,15 +90,20 @@ def test_where_nothing_tells_the_cause_it_is_inconclusive():
 # --------------------------------------------------------------------------- with a world that is made up
 
 
-def world(used: float = 0.0, above: float = 0.0, waits: Mapping[str, list[float]] | None = None):
-    """Four samples of a world with a disk B; `waits` is what files of A -> B waited for, and when."""
+def world(
+    used: float = 0.0, above: float = 0.0, waits: Mapping[str, list[float]] | None = None, overdue: float = 0.0
+):
+    """Four samples of a world with a disk B, and what a reaper left; `waits`: what A -> B waited for, when."""
     storages = {name: number for number, name in enumerate("ABC")}
     return SimpleNamespace(
         grid=SimpleNamespace(
             storage_at=lambda end: end, storages=dict.fromkeys(storages, SimpleNamespace(space=100.0))
         ),
         held_back={("A", "B"): waits or {}},
-        samples=[SimpleNamespace(at=450.0 + 900 * n, used=[0.0, used, 0.0]) for n in range(4)],
+        samples=[
+            SimpleNamespace(at=450.0 + 900 * n, used=[0.0, used, 0.0], overdue=[0.0, overdue, 0.0])
+            for n in range(4)
+        ],
         network=SimpleNamespace(storages=storages),
         storages=SimpleNamespace(hours_nearly_full=[0.0, above, 0.0]),
     )
@@ -155,6 +167,18 @@ def test_a_hold_in_whose_cycles_little_was_missing_is_no_cause_beside_another(le
     """However many they are."""
     cycles(ledger, (1, Hold.BACKLOG), (1, Hold.BACKLOG), (GB, Hold.QUOTA))
     assert causes(ledger, line()) == [["quota in 1 of 8 cycles"]]
+
+
+def test_slow_deletions_are_the_cause_where_what_they_left_would_have_been_room_enough(ledger):
+    """A tenth too little is not."""
+    slow, held = (
+        "deletions at B are slow: there was room without what they left",
+        "destination-full in 2 of 8 cycles",
+    )
+    cycles(ledger, (GB, Hold.DESTINATION_FULL), (GB, Hold.DESTINATION_FULL))
+    enough, too_few = (causes(ledger, line(), used=95.0, overdue=part * GB)[0] for part in (1.1, 0.9))
+    assert enough == [held, f"{slow} (in all cycles with destination-full)"]
+    assert too_few == [held]
 
 
 def test_through_fts_files_are_too_coarse_and_beside_another_hold_none_are(ledger):
