@@ -19,6 +19,7 @@ from dc_inject.cli import (
     common,
     exits,
     forecast,
+    hangup,
     log_output,
     menu_files,
     params,
@@ -113,6 +114,7 @@ def simulate(
     Example: dc-inject simulate monday.yaml --grid grid.yaml --policy act --seeds 5
     """
     log_output.talk(quiet=True)
+    hangup.interrupt()  # a ledger of a million rules is not left in the folder for temporary files
     if campaign is not None:
         if menus or grid_file or output is None:
             raise UsageError("--calibrate takes a past campaign and --output, and no menus", CALIBRATE)

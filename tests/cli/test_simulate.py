@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import BinaryIO
 import pytest
 
 from dc_inject.analysis import lint
-from dc_inject.cli import forecast, simulation
+from dc_inject.cli import exits, forecast, simulation
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import campaign
 from dc_inject.model import Hold
@@ -40,6 +41,26 @@ def run(*words: object):
 def of(name: str, *more: object):
     folder = ROOT / "menus" / "twin" / name
     return run(folder / "menu.yaml", "--grid", folder / "grid.yaml", *more)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_simulation_that_is_ended_leaves_no_temporary_file(tmp_path, number):
+    """The ledger of twelve days has a gigabyte."""
+    scenario = ROOT / "menus" / "twin" / "cms-days-9-to-12"
+    words = ("simulate", ROOT / "menus" / "cms", "--grid", scenario / "grid.yaml", "--days", "1")
+    with subprocess.Popen(
+        [sys.executable, "-m", "dc_inject", *words],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        line = next((line for line in process.stderr if line.startswith("simulated: ")), None)
+        assert line is not None
+        assert [*tmp_path.iterdir()]
+        process.send_signal(number)
+        assert process.wait(120) == exits.INTERRUPTED
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
