@@ -5,11 +5,12 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from dc_inject.cli import completion, ledger_files, params, tables, trusting
 from dc_inject.ledger.reading import Reader
@@ -138,6 +139,22 @@ TIMEOUT = click.option(
     type=params.FiniteRange("90 for 90 seconds", min=0, min_open=True),
     help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
 )
+
+
+def refuse_ignored(leading: str, counting: Collection[str], hint: str) -> None:
+    """Raise UsageError for what was given on the command line beside an option and would not count.
+
+    `leading` is the name of the option's parameter, `counting` those of parameters that count beside it.
+    """
+    ctx = click.get_current_context()
+    given = {
+        parameter.name: parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+        for parameter in ctx.command.params
+        if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    }
+    ignored = [words for name, words in given.items() if name not in {leading, *counting}]
+    if leading in given and ignored:
+        raise UsageError(f"{' and '.join(ignored)} cannot be combined with {given[leading]}", hint)
 
 
 def shard_name(shard: Shard | None) -> str:

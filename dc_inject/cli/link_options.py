@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import click
-from click.core import ParameterSource
-
 from dc_inject.cli import common, end_files, ledger_files, link_menu
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.engine import readings
@@ -65,26 +62,10 @@ class LinkOptions:
 
 def refuse_ignored() -> None:
     """Raise UsageError for what was given on the command line beside --verdict or --resume and would not count."""
-    ctx = click.get_current_context()
-    sources = {parameter: ctx.get_parameter_source(parameter.name or "") for parameter in ctx.command.params}
-    given = [parameter for parameter, source in sources.items() if source is ParameterSource.COMMANDLINE]
-    names = {parameter.name for parameter in given}
-    for leading, counting, hint in (
-        ("judged", TOLD, "the verdict is that of the test as it was begun: `dc-inject link --verdict NAME`"),
-        (
-            "resume",
-            RESUMED,
-            "it continues as it was begun, only --for may be another; or begin a new test",
-        ),
-    ):
-        ignored = [_called(parameter) for parameter in given if parameter.name not in counting]
-        if leading in names and ignored:
-            option = next(_called(parameter) for parameter in given if parameter.name == leading)
-            raise UsageError(f"{' and '.join(ignored)} cannot be combined with {option}", hint)
-
-
-def _called(parameter: click.Parameter) -> str:
-    return parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.metavar)
+    verdict = "the verdict is that of the test as it was begun: `dc-inject link --verdict NAME`"
+    common.refuse_ignored("judged", TOLD, verdict)
+    resume = "it continues as it was begun, only --for may be another; or begin a new test"
+    common.refuse_ignored("resume", RESUMED, resume)
 
 
 def refuse_running(view: Reader, name: str) -> None:

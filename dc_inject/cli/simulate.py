@@ -31,6 +31,9 @@ from dc_inject.model.errors import Problem, UsageError
 from dc_inject.system import files
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
+CALIBRATING = frozenset(
+    {"campaign", "output", "force", "include_from", "fmt", "wide"}
+)  # parameters that count then
 
 
 @click.command()
@@ -116,8 +119,9 @@ def simulate(
     log_output.talk(quiet=True)
     hangup.interrupt()  # a ledger of a million rules is not left in the folder for temporary files
     if campaign is not None:
-        if menus or grid_file or output is None:
-            raise UsageError("--calibrate takes a past campaign and --output, and no menus", CALIBRATE)
+        common.refuse_ignored("campaign", CALIBRATING, f"it takes all it needs from a ledger, {CALIBRATE}")
+        if output is None:
+            raise UsageError("--calibrate needs --output", CALIBRATE)
         with _progress("fitted") as passed:
             made = simulate_calibrate.calibrate(campaign, output, passed, force=force)
         simulate_calibrate.show(fmt, made)

@@ -170,6 +170,34 @@ def test_a_folder_that_takes_no_files_is_refused_before_anything_is_fitted():
     assert str(error) == "/proc/grid.yaml cannot be written: No such file or directory"
 
 
+IGNORED = (
+    ("--days", "1"),
+    ("--seed", "2"),
+    ("--seeds", "3"),
+    ("--policy", "act"),
+    ("--ledger", "kept.sqlite"),
+    ("--link", "A -> B"),
+    ("--scale", "2"),
+    ("--grid", __file__),
+)
+
+
+@pytest.mark.parametrize("words", [*IGNORED, ("menu.yaml",)], ids=lambda words: words[0])
+def test_what_would_be_ignored_is_refused(words, tmp_path):
+    """Somebody who gives it believes that it counts, and learns so before a campaign is asked for."""
+    error = ledgers.run("simulate", "--calibrate", "never-ran", "-o", tmp_path / "grid.yaml", *words).exception
+    assert isinstance(error, UsageError)
+    called = words[0] if words[0].startswith("--") else "MENUS"
+    assert error.message == f"{called} cannot be combined with --calibrate"
+    assert "--calibrate dc27-rehearsal" in str(error.hint)
+
+
+def test_the_file_of_a_grid_has_to_be_named():
+    error = ledgers.run("simulate", "--calibrate", "never-ran").exception
+    assert isinstance(error, UsageError)
+    assert error.message == "--calibrate needs --output"
+
+
 def test_what_cannot_be_calibrated_is_told(tmp_path, past):
     def error(*words):
         return ledgers.run("simulate", "--calibrate", *words, "-o", tmp_path / "grid.yaml").exception
@@ -182,6 +210,5 @@ def test_what_cannot_be_calibrated_is_told(tmp_path, past):
     assert "has had no cycle" in str(error(tmp_path / "empty.sqlite"))
     short = ledgers.make(tmp_path / "short.sqlite", {ledgers.KIT: 3})
     assert "too few" in str(error(short.path))
-    assert "takes a past campaign" in str(error(past.ledger, past.folder / "menu.yaml"))
     assert not (tmp_path / "grid.yaml").exists()
     assert ledgers.run("simulate").exit_code == 2
