@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from dc_inject.model import FlowKey, units
 from dc_inject.report.thresholds import AT_ONCE
 
 if TYPE_CHECKING:
+    from dc_inject.cli.simulation import Simulated
     from dc_inject.twin.world import World
 
 MOVED = {"moved_of_due": "moved/due", "moved_of_target": "moved/target"}  # what people call these figures
@@ -61,22 +62,24 @@ def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime)
     return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
 
 
-def title(subject: str, grid: str, policy: str | None) -> str:
-    """Return what a table is of."""
-    return f"{subject} in {grid}" + (f", policy {policy}" if policy else "")
+def title(subject: str, grid: str, policy: str | None, control: Mapping[str, int]) -> str:
+    """Return what a table is of, with the control in force: that of the policy, or else that of the menus."""
+    if policy:
+        return f"{subject} in {grid}, policy {policy}"
+    modes = [f"{mode} for {units.counted(links, 'links')}" for mode, links in control.items()]
+    how = ", ".join(modes if len(modes) > 1 else control)
+    return f"{subject} in {grid}" + (f", control as the menus say: {how}" if how else "")
 
 
 def show(
     fmt: str,
-    campaign: str,
     ledger: Reader,
-    world: World,
-    start: datetime,
-    end: datetime,
+    made: Simulated,
     seed: int,
     policy: str | None = None,
 ) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
+    campaign, world, start, end = made.campaign, made.world, made.start, made.end
     advised = advice.advised(ledger)
     closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
     if fmt == "csv":
@@ -86,6 +89,7 @@ def show(
         "campaign": campaign,
         "grid": world.grid.name,
         "policy": policy,
+        "control": dict(made.control),
         "seed": seed,
         "start": tables.moment(start),
         "end": tables.moment(end),
@@ -105,7 +109,7 @@ def show(
         return
     many = len(report["links"]) > MOST_ROWS
     rows = [report["total"]] if many else [*report["links"], report["total"]]
-    what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy)
+    what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy, made.control)
     tables.emit("table", closing_table.columns(rows), rows, what)
     if many:
         click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")

@@ -152,7 +152,7 @@ def simulate(
                 report = simulation.run(request, ledger, seed, passed, _warn)
             if ledger_path is not None:  # once it is closed, and even if the output cannot be written
                 afterwards.callback(_keep, path, ledger_path)
-            forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed, policy)
+            forecast.show(fmt, ledger, report, seed, policy)
 
 
 def _warn(problem: Problem) -> None:

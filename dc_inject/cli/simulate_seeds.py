@@ -64,7 +64,10 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """What a simulation with one seed gave: its figures, and links that were short, held, or would have been."""
+    """What a simulation with one seed gave: its figures, and links that were short, held, or would have been.
+
+    `control` is as in `Simulated`, the same for all seeds.
+    """
 
     campaign: str
     grid: str
@@ -73,6 +76,7 @@ class SeedRun:
     short: Sequence[ShortLink]
     held: Sequence[HeldLink]
     advice: Advice
+    control: Mapping[str, int]
 
 
 def simulate_seed(
@@ -103,7 +107,7 @@ def simulate_seed(
         }
         held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
     path.unlink()
-    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held, advised)
+    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held, advised, made.control)
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
@@ -248,7 +252,8 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     links, held = _short(runs), hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
-        made = {"campaign": runs[0].campaign, "grid": runs[0].grid, "policy": policy}
+        of, control = runs[0], dict(runs[0].control)
+        made = {"campaign": of.campaign, "grid": of.grid, "policy": policy, "control": control}
         tables.emit_json(
             {**made, "seeds": rows, "median": medians, "advice": advised, "holds": held, "forecast": links}
         )
@@ -259,7 +264,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         for key, figure in FIGURES.items()
     ]
     title = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
-    click.echo(forecast.title(title, runs[0].grid, policy))
+    click.echo(forecast.title(title, runs[0].grid, policy, runs[0].control))
     tables.emit("table", TYPICAL, typical)
     medians_of = f", medians of {units.counted(len(runs), 'seeds')}"
     hold_reasons.show(held, f"why links were held{medians_of}")

@@ -9,6 +9,7 @@ as it ended. What a menu needs and the grid file lacks is told at the start: it 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -56,12 +57,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What a simulation was: its campaign, the time that it covers, its world as it ended."""
+    """What a simulation was: its campaign, the time that it covers, its world as it ended.
+
+    `control` is how many links it has in each mode, as the menus or the policy say; empty at a fixed rate. A link
+    whose mode differs from menu to menu counts for each of them.
+    """
 
     campaign: str
     start: datetime
     end: datetime
     world: World
+    control: Mapping[str, int]
 
 
 @contextlib.contextmanager
@@ -134,12 +140,12 @@ def run(
         warn(problem)
     if request.policy == FIXED:
         FixedRates(in_force, ledger, world, rucio, clock).run(end)
-        return Simulated(campaign, start, end, world)
+        return Simulated(campaign, start, end, world, {})
     if request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
     poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile
     simulated_engine(lambda: in_force, ledger, backends, identities, clock, poll=poll).run(until=end)
-    return Simulated(campaign, start, end, world)
+    return Simulated(campaign, start, end, world, _control(in_force, start, end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +207,13 @@ def _controlled(campaign: Campaign, mode: Mode) -> Campaign:
         for menu in campaign.menus
     )
     return replace(campaign, menus=tuple(menus))
+
+
+def _control(campaign: Campaign, start: datetime, end: datetime) -> dict[str, int]:
+    """Return how many of the links that have a part in a time are controlled in which mode."""
+    modes = {(flow.control.mode, flow.key) for flow in campaign.flows if flow.start < end and flow.end > start}
+    counts = Counter(mode for mode, _ in modes)
+    return {mode.value: counts[mode] for mode in Mode if counts[mode]}
 
 
 def _bytes(path: Path) -> bytes:

@@ -118,6 +118,33 @@ def test_control_of_all_links_is_set_whatever_the_menus_say(policy, tmp_path):
     assert [one["mode"] for one in kept] == [policy, policy]
 
 
+def test_without_a_policy_the_title_has_the_control_of_the_menus(tmp_path):
+    """Somebody who compares two outputs has to see which of them was controlled, and how."""
+    place = SCENARIOS / "one-link"
+    text = (place / "menu.yaml").read_text()
+    (acting := tmp_path / "act.yaml").write_text(text.replace("defaults:\n", "defaults:\n  control: act\n"))
+    # Another scenario of the same hours, and a day that is not simulated.
+    (other := tmp_path / "off.yaml").write_text(text.replace("scenarios:\n  test:", "scenarios:\n  other:"))
+    (later := tmp_path / "advise.yaml").write_text(
+        re.sub(r"(start|end): 2027-02-\d\d", r"\1: 2027-03-01", text).replace(
+            "defaults:\n", "defaults:\n  control: advise\n"
+        )
+    )
+
+    def title(*more: object) -> str:
+        words = ("simulate", *more, "--grid", place / "grid.yaml", "--days", 0.05)
+        done = ledgers.run(*words)
+        assert done.exit_code == 0, done.exception
+        return str(done.stdout.splitlines()[0])
+
+    assert title(place / "menu.yaml").endswith(" in one-link, control as the menus say: off")
+    assert title(acting).endswith(", control as the menus say: act")
+    assert title(acting, other, later).endswith(", control as the menus say: off for 1 link, act for 1 link")
+    assert title(acting, "--policy", "off").endswith(" in one-link, policy off")
+    assert title(acting, "--seeds", 2).endswith(" in one-link, control as the menus say: act")
+    assert told("one-link", "--days", 0.05)["control"] == {"off": 1}
+
+
 def test_advice_changes_nothing():
     made = [told("link-at-70-percent", "--days", 0.2, *more) for more in ((), ("--policy", "advise"))]
     assert made[0]["total"] | {"ledger": ""} == made[1]["total"] | {"ledger": ""}
@@ -166,6 +193,7 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
             [ShortLink(key, 2, 1, why)],
             [],
             Advice(False, []),
+            {},
         )
         for seed, why in enumerate(causes)
     ]
