@@ -34,9 +34,7 @@ from dc_inject.report import figures
 from dc_inject.report.export import FIELDS, FORMATS, About
 from dc_inject.report.figures import ReportScope
 from dc_inject.report.sites import site_of
-from dc_inject.system import files
-
-PRIVATE = 0o600
+from dc_inject.system import disk, files
 
 
 @click.command()
@@ -173,6 +171,6 @@ def _opened(output: Path, *, force: bool) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with files.whole(output, force=force, mode=PRIVATE) as file:
+    with files.whole(output, force=force, mode=disk.PRIVATE) as file:
         yield file
     click.echo(f"wrote {output}", err=True)

@@ -28,7 +28,6 @@ from dc_inject.model.redaction import clean
 from dc_inject.system import disk
 
 F = TypeVar("F", bound=Callable[..., object])
-PRIVATE = 0o600
 FORMATS = ("text", "json")
 _LIBRARIES = ("urllib3", "rucio", "user", "dogpile", "fts3")
 
@@ -175,7 +174,7 @@ def _terminal() -> bool:
 def _opened(path: Path) -> TextIO:
     """Open a file to append to: a regular file, no link, private when it is made here."""
     try:
-        handle = disk.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE, follow=False)
+        handle = disk.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, follow=False)
     except OSError as error:
         raise UsageError(
             f"the log file {path} cannot be written: {error.strerror or error}",

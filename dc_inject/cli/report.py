@@ -24,14 +24,13 @@ from dc_inject.report import figures, page, pictures, text, thresholds
 from dc_inject.report import overlay as wan
 from dc_inject.report.compare import compared
 from dc_inject.report.figures import ExcludedWindow, ReportScope
-from dc_inject.system import files
+from dc_inject.system import disk, files
 from dc_inject.system.clock import SystemClock
 
 PICTURED = ("html", "svg", "png")
 FORMATS = ("md", "json", "csv", *PICTURED, "junit")
 _EXCLUSION = re.compile(r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<why>.*))?", re.DOTALL)
 _SUCH = 'such as "2027-02-12T08:00/12:00 token trouble"'
-PRIVATE = 0o600
 MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
     "md": text.markdown,
     "json": lambda values: json.dumps(values, indent=1) + "\n",
@@ -195,5 +194,5 @@ def _write(content: bytes, output: Path, *, force: bool) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
     else:
-        files.write_whole(output, content, force=force, mode=PRIVATE)
+        files.write_whole(output, content, force=force, mode=disk.PRIVATE)
         click.echo(f"wrote {output}", err=True)

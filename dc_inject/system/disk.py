@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+PRIVATE = 0o600  # the mode of a file that only its owner may read
+
 
 class NotRegularError(OSError):
     """What was named is a pipe, a socket or a device."""
@@ -18,7 +20,7 @@ class NotRegularError(OSError):
         super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def opened(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = True) -> int:
+def opened(path: Path, flags: int = os.O_RDONLY, mode: int = PRIVATE, *, follow: bool = True) -> int:
     """Return the descriptor of a regular file; raises OSError. Without `follow` its name may be no link."""
     try:
         _refuse(path, path.stat(follow_symlinks=follow))  # a device may act on being opened

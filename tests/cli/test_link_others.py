@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_what_a_campaign_has_left_on_the_link_is_told(killed) -> None:
     )
     killed.clock.advance(killed.clock.now() + timedelta(hours=3))
     assert said(A, B, *ASKED, "--campaign", "third") == []
+
+
+def test_a_program_reads_one_document_and_the_warning_beside_it(killed) -> None:
+    """The warning is talk: it goes to stderr, whatever the format."""
+    tried = run("link", A, B, *ASKED, "--campaign", "second", "--format", "json")
+    assert json.loads(tried.stdout)["campaign"] == "second"
+    assert "warning: campaign first has 4 unfinished rules on this link" in tried.stderr
 
 
 def test_what_was_ended_is_not_told(killed) -> None:
