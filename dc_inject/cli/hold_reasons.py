@@ -1,8 +1,9 @@
 """Why links were held, in sentences: what stands below the closing table of a simulation.
 
 A closing table counts the cycles of each hold; the sentence of one stands in its rows. Here links that were held
-for the same reason share a line, with the reason as it was in the last cycle of each. So a disk that is too small
-is one line, however many links lead to it. Holds that need no action are left out.
+for the same reason share a line, with the reason as it was in the last cycle of each, which it says where it may
+have figures. So a disk that is too small is one line, however many links lead to it. Holds that need no action are
+left out.
 
 Of several seeds a link has the holds that half of them or more have, with medians, and the sentence of most seeds.
 """
@@ -18,7 +19,7 @@ import click
 
 from dc_inject.cli import tables
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import FlowKey, Hold, units
+from dc_inject.model import FlowKey, Held, Hold, units
 from dc_inject.model.holds import sentence
 
 MOST = 10  # reasons that are shown; JSON has all
@@ -46,10 +47,15 @@ class HeldLink(NamedTuple):
 def held_links(ledger: Reader) -> list[HeldLink]:
     """Return the links that were held, and why, but for holds that need no action."""
     return [
-        HeldLink(line.key, line.held.hold, sentence(line.held), line.cycles, line.missing)
+        HeldLink(line.key, line.held.hold, _why(line.held), line.cycles, line.missing)
         for line in ledger.held_flows()
         if not line.held.hold.harmless
     ]
+
+
+def _why(held: Held) -> str:
+    """Return the reason; a message is that of one cycle, with figures that others of its cycles need not have."""
+    return f"in the last such cycle: {sentence(held)}" if held.numbers.get("message") else sentence(held)
 
 
 def of_seeds(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:

@@ -89,13 +89,13 @@ class Destination:
         """Return what a link may use of it: less, perhaps, if control acts on the link."""
         return self.guarded if guarded and self.guarded is not None else self
 
-    def lacks_in_steady_state(self, wanted: float) -> Held:
-        """Say why the space does not hold all that the rates fill in the steady state with its deletion lag."""
+    def lacks_in_steady_state(self, of_rates: float) -> Held:
+        """Say why the space lets too little through; `of_rates` is what they fill with its deletion lag."""
         space, deletions = max(self.space or 0, 0), self.deletions
         lag = deletions.numbers if deletions is not None and deletions.late else {}
         if deletions is not None and lag and deletions.needed <= space:
             return Held(Hold.DELETION_LAG, {**lag, "needed": deletions.needed})
-        return Held(Hold.DESTINATION_FULL, {**lag, "message": self._too_small(space, wanted)})
+        return Held(Hold.DESTINATION_FULL, {**lag, "message": self._too_small(space, of_rates)})
 
     def lacks_now(self, missing: float) -> Held:
         """Say why so many bytes find no room now.
@@ -113,7 +113,9 @@ class Destination:
         return beside(Held(full.hold, {**overdue, **message}), [Hold.DELETION_LAG] if is_late else [])
 
     def _too_small(self, space: int, needed: float) -> str:
-        held, cure = f"{min(int(100 * space / needed), 99)} %" if needed > 0 else "too little", CURE
+        if needed <= space * (1 + TOLERANCE):
+            return "the space holds what the rates need, but not the debt as well"
+        held, cure = f"{min(int(100 * space / needed), 99)} %", CURE
         if not self.measured:  # it may well suffice
             cure = " if data stay for the shortest lifetime: how soon they can go is not measured yet"
         return f"the space holds {held} of what the rates need{cure}"
@@ -140,6 +142,7 @@ class Claim:
     pool: PoolKey
     pool_bytes: int | None  # all of the pool, also what is at the destination now; None: not known
     horizon: timedelta
+    due: int = 0  # in this cycle, with overhead
     probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
     failed: float | None = None  # the part of what came to its end of late that failed; None: not known
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
@@ -155,7 +158,8 @@ class Constraint:
     A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `of_dues` says that it
     bounds nothing else: what was too little in one cycle may be made up in another. `room` are bytes that may not
     be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound). `space_of` is the
-    destination whose space it is, which tells the hold.
+    destination whose space it is, which tells the hold, and `of_rates` what is due to its members, weighed: what
+    they want has their debt as well.
     """
 
     hold: Hold
@@ -167,6 +171,7 @@ class Constraint:
     room: int | None = None
     of_dues: bool = False
     space_of: Destination | None = None
+    of_rates: float = 0.0
 
     def held(self, wanted: float, budget: int, missing: float) -> Held:
         """Say both sides: what the constraint has, what its members wanted, and what is left for one of them.
@@ -176,7 +181,8 @@ class Constraint:
         numbers = {**self.numbers, "wanted": round(wanted), "budget": budget}
         if self.space_of is None:
             return Held(self.hold, numbers)
-        lack = self.space_of.lacks_in_steady_state(wanted) if self.lasting else self.space_of.lacks_now(missing)
+        space = self.space_of
+        lack = space.lacks_in_steady_state(self.of_rates) if self.lasting else space.lacks_now(missing)
         return Held(lack.hold, {**numbers, **lack.numbers})
 
 
@@ -407,7 +413,8 @@ def _of_destination(
         weights = tuple(claims[i].horizon / length for i in members)
         capacity, numbers = max(destination.space, 0), {"space": destination.space, **destination.age_numbers}
         lasting = Constraint(Hold.DESTINATION_FULL, members, capacity, True, numbers, weights)
-        result.append(replace(lasting, of_dues=of_dues, space_of=destination))
+        of_rates = sum(claims[i].due * weight for i, weight in zip(members, weights, strict=True))
+        result.append(replace(lasting, of_dues=of_dues, space_of=destination, of_rates=of_rates))
     if destination.free is not None:
         room = max(destination.free + destination.going, 0)
         numbers = {"free": destination.free, **destination.age_numbers}

@@ -165,6 +165,7 @@ class LinkPlans:
                 flow.pool,
                 reusable,
                 life.horizon,
+                with_overhead(demand.due, flow),
                 probe=_probe(demand, smallest),
                 failed=demand.failed,
                 deliverable_bytes=deliverable,

@@ -15,6 +15,9 @@ from tests.cli.ledgers import CYCLE, GB, ME, START
 LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_200)]
 
 
+LAST = "in the last such cycle: "
+
+
 def full(percent: int) -> Held:
     return Held(Hold.DESTINATION_FULL, {"space": percent * GB, "message": f"the space holds {percent} %"})
 
@@ -38,14 +41,17 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     one, other = hold_reasons.reasons(hold_reasons.held_links(ledger))  # what needs no action is left out
     assert (one["links"], one["cycles"], one["missing"]) == (5, 5, 15 * GB)
     assert one["most_held"] == [str(LINKS[4]), str(LINKS[3])]
-    assert (other["why"], other["links"], other["missing"]) == ("the space holds 40 %", 1, 6 * GB)
+    assert (other["why"], other["links"], other["missing"]) == (f"{LAST}the space holds 40 %", 1, 6 * GB)
 
 
 @pytest.mark.parametrize(
     ("hold", "words"),
     [
         (Held(Hold.BACKLOG, {"window": 5 * GB}), "bytes in flight would not arrive in time"),
-        (Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}), "a limit on a site (KIT, in)"),
+        (
+            Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),
+            "the menu's own limit on a site (KIT, in)",
+        ),
         (Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}), "somebody stopped it (ann, downtime)"),
         (Held(Hold.FAILING, {"also": "backlog"}), "most transfers fail; backlog would hold it nearly as much"),
     ],
@@ -66,7 +72,7 @@ def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_r
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 2 + 3 * hold_reasons.MOST + 1
     assert max(map(len, lines)) <= 80
-    assert "    the space holds 59 %" in [line.rstrip() for line in lines]
+    assert f"    {LAST}the space holds 59 %" in [line.rstrip() for line in lines]
     assert "    export T0 -> T2_1199, export T0 -> T2_1139 and 18 more" in [line.rstrip() for line in lines]
     assert lines[-1] == "and 50 reasons more, in 1,000 cycles of links; --format json has all"
 

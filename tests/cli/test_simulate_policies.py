@@ -145,6 +145,23 @@ def test_without_a_policy_the_title_has_the_control_of_the_menus(tmp_path):
     assert told("one-link", "--days", 0.05)["control"] == {"off": 1}
 
 
+def test_what_the_rates_need_of_a_disk_differs_by_policy_only_as_the_disk_does():
+    """The debt that is made up beside the rates does not count: without control it was half of the figure.
+
+    98 % of a disk may be filled with control, and deletions take ten minutes; without it the menu's none count.
+    """
+
+    def percent(policy: str) -> int:
+        (row,) = told("tier2-at-3-hours", "--policy", policy)["holds"][:1]
+        found = re.fullmatch("in the last such cycle: the space holds ([0-9]+) % of what .*", row["why"])
+        assert found, row["why"]
+        return int(found[1])
+
+    stay, cycles = 10e12 / (10e9 / 8 * 900), {"off": 12 + 1, "act": 12 + 1 + 1}
+    assert percent("off") == pytest.approx(100 * stay / cycles["off"], abs=2)
+    assert percent("act") == pytest.approx(100 * 0.98 * stay / cycles["act"], abs=4)
+
+
 def test_advice_changes_nothing():
     made = [told("link-at-70-percent", "--days", 0.2, *more) for more in ((), ("--policy", "advise"))]
     assert made[0]["total"] | {"ledger": ""} == made[1]["total"] | {"ledger": ""}
@@ -168,6 +185,7 @@ def test_several_seeds_for_people_and_as_csv():
     assert "2 seeds: 100 %" in done.stderr
     done = ledgers.run(*words("tier2-at-3-hours", "--days", 0.1, "--seeds", 2, "--policy", "act"))
     assert "why links were held, medians of 2 seeds\nheld by " in done.stdout
+    assert "in the last such cycle: the space holds 6" in done.stdout
     assert " % of what the rates need: let data go sooner, give more space, or lower a rate; " in done.stdout
     done = ledgers.run(*words("one-link", "--days", 0.05, "--seeds", 2, "--format", "csv"))
     head, *rows = done.stdout.splitlines()

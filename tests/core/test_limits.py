@@ -151,6 +151,23 @@ def test_a_space_that_is_too_small_is_not_called_full() -> None:
     assert decision.held.numbers["message"] == f"the space holds {part} % {HELP}"
 
 
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        (400, f"the space holds 80 % {HELP}"),
+        (500, "the space holds what the rates need, but not the debt as well"),
+    ],
+)
+def test_what_the_rates_need_of_a_space_is_told_without_the_debt_that_is_made_up(space, says) -> None:
+    """100 bytes are due in a cycle and stay for five; as much again is wanted for the debt."""
+    at = {"B": Destination(space=space)}
+    owing = replace(claim(stays=5 * LENGTH), due=100)
+    _, cuts = limits.cut([200], [owing], limits.constraints([owing], LENGTH, at, [], {}, Limits(), {}))
+    held = limits.leading(cuts[0])
+    assert held is not None
+    assert (held.hold, held.numbers["wanted"], held.numbers["message"]) == (Hold.DESTINATION_FULL, 1000, says)
+
+
 UNMEASURED = (
     "of what the rates need if data stay for the shortest lifetime: how soon they can go is not measured yet"
 )
