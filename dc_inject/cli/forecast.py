@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOVED = {"moved_of_due": "moved/due", "moved_of_target": "moved/target"}  # what people call these figures
 MOST_ROWS = 60  # links of a closing table, and of the forecast
 MOST_STORAGES = 20  # the fullest ones; JSON has all
+MOST_NAMED = 5  # storages without space, in one line
 
 STORAGES = (
     tables.Column("storage", "storage"),
@@ -124,6 +125,7 @@ def show(
         tables.emit_first(shortfalls.COLUMNS, report["forecast"], MOST_ROWS, "links")
     click.echo()
     tables.console().print(_sentence(report))
+    show_without_space(without_space(world))
 
 
 def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
@@ -131,15 +133,12 @@ def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
     used = [row for row in rows if row["most_used"]]
     limited = sorted((row for row in used if row["space"]), key=lambda row: -row["most_filled"])
     shown, rest = limited[:MOST_STORAGES], limited[MOST_STORAGES:]
-    if used:
-        click.echo()
     if shown:
+        click.echo()
         tables.emit("table", STORAGES, shown)
     if rest:
         fullest = tables.percent(rest[0]["most_filled"])
         click.echo(f"and {units.counted(len(rest), 'storages')} more, filled to {fullest} at most")
-    if unlimited := len(used) - len(limited):
-        click.echo(f"{units.counted(unlimited, 'storages')} without a limit of space in the grid")
 
 
 def storages(world: World) -> list[dict[str, Any]]:
@@ -161,6 +160,22 @@ def storages(world: World) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def without_space(world: World) -> list[str]:
+    """Return the storages at which data arrived, and for which the grid has no space: they never get full."""
+    return [row["storage"] for row in storages(world) if row["most_used"] and not row["space"]]
+
+
+def show_without_space(names: Sequence[str]) -> None:
+    """Say that a forecast knows nothing of these disks, since no fill of theirs is a false all-clear."""
+    if not names:
+        return
+    named, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED
+    who = f"{named} and {more} more" if more > 0 else named
+    click.echo(
+        f"no forecast of full disks for {who}: the grid gives {'it' if len(names) == 1 else 'them'} no `space`"
+    )
 
 
 def queues(world: World, start: datetime) -> list[dict[str, Any]]:

@@ -86,6 +86,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
     words = [f"no forecast: {forecast}"] if isinstance(forecast, str) else list(forecast.sentences())
     files.write_whole(output, grid_text.text(made.fit, made, words), force=force)
     click.echo(f"wrote {output}", err=True)
+    click.echo(f"warning: {grid_text.NO_SPACE}", err=True)
     return Made(made, forecast)
 
 

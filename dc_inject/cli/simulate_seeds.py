@@ -66,7 +66,7 @@ FIGURES: Mapping[str, Figure] = {
 class SeedRun:
     """What a simulation with one seed gave: its figures, and links that were short, held, or would have been.
 
-    `control` is as in `Simulated`, the same for all seeds.
+    `control` is as in `Simulated`, the same for all seeds; `without_space` are storages that never get full.
     """
 
     campaign: str
@@ -77,6 +77,7 @@ class SeedRun:
     held: Sequence[HeldLink]
     advice: Advice
     control: Mapping[str, int]
+    without_space: Sequence[str]
 
 
 def simulate_seed(
@@ -107,7 +108,8 @@ def simulate_seed(
         }
         held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
     path.unlink()
-    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held, advised, made.control)
+    of_disks = forecast.without_space(world)
+    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held, advised, made.control, of_disks)
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
@@ -249,6 +251,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         return
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
     advised = advice.rows(hold_reasons.of_seeds([run.advice.held for run in runs]))
+    without_space = sorted({name for run in runs for name in run.without_space})
     links, held = _short(runs), hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
@@ -256,6 +259,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         made = {"campaign": of.campaign, "grid": of.grid, "policy": policy, "control": control}
         tables.emit_json(
             {**made, "seeds": rows, "median": medians, "advice": advised, "holds": held, "forecast": links}
+            | {"without_space": without_space}
         )
         return
     typical = [
@@ -272,6 +276,9 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     if links:
         click.echo()
         tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")
+    if without_space:
+        click.echo()
+        forecast.show_without_space(without_space)
 
 
 def _short(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:

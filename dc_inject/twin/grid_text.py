@@ -30,6 +30,7 @@ from dc_inject.twin.rule_times import Measured
 
 ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
+NO_SPACE = "the grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
 
 
 def text(fit: Fit, calibrated: Calibrated | None = None, forecast: Sequence[str] = ()) -> str:
@@ -42,6 +43,7 @@ def text(fit: Fit, calibrated: Calibrated | None = None, forecast: Sequence[str]
         *(f"# {line}" for sentence in forecast for line in textwrap.wrap(f"{sentence}.", 110)),
         "# `fitted` is what the ledger shows. `not known` has at most a bound, and no limit is set. `assumed` is",
         "# what the ledger cannot show at all. What is full may be FTS's limit of transfers, too.",
+        f"# {NO_SPACE[0].upper()}{NO_SPACE[1:]}.",
         "grid: 1",
         f"name: {json.dumps(f'calibrated-{past.name}')}",
         f"sources: [{json.dumps(f'the ledger of {past.name}')}]",

@@ -138,6 +138,14 @@ def test_nothing_is_overwritten_without_being_told(past):
     assert "exists already" in str(again.exception)
 
 
+def test_that_a_grid_has_no_space_of_disks_is_told_when_it_is_written_and_in_it(past):
+    """Whoever simulates in it is told no disk is full, and believes it."""
+    done = ledgers.run("simulate", "--calibrate", past.ledger, "-o", past.file, "--force")
+    said = "he grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
+    assert done.stderr.splitlines()[-1] == f"warning: t{said}"
+    assert f"# T{said}." in past.file.read_text().splitlines()
+
+
 def test_for_people_it_says_what_was_fitted(past, capsys):
     simulate_calibrate.show("table", past.made)
     told = capsys.readouterr().out

@@ -335,7 +335,25 @@ def test_only_the_fullest_of_many_storages_are_shown(tmp_path):
     assert len(fullest) == forecast.MOST_STORAGES
     assert {"D0", "D1", "D2"} < set(fullest)
     assert [line[:31] for line in lines if "storages more" in line] == ["and 10 storages more, filled to"]
-    assert "1 storage without a limit of space in the grid" in lines
+    assert lines[-1] == "no forecast of full disks for FREE: the grid gives it no `space`"
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_disk_whose_space_the_grid_does_not_have_gets_no_all_clear(tmp_path, seeds):
+    """And one whose space it has, or at which nothing arrives, gets no warning."""
+    menu, words = ROOT / "menus" / "twin" / "full-disk" / "menu.yaml", ("--days", 0.1, "--seeds", seeds)
+    grid = (menu.parent / "grid.yaml").read_text()
+    assert "no forecast of full disks" not in run(menu, "--grid", menu.parent / "grid.yaml", *words).stdout
+    (tmp_path / "grid.yaml").write_text(grid.replace("space: 6 TB, ", ""))
+    done = run(menu, "--grid", tmp_path / "grid.yaml", *words)
+    said = "no forecast of full disks for T2_UK_London_Brunel: the grid gives it no `space`"
+    assert done.stdout.splitlines()[-1] == said
+
+
+def test_of_many_disks_without_space_some_are_named(capsys):
+    forecast.show_without_space([f"D{number}" for number in range(7)])
+    said = "no forecast of full disks for D0, D1, D2, D3, D4 and 2 more: the grid gives them no `space`\n"
+    assert capsys.readouterr().out == said
 
 
 def test_a_host_that_the_grid_does_not_have_is_told():
