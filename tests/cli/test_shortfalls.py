@@ -181,12 +181,21 @@ def test_slow_deletions_are_the_cause_where_what_they_left_would_have_been_room_
     assert too_few == [held]
 
 
+def test_deletions_that_are_slow_in_few_of_the_cycles_are_no_cause(ledger):
+    """They would have been room enough in one of three."""
+    much = (3 * GB, Hold.DESTINATION_FULL)
+    cycles(ledger, (GB, Hold.DESTINATION_FULL), much, much)
+    assert causes(ledger, line(), used=95.0, overdue=1.1 * GB) == [["destination-full in 3 of 8 cycles"]]
+
+
 def test_through_fts_files_are_too_coarse_and_beside_another_hold_none_are(ledger):
     """What waited for a dataset in a cycle is made up in the next ones, if nothing else holds the link."""
     through_fts = FlowKey("test", Link("A", "B", "fts"))
     coarse = {Hold.TOO_COARSE: 3}
     cause = "the next of its files is larger than what is due: smaller files (too-coarse in 3 of 8 cycles)"
     assert causes(ledger, replace(line(through_fts), holds=coarse)) == [[cause]]
+    (lost,) = causes(ledger, replace(line(through_fts, injected=8), holds=coarse))
+    assert lost == ["inconclusive: what was injected did not all arrive, and waited for nothing in FTS"]
     cycles(ledger, (GB, Hold.QUOTA))
     assert causes(ledger, replace(line(), holds=coarse | {Hold.QUOTA: 1})) == [["quota in 1 of 8 cycles"]]
 
