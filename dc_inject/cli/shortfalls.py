@@ -182,8 +182,8 @@ def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
     hours = world.storages.hours_nearly_full[number]
     if hours:
         yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
-    elif not named and (has_lost or of_link or not led):
-        yield _unknown(line, has_lost=has_lost, was_held=bool(led))
+    elif not named and (unexplained := _unexplained(line, by_link=bool(of_link), was_held=bool(led))):
+        yield unexplained
 
 
 def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
@@ -194,12 +194,16 @@ def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
     return Cause(what, f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})")
 
 
-def _unknown(line: SummaryLine, *, has_lost: bool, was_held: bool) -> Cause:
-    """Say that nothing explains why a link is short, with what is known."""
-    if line.totals.coming:
+def _unexplained(line: SummaryLine, *, by_link: bool, was_held: bool) -> Cause | None:
+    """Say that nothing explains why a link is short, with what is known; None where a hold does.
+
+    `by_link` tells that a hold led that follows from what the link does, and explains nothing by itself.
+    """
+    coming, most = line.totals.coming, (1 - SHORT) * line.due
+    if line.due - line.moved - coming <= most:
         return Cause("what is due at the end is still on its way")
-    if has_lost:
+    if line.injected - line.moved - coming > most:
         return Cause("inconclusive: what was injected did not all arrive, and waited for nothing in FTS")
     if not was_held:
         return Cause("inconclusive: too little was injected, and no hold says why")
-    return Cause("inconclusive: its files waited for nothing in FTS")
+    return Cause("inconclusive: its files waited for nothing in FTS") if by_link else None

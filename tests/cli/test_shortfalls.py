@@ -203,3 +203,14 @@ def test_through_fts_files_are_too_coarse_and_beside_another_hold_none_are(ledge
 def test_what_is_still_on_its_way_is_not_lost(ledger):
     cycles(ledger, None)
     assert causes(ledger, line(injected=8, coming=4)) == [["what is due at the end is still on its way"]]
+
+
+def test_a_little_that_is_still_on_its_way_does_not_explain_what_never_was_injected_or_got_lost(ledger):
+    """At the end of a simulation something is on its way on nearly every link."""
+    too_little = "inconclusive: too little was injected, and no hold says why"
+    lost = "inconclusive: what was injected did not all arrive, and waited for nothing in FTS"
+    assert causes(ledger, line(due=80, injected=50, moved=49, coming=1)) == [[too_little]]
+    assert causes(ledger, line(due=80, injected=50, moved=40, coming=10)) == [[too_little]]
+    assert causes(ledger, line(due=80, injected=80, moved=49, coming=1)) == [[lost]]
+    cycles(ledger, (GB, Hold.QUOTA))
+    assert causes(ledger, line(due=80, injected=50, moved=40, coming=10)) == [["quota in 1 of 8 cycles"]]
