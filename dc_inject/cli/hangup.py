@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from types import FrameType
 
 OUTPUTS = (1, 2)
 
@@ -19,6 +20,18 @@ def interrupt() -> None:
     """Let each of them end what is under way at once, as Ctrl-C does."""
     for number in signals():
         signal.signal(number, signal.default_int_handler)
+
+
+def interrupt_once() -> None:
+    """Let the first end what is under way, and ignore all after it: a second one would end the clean-up."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in signals():
+            signal.signal(each, signal.SIG_IGN)
+        signal.default_int_handler(number, frame)
+
+    for number in signals():
+        signal.signal(number, end)
 
 
 def mind() -> None:

@@ -117,7 +117,7 @@ def simulate(
     Example: dc-inject simulate monday.yaml --grid grid.yaml --policy act --seeds 5
     """
     log_output.talk(quiet=True)
-    hangup.interrupt()  # a ledger of a million rules is not left in the folder for temporary files
+    hangup.interrupt_once()  # a ledger of a million rules is not left in the folder for temporary files
     if campaign is not None:
         common.refuse_ignored("campaign", CALIBRATING, f"it takes all it needs from a ledger, {CALIBRATE}")
         if output is None:

@@ -236,8 +236,10 @@ def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):
 
 
 @pytest.mark.usefixtures("signals_of_a_terminal")
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_an_interrupt_ends_it_and_leaves_nothing(seeds, tmp_path):
+def test_an_interrupt_ends_it_and_leaves_nothing(seeds, again, tmp_path):
+    """However often it comes: what removes the ledgers is not interrupted."""
     command = [sys.executable, "-m", "dc_inject", *words("slow-deletions", "--seeds", seeds)]
     process = subprocess.Popen(
         command,
@@ -251,6 +253,8 @@ def test_an_interrupt_ends_it_and_leaves_nothing(seeds, tmp_path):
     first = process.stderr.readline()  # it has begun; how far it is by then differs
     assert re.search(r": [1-9]0 %", first), first + process.stderr.read()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
+    while again and process.poll() is None:
+        process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
