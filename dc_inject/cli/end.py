@@ -236,6 +236,7 @@ class _Work:
         try:
             if not _carry_out(outcomes, work, self.noun, self.clock):
                 _settle(self.ending)
+                _say_what_is_known(self.ending, work)
                 return False
         except ServiceError:
             if not _settle(self.ending):
@@ -351,9 +352,7 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
                 last_told = clock.now()
                 click.echo(f"{len(tally.ended)} of {len(work)} ended", err=True)
     except KeyboardInterrupt:
-        unended = [entry for entry in work if entry.injection.key not in tally.ended]
-        rest = f"{len(unended)} {left_to_lifetime(unended)}" if unended else "none left"
-        click.echo(f"interrupted: {len(tally.ended)} ended, {rest}", err=True)
+        click.echo("interrupted: looking at what has ended; press again to exit at once", err=True)
         return False
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
     if tally.error is not None:
@@ -361,6 +360,18 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
         raise ServiceError(message, tally.error.hint or "run it again to continue")
     click.echo(f"{units.counted(ended, noun)} ended", err=True)
     return True
+
+
+def _say_what_is_known(ending: ManualEnd, work: Sequence[Entry]) -> None:
+    """Say of an interrupted end what is gone: a service accepts an end before it carries it out."""
+    gone = sum(entry.injection.key in ending.gone for entry in work)
+    asked = sum(entry.injection.key in ending.asked for entry in work)
+    left = [entry for entry in work if entry.injection.key not in ending.gone | ending.asked]
+    parts = [f"{units.grouped(gone)} ended"]
+    if asked:
+        parts.append(f"{units.grouped(asked)} asked to end, and not known to have ended")
+    parts.append(f"{units.grouped(len(left))} {left_to_lifetime(left)}" if left else "none left")
+    click.echo(f"interrupted: {', '.join(parts)}", err=True)
 
 
 def _settle(ending: ManualEnd) -> bool:

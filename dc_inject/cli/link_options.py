@@ -22,6 +22,7 @@ from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import EARLY, StepOutcome
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
+LONGEST_SEARCH = timedelta(days=7)  # a search takes hours, and what a link carries changes within days
 DEFAULT_STEP = timedelta(minutes=30)
 # What counts beside --verdict and --resume, by the parameters' names.
 TOLD = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
@@ -136,6 +137,12 @@ def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
     step, highest, lasting = options.step or 0.0, options.highest or 0.0, options.lasting
     if options.saturate and not highest:
         raise UsageError("--until-saturated needs --max", "such as --max 100Gb/s")
+    if options.saturate and lasting and lasting > LONGEST_SEARCH:
+        most = units.format_duration(LONGEST_SEARCH)
+        raise UsageError(
+            f"--for {units.format_duration(lasting)} is too long for a search: at most {most}",
+            f"leave out --for, or give at most {most}",
+        )
     if highest and highest < first:
         raise UsageError("--max is below --rate", "raise --max, or lower --rate")
     if options.every and not (step or options.saturate):

@@ -83,7 +83,7 @@ DECISIONS = (
 )
 PAUSES = (
     tables.Column("subject", "stopped", _subject),
-    tables.Column("since", "since"),
+    tables.Column("since", "since", whole=True),
     tables.Column("who", "by"),
     tables.Column("why", "why"),
 )
@@ -95,11 +95,11 @@ OVERRIDES = (
 SIGNALS = (
     tables.Column("signal", "signal missing"),
     tables.Column("subject", "of"),
-    tables.Column("since", "since"),
+    tables.Column("since", "since", whole=True),
     tables.Column("why", "why"),
 )
 CHANGED = (
-    tables.Column("at", "changed at"),
+    tables.Column("at", "changed at", whole=True),
     tables.Column("who", "by"),
     tables.Column("what", "what"),
     tables.Column("why", "why"),
@@ -240,6 +240,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     cycle, goals, injector = view.last_cycle(), goals_of(view), _injector(view)
     return {
         "campaign": campaign,
+        "simulated_in": view.simulated_in,
         "ledger": str(view.path),
         "at": tables.moment(now),
         "injector": injector,
@@ -364,6 +365,8 @@ def _print(shown: Mapping[str, Any]) -> None:
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield f"campaign {shown['campaign']}, {shown['at']}, ledger {shown['ledger']}"
+    if shown["simulated_in"] is not None:
+        yield f"simulated in the grid {shown['simulated_in']}: no real transfer is in it"
     injector = shown["injector"]
     yield f"injector: {injector['who']}, since {injector['since']}" if injector else "injector: none is running"
     cycle = shown["cycle"]

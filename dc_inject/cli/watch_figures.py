@@ -24,7 +24,7 @@ from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums
 from dc_inject.model import Cycle, units
-from dc_inject.model.holds import format_numbers
+from dc_inject.model.holds import Hold, format_numbers
 from dc_inject.model.redaction import visible
 from dc_inject.report import figures
 
@@ -103,7 +103,7 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
             sums = _added(view.spans(period, step), period, step)
     rows = {_key(row): row for row in standing["rows"]}
     held = {_key(row): row for row in standing["held_before"]} | {
-        key: row for key, row in rows.items() if row["held"]
+        key: row for key, row in rows.items() if row["held"] and not _of_older_debt(row)
     }
     links = [
         {
@@ -139,6 +139,11 @@ def _windows(menus: tuple[MenuInForce, ...]) -> list[tuple[datetime, datetime]]:
 
 def _key(row: Mapping[str, Any]) -> Key:
     return tuple(row[name] for name in NAMES)
+
+
+def _of_older_debt(row: Line) -> bool:
+    """Whether a row's hold only explains why older debt is forgiven: nothing holds its link in this cycle."""
+    return row["held"] == Hold.NOT_RUNNING and "forgiven" in row["numbers"]
 
 
 def _reason(row: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -81,6 +82,7 @@ class ManualEnd:
         self._patience = patience
         self._reconciler = Reconciler(backends, clock, record)
         self._asked: dict[str, Entry] = {}  # asked to end, and not seen to be gone
+        self._gone: set[str] = set()  # seen to be gone
 
     def observe(self, entries: Sequence[Entry], missed: Missed | None = None) -> RulesByStage:
         """Ask for the state of entries and store it. Raises the ServiceError of a service that does not answer.
@@ -163,6 +165,16 @@ class ManualEnd:
             failures = failures + 1 if outcome.error else 0
             if failures >= GIVE_UP_AFTER or isinstance(outcome.error, NeedsOperator):
                 return
+
+    @property
+    def asked(self) -> AbstractSet[str]:
+        """The keys of entries that were asked to end, whatever was answered, and not seen to be gone since."""
+        return self._asked.keys()
+
+    @property
+    def gone(self) -> AbstractSet[str]:
+        """The keys of entries that were seen to be gone."""
+        return self._gone
 
     def settle(self, within: timedelta) -> None:
         """Write down which of the entries that were asked to end are gone, the last ones first.
@@ -256,6 +268,7 @@ class ManualEnd:
         for key, observation in by_key.items():
             if observation.status is Status.ABSENT:
                 self._asked.pop(key, None)
+                self._gone.add(key)
         for error in errors:
             raise error
         return by_key

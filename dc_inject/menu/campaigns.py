@@ -11,6 +11,8 @@ from dc_inject.menu.shares_and_meshes import check_twice
 from dc_inject.model import Campaign, Flow, Menu, units, urls
 from dc_inject.model.errors import MenuError, Problem
 
+COUNTABLE = 2**63 - 1  # bytes: a ledger keeps integers of 64 bits
+
 
 def campaign(menus: Sequence[Menu]) -> Campaign:
     """Join menus to a campaign; raises MenuError for what does not fit together.
@@ -59,7 +61,7 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
     """Return a campaign with only these links (`SRC:DST`; none: all), and with every rate and goal times `scale`.
 
     A menu's `target` is that of all its links: it is scaled, too, and does not count for some of them.
-    Raises MenuError for a link that no menu has.
+    Raises MenuError for a link that no menu has, and for rates whose bytes no ledger could count.
     """
     known = {str(flow.link): urls.arrow(str(flow.link)) for flow in campaign.flows}
     unknown = set(links) - known.keys()
@@ -69,6 +71,9 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
         near = units.nearest(names[0], known.values())
         hint = f"did you mean {near[0]}?" if near else "write --link SOURCE:DESTINATION as in the menu"
         raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
+    if scale != 1:
+        for flow in campaign.flows:
+            _require_countable(flow, scale)
     menus = tuple(
         replace(
             menu,
@@ -78,6 +83,17 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
         for menu in campaign.menus
     )
     return replace(campaign, menus=menus)
+
+
+def _require_countable(flow: Flow, part: float) -> None:
+    """Raise MenuError for a scaled link whose bytes a ledger, with integers of 64 bits, could not count."""
+    rate = flow.rate * part
+    if rate * (flow.end - flow.start).total_seconds() > COUNTABLE:
+        message = (
+            f"{urls.arrow(str(flow.link))}: {units.format_rate(flow.rate)} times {part:g} are too much: "
+            f"a ledger counts at most {units.format_size(COUNTABLE)} of a link"
+        )
+        raise MenuError([Problem(flow.menu, flow.line, message, "lower --scale")])
 
 
 def _scaled(flow: Flow, part: float) -> Flow:

@@ -8,6 +8,7 @@ from __future__ import annotations
 CODES = {
     "site-over-wan": "the rates at a site sum to more than its WAN",
     "site-over-limit": "the rates at a site sum to more than our own limit there, so that some are held",
+    "total-over-limit": "the rates, scaled, sum to more than our own limit in total, so that some are held",
     "rate-outlier": "a link has a rate far above its neighbours in the scenario",
     "smallest-first": "small datasets are taken first, which makes many small files",
     "space-overfilled": "an RSE has too little space even for the shortest lifetime",

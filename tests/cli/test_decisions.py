@@ -94,3 +94,19 @@ def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal
     unknown = run("status", made.path, "--decisions", "1", "--link", "A:B").exception
     assert "the campaign has no link A -> B" in str(unknown)
     assert "chooses among decisions" in str(run("status", made.path, "--link", str(KIT.link)).exception)
+
+
+def test_times_are_whole_on_a_narrow_terminal(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long what is said beside them."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.pause("*", "someone@a-host.example.org", "a reason that takes more than its part of a line", START)
+        what = "set T1_UK_RAL_Disk -> T2_UK_London_IC rate 800 Mb/s"
+        ledger.change("dc-inject link of dc@vobox", what, "between, after 1.04 Gb/s", START)
+        ledger.signal("space", "T1_DE_KIT_Disk", None, START, "a reason that takes more than its part of a line")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    lines = run("status", made.path).stdout.splitlines()
+    table = lines[next(n for n, line in enumerate(lines) if "stopped" in line) :]
+    for head in ("stopped", "changed at"):
+        at = next(n for n, line in enumerate(table) if line.startswith(head))
+        assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", table[at + 1]), table[at + 1]

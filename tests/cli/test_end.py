@@ -220,7 +220,7 @@ def test_a_failure_is_told_with_what_was_done(world: Rules) -> None:
 
 
 def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules) -> None:
-    """Ctrl-C while it waits for its pace: exit code 130, the ledger knows what was ended."""
+    """Ctrl-C while it waits for its pace, and while it looks: nothing is known to be gone then."""
 
     def fault(method: str, _subject: object) -> None:
         if method == "observe" and world.clock.now() > START:
@@ -229,7 +229,7 @@ def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules) 
     world.service.fault = fault
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 130
-    assert "interrupted: 4 ended, 1 left" in done.stderr
+    assert "interrupted: 0 ended, 4 asked to end, and not known to have ended, 1 left" in done.stderr
     assert len(world.live()) == 1
     with LedgerView.open(world.path) as view:
         assert sum(entry.end_asked_at is not None for entry in view.entries()) == 4
@@ -247,7 +247,7 @@ def test_an_interruption_leaves_the_ledger_as_the_service_has_it(world: Rules) -
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 130
     last = max(entry.expires_at for entry in world.entries() if entry.expires_at and entry.state is State.LIVE)
-    assert f"1 left to its lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert f"interrupted: 4 ended, 1 left to its lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
     assert world.states() == {State.ENDED: 4, State.LIVE: 1}
 
 

@@ -202,9 +202,9 @@ def test_two_menus_or_two_grids_are_told_apart(monkeypatch, file, message):
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_scale_that_is_too_large_is_named(seeds):
     error = of("one-link", "--scale", "1e9", "--seeds", seeds).exception
-    assert isinstance(error, UsageError)
-    assert error.message == "the rates are too large: a ledger counts at most 9.2 EB"
-    assert "--scale" in str(error.hint)
+    assert isinstance(error, MenuError)
+    assert "times 1e+09 are too much: a ledger counts at most 9.223 EB of a link" in error.message
+    assert "--scale" in str(error)
 
 
 @pytest.mark.parametrize(

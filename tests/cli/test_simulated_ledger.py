@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def test_what_would_act_on_a_simulation_is_refused(words: list[str], ledger: Pat
     assert error.hint == "`status` and `report` read it; for anything else name the ledger of a real campaign"
     with LedgerView.open(ledger) as view:
         assert view.pauses() == view.overrides() == view.changes() == ()
+
+
+def test_status_says_that_it_is_a_simulation(ledger: Path) -> None:
+    """In the second line, before anything that could be taken for real."""
+    assert (
+        run("status", ledger).stdout.splitlines()[1] == "simulated in the grid one-link: no real transfer is in it"
+    )
+    assert json.loads(run("status", ledger, "--format", "json").stdout)["simulated_in"] == "one-link"
 
 
 def test_it_can_be_read_and_noted_on(ledger: Path) -> None:

@@ -13,6 +13,7 @@ from dc_inject.cli import live_lines, watch_figures
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.holds import Held, Hold
 from tests.cli import campaigns_to_watch as watching
 from tests.cli.campaigns_to_watch import LAST, LINKS, NOW
 from tests.cli.ledgers import run
@@ -57,6 +58,23 @@ def test_before_the_first_cycle_is_over_its_sums_stand_there_without_a_ratio(tmp
     assert (line["due"], line["ratio"], line["grade"], line["sign"]) == (5, None, None, "")
     lines = [line.plain for line in live_lines.heading(standing, NOW, 80)]
     assert [line[: live_lines.LABEL].strip() for line in lines if " due " in line] == ["open cycle", "since start"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "held"),
+    [({"debt": 9, "cap": 4, "forgiven": 5}, ""), ({"seconds": 300.0, "of": 900.0}, "not-running")],
+    ids=["older debt", "begun late"],
+)
+def test_a_link_is_not_shown_as_held_where_only_older_debt_is_forgiven(
+    tmp_path: Path, numbers: dict[str, float], held: str
+) -> None:
+    """That no injector ran before is no news of the cycle in which one runs."""
+    path, cycle = tmp_path / "dc27.sqlite", Cycle.at(NOW, watching.LENGTH)
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", watching.LENGTH, [watching.ME], NOW)
+        ledger.open_cycle(cycle, {LINKS[0]: (5, Held(Hold.NOT_RUNNING, numbers))}, NOW)
+    (line,) = watch_figures.read(path, "dc27", NOW, LAST).links
+    assert line["held"] == held
 
 
 def test_the_last_hours_are_those_before_the_end_of_the_last_cycle_that_is_over(ledger: Path) -> None:

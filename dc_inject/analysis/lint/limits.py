@@ -14,13 +14,32 @@ def over_limits(campaign: Campaign) -> tuple[str, ...]:
 
     What menus accept counts too: it is held all the same.
     """
-    sites = (problem.message for _, problem in sorted(findings(campaign), key=lambda finding: finding[1]))
-    totals = (f"{excess}: the rest will be held (campaign-limit)" for excess in rates.over_total(campaign.menus))
-    return tuple(dict.fromkeys([*sites, *totals]))
+    found = (*_sites(campaign), *_totals(campaign))
+    return tuple(dict.fromkeys(problem.message for _, problem in sorted(found, key=lambda finding: finding[1])))
 
 
 def findings(campaign: Campaign) -> Iterator[Finding]:
-    """Yield sites whose rates exceed a limit, with the menu that may accept each."""
+    """Yield sites, and sums of menus in force together, that exceed a limit, with the menu that may accept each.
+
+    A menu whose own rates exceed `limits.total` is refused before; `--scale` may bring them there.
+    """
+    yield from _sites(campaign)
+    yield from _totals(campaign)
+
+
+def _totals(campaign: Campaign) -> Iterator[Finding]:
+    for excess in rates.over_total(campaign.menus):
+        flows = [flow for menu in excess.together for flow in menu.flows]
+        _, largest = rates.peak(flows)
+        place = (excess.menu.name, 1) if largest is None else (largest.menu, largest.line)
+        message = f"{excess}: the rest will be held (campaign-limit)"
+        yield (
+            excess.menu,
+            Problem(*place, message, "lower --scale, or raise limits.total if that is agreed", "total-over-limit"),
+        )
+
+
+def _sites(campaign: Campaign) -> Iterator[Finding]:
     sites = {site.name: site for menu in campaign.menus for site in menu.sites}
     menu_of = {id(flow): menu for menu in campaign.menus for flow in menu.flows}
     for (name, direction), flows in rates.by_site(campaign.flows, rates.site_of(sites.values())).items():
