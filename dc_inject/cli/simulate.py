@@ -133,7 +133,7 @@ def simulate(
     if not menus or grid_file is None:
         raise click.UsageError("Missing argument 'MENUS...'." if not menus else "Missing option '--grid'.")
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
-    if ledger_path is not None and ledger_path.exists():
+    if ledger_path is not None and files.exists(ledger_path):
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
     if ledger_path is not None and seeds > 1:
         raise UsageError("there is one ledger for each seed", "run one seed, or leave out --ledger")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,9 +63,17 @@ def of_shard(path: Path, shard: str) -> Path:
 
 
 def files(path: Path) -> list[Path]:
-    """Return the ledgers of a campaign by the place of its one: that file, or those of its shards, in order."""
-    if path.is_file():
-        return [path]
+    """Return the ledgers of a campaign by the place of its one: that file, or those of its shards, in order.
+
+    Raises LedgerError for a place that cannot be looked at.
+    """
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return [path]
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it may have those of shards
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}", "check path and rights") from None
     beside = path.parent.glob(f"{glob.escape(path.stem)}.shard-*{glob.escape(path.suffix)}")
     return sorted((file for file in beside if _SHARD.fullmatch(file.stem)), key=shard_of)
 

@@ -58,7 +58,7 @@ def beside(*named: Path) -> Load:
 
     A menu of somebody else could show the first lines of any file that we may read. Raises OSError for those.
     """
-    folders = {(place if place.is_dir() else place.parent).resolve() for place in (*named, *_allowed)}
+    folders = {(place if _is_folder(place) else place.parent).resolve() for place in (*named, *_allowed)}
 
     def within(name: str, most: int) -> bytes:
         path = Path(name).resolve()
@@ -113,12 +113,19 @@ def whole(path: Path, *, force: bool, mode: int = 0o666, exactly: bool = False) 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Raise UsageError for a file that is there already and may not be replaced, or a name that cannot be."""
+    if exists(path) and not force:
+        raise UsageError(f"{path} exists already", "name another file, or replace it with --force")
+
+
+def exists(path: Path) -> bool:
+    """Tell whether a file is there that is to be written; raises UsageError for a name that cannot be."""
     try:
-        there = path.exists()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
-    if there and not force:
-        raise UsageError(f"{path} exists already", "name another file, or replace it with --force")
+    return True
 
 
 def need_folder(path: Path) -> None:
@@ -143,8 +150,16 @@ def _put(part: Path, goal: Path) -> None:
     refuse_existing(goal, force=False)
 
 
+def _is_folder(path: Path) -> bool:
+    """Tell whether it is a folder; what cannot be looked at is none, and cannot be read either."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def _menus_in(path: Path, problems: list[Problem]) -> list[Path]:
-    if not path.is_dir():
+    if not _is_folder(path):
         return [path]
     try:
         names = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.name[0] not in "._")

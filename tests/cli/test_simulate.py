@@ -102,6 +102,9 @@ def test_a_ledger_that_cannot_be_kept_is_refused_before_anything_is_simulated(tm
     error = of("one-link", "--ledger", tmp_path / "nowhere" / "kept.sqlite").exception
     assert isinstance(error, UsageError)
     assert f"there is no folder {tmp_path / 'nowhere'}" in error.message
+    error = of("one-link", "--ledger", tmp_path / ("n" * 256)).exception
+    assert isinstance(error, UsageError)
+    assert error.message.endswith(" cannot be written: File name too long")
 
 
 def test_what_is_refused_leaves_no_ledger(tmp_path):

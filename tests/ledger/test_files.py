@@ -36,6 +36,13 @@ def mode(path: Path) -> int:
 # --------------------------------------------------------------------------- its place
 
 
+def test_a_place_that_cannot_be_looked_at_is_told(tmp_path):
+    """As in a folder of somebody else: it is not known whether a ledger is there."""
+    place = tmp_path / ("n" * 256)
+    error = refused("cannot be read: File name too long", paths.files, place)
+    assert str(place) in error.message
+
+
 @pytest.mark.parametrize(
     ("environ", "folder"),
     [

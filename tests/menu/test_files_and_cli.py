@@ -88,6 +88,14 @@ def test_a_file_that_may_not_be_read(folder: Path, monkeypatch: pytest.MonkeyPat
     assert "cannot be read" in check(folder).stdout
 
 
+def test_a_name_that_no_file_can_have(folder: Path) -> None:
+    """As a folder that one may not look into: that it cannot be looked at is a problem of that menu alone."""
+    done = check(folder, folder / ("n" * 256))
+    assert done.exit_code == 2
+    assert done.stdout.endswith(f"{'n' * 256}: cannot be read: File name too long (check path and rights)\n")
+    assert "day1.yaml" not in done.stdout
+
+
 def test_an_include_that_is_a_folder(folder: Path) -> None:
     """Is told with the line that names it."""
     (folder / "day1.yaml").write_text(text(x="include: ."))
