@@ -136,7 +136,7 @@ TIMEOUT = click.option(
     "--timeout",
     default=60.0,
     show_default=True,
-    type=params.FiniteRange("90 for 90 seconds", min=0, min_open=True),
+    type=params.FiniteRange("90 for 90 seconds", min=0, max=86400, min_open=True),
     help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
 )
 

@@ -91,6 +91,8 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         raise UsageError("--folder is for files through FTS", hint)
     ladder, lasting = _ladder(options, options.rate)
     cycle = options.cycle or link_menu.cycle_for(ladder)
+    if cycle % timedelta(seconds=1):
+        raise UsageError("--cycle is not of whole seconds", "its menu counts in them: such as --cycle 90s")
     if 2 * cycle > ladder.shortest:
         length, slot = units.format_duration(ladder.shortest), units.format_duration(cycle)
         part = f"a trial of {length}, a fifth of --every," if ladder.saturate else f"a step of {length}"

@@ -22,6 +22,7 @@ from dc_inject.model import units
 from dc_inject.planning import shards
 from dc_inject.system.clock import SystemClock
 
+LONGEST = timedelta(days=400)  # that a command may be asked for
 T = TypeVar("T")
 
 
@@ -85,8 +86,11 @@ def utc(text: str) -> datetime:
 
 
 def _duration(text: str) -> timedelta:
-    """Read a duration as menus write it, and `m` for minutes too."""
-    return units.parse_duration(re.sub(r"(?<=[0-9 ])m\b", "min", text))
+    """Read a duration as menus write it, and `m` for minutes too; sums of a few do not leave the calendar."""
+    duration = units.parse_duration(re.sub(r"(?<=[0-9 ])m\b", "min", text))
+    if duration > LONGEST:
+        raise WrongError(f"{text!r} is too long", f"at most {units.format_duration(LONGEST)}")
+    return duration
 
 
 def _per_hour(text: str) -> float:

@@ -60,6 +60,7 @@ def test_what_would_be_ignored_is_refused(service, words: tuple[str, ...], says:
         ((A, B), ("--mean-file", "1..2"), "--mean-file: '1' has no unit"),
         ((A, B), ("--mean-file", "5 GB..1 GB"), "--mean-file: '5 GB..1 GB' has its lower bound above"),
         ((A, B), ("--for", "3s"), "a step of 3 s has less than two cycles of 5 s"),
+        ((A, B), ("--cycle", "90.5s"), "--cycle is not of whole seconds"),
         (
             (A, B),
             ("--for", "1h", "--until-saturated", "--max", "9Gb/s", "--every", "10s"),
@@ -80,7 +81,16 @@ def test_the_option_is_named_and_not_a_place_in_a_menu_that_nobody_wrote(
     assert not (tmp_path / "dc_inject").exists()
 
 
-@pytest.mark.parametrize("words", [("--timeout", "0"), ("--timeout", "nan")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--timeout", "0"),
+        ("--timeout", "nan"),
+        ("--timeout", "1e300"),  # more than a thread can wait
+        ("--for", "401d"),
+        ("--every", "900000000d"),  # beyond the year 9999
+    ],
+)
 def test_numbers_that_mean_nothing_are_refused(service, words: tuple[str, str]) -> None:
     """A timeout of 0 would pass for a Rucio that cannot be understood."""
     service()
