@@ -1,4 +1,8 @@
-"""`simulate` with 1,200 links: `python -m tests.bench.bench_simulate [CYCLES [POLICY]]`, 96 and as the menu says.
+"""`simulate` with 1,200 links: `python -m tests.bench.bench_simulate [CYCLES [POLICY [FILES]]]`.
+
+Without them 96 cycles, with the control of the menu (also for `-`), and the datasets of the grid. With FILES
+datasets have so many files (`1000`, or `100..300`) of 5 to 7 GB; those of Data Challenge 2024 typically had 1,000
+of that size (WLCG/DOMA Data Challenge 2024, Final Report).
 
 The menu is menus/atlas/flexible.yaml, which ends when the benchmark does, in the grid of
 menus/twin/atlas-one-activity. Prints CPU seconds of one core for each simulated cycle, what twelve days come to at
@@ -37,7 +41,18 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def run(cycles: int, policy: str | None) -> dict[str, Any]:
+def _grid(files: str, folder: Path) -> Path:
+    """Return the grid with datasets of so many files; without a number, as it is."""
+    if not files:
+        return GRID
+    bounds = files if ".." in files else f"{files}..{files}"
+    text, changed = re.subn(r"(?m)files: .*? GB", f"files: {bounds}, file_size: 5..7 GB", GRID.read_text("utf-8"))
+    assert changed == 1, f"{GRID} describes its datasets {changed} times"
+    (folder / GRID.name).write_text(text, "utf-8")
+    return folder / GRID.name
+
+
+def run(cycles: int, policy: str | None, files: str = "") -> dict[str, Any]:
     """Simulate in this process; return CPU seconds and memory at the end of each cycle, and what came out."""
     from dc_inject.cli import forecast  # noqa: PLC0415  of the checkout that this process is for
     from dc_inject.ledger import Ledger  # noqa: PLC0415
@@ -61,7 +76,7 @@ def run(cycles: int, policy: str | None) -> dict[str, Any]:
                 memory.append(resident())
 
         new_ledger = getattr(simulation, "new_ledger", partial(Ledger.open, synchronous="OFF"))
-        request = simulation.Request([menu], GRID, days, policy=policy)
+        request = simulation.Request([menu], _grid(files, folder), days, policy=policy)
         with new_ledger(folder / "bench.sqlite") as ledger:
             began = time.process_time()
             made = simulation.run(request, ledger, 1, passed)
@@ -76,13 +91,22 @@ def run(cycles: int, policy: str | None) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
     each = [after - before for before, after in zip([began, *spent[:-1]], spent, strict=True)]
     rules = sum(line.rules for line in lines)
-    return {"seconds": each, "memory": memory, "digest": digest, "rules": rules, "links": len(lines), "size": size}
+    moved = sum(line.moved for line in lines) / sum(line.due for line in lines)
+    return {
+        "seconds": each,
+        "memory": memory,
+        "digest": digest,
+        "rules": rules,
+        "moved": moved,
+        "links": len(lines),
+        "size": size,
+    }
 
 
-def apart(checkout: Path, cycles: int, policy: str | None) -> dict[str, Any]:
+def apart(checkout: Path, cycles: int, policy: str | None, files: str) -> dict[str, Any]:
     """Simulate with a checkout, in a process of its own."""
     told = subprocess.run(
-        [sys.executable, str(Path(__file__).resolve()), "--one", str(cycles), policy or ""],
+        [sys.executable, str(Path(__file__).resolve()), "--one", str(cycles), policy or "", files],
         env=os.environ | {"PYTHONPATH": str(checkout)},
         check=True,
         stdout=subprocess.PIPE,
@@ -99,9 +123,9 @@ def sentence(found: dict[str, Any]) -> str:
     each = sum(steady) / len(steady)
     marks = [memory[n] for n in range(FIRST, len(memory), max(len(memory) // 6, 1))]
     return (
-        f"{found['links']} links, {len(seconds)} cycles, {found['rules']} rules ({found['digest']}): {each:.2f} s "
-        f"of CPU a cycle, {each * TWELVE_DAYS / 60:.0f} min for twelve days; memory "
-        f"{', '.join(f'{mark:.0f}' for mark in marks)} MB; ledger {found['size']:.0f} MB"
+        f"{found['links']} links, {len(seconds)} cycles, {found['rules']} rules, {found['moved']:.0%} of due "
+        f"moved ({found['digest']}): {each:.2f} s of CPU a cycle, {each * TWELVE_DAYS / 60:.1f} min in 12 days; "
+        f"memory {', '.join(f'{mark:.0f}' for mark in marks)} MB; ledger {found['size']:.0f} MB"
     )
 
 
@@ -110,12 +134,14 @@ def main() -> None:
     given = sys.argv[1:]
     if given[:1] == ["--one"]:
         logging.disable(logging.CRITICAL)
-        print(json.dumps(run(int(given[1]), given[2] or None)))
+        print(json.dumps(run(int(given[1]), given[2] or None, given[3])))
         return
-    cycles, policy = int(given[0]) if given else CYCLES, given[1] if len(given) > 1 else None
-    made = {"this": apart(FOLDER, cycles, policy)}
+    cycles = int(given[0]) if given else CYCLES
+    policy = given[1] if len(given) > 1 and given[1] != "-" else None
+    files = given[2] if len(given) > 2 else ""
+    made = {"this": apart(FOLDER, cycles, policy, files)}
     if old := os.environ.get("OLD"):
-        made["old"] = apart(Path(old), cycles, policy)
+        made["old"] = apart(Path(old), cycles, policy, files)
     for name, found in made.items():
         print(f"{name:>5}: {sentence(found)}")
     if "old" in made:
