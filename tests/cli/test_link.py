@@ -389,7 +389,7 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     [
         (("--rate", "2Gb/s"), "--for 2h"),
         (("--rate", "2Gb/s", "--step", "1Gb/s", "--until-saturated"), "--max"),
-        (("--rate", "2Gb/s", "--until-saturated", "--max", "9Gb/s", "--for", "2000d"), "--for 2000 d"),
+        (("--rate", "2Gb/s", "--until-saturated", "--max", "9Gb/s", "--for", "8d"), "--for 8 d"),
         (("--rate", "2Gb/s", "--for", "1h", "--max", "1Gb/s"), "below --rate"),
         (("--rate", "2Gb/s", "--for", "1h", "--every", "10m"), "--step"),
         (("--rate", "2Gb/s", "--for", "1h", "--cycle", "1h"), "two cycles"),
