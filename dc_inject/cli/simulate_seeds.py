@@ -113,18 +113,23 @@ def simulate_seed(
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
-    """Return the part of the hours in which at least 0.9 of what all links were due in them has arrived."""
+    """Return the part of the hours in which at least 0.9 of what all links were due in them has arrived.
+
+    They count from the begin of the first cycle, which may be before the menus' start.
+    """
     at, arrived = [0.0], [0.0]
     for sample in world.samples:
         at.append(sample.at)
         arrived.append(sample.arrived)
+    begun = min([start, *(begin for begin, _ in ledger.dues())])
     dues: dict[int, int] = defaultdict(int)
     for begin, due in ledger.dues():
-        dues[(begin - start) // timedelta(hours=1)] += due
-    hours = [hour for hour, due in dues.items() if due and hour < (end - start) // timedelta(hours=1)]
+        dues[(begin - begun) // timedelta(hours=1)] += due
+    hours = [hour for hour, due in dues.items() if due and hour < (end - begun) // timedelta(hours=1)]
 
     def until(hour: int) -> float:
-        return arrived[bisect_right(at, 3600.0 * hour) - 1]
+        seconds = 3600.0 * hour - (start - begun).total_seconds()  # of the world, which begins with the menus
+        return arrived[max(bisect_right(at, seconds) - 1, 0)]
 
     good = sum(until(hour + 1) - until(hour) >= WITHIN * dues[hour] for hour in hours)
     return good / len(hours) if hours else 1.0

@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +19,7 @@ from dc_inject.cli import simulate_seeds, tables
 from dc_inject.cli.advice import Advice
 from dc_inject.cli.shortfalls import Cause, ShortLink
 from dc_inject.engine import controlling
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link
 from dc_inject.model.errors import MenuError, UsageError
 from tests.cli import ledgers
@@ -191,6 +193,23 @@ def test_several_seeds_for_people_and_as_csv():
     head, *rows = done.stdout.splitlines()
     assert head.startswith("seed,moved_of_due,moved_of_target,hours_within,")
     assert [row.split(",")[0] for row in rows] == ["1", "2"]
+
+
+def test_hours_are_those_of_cycles_also_where_menus_begin_within_one(tmp_path):
+    """What the first cycle is due counts in the first hour, of which 5 minutes are before the menus."""
+    key, cycle = FlowKey("test", Link("A", "B")), ledgers.CYCLE
+    start = cycle.start + timedelta(minutes=5)
+    samples = [SimpleNamespace(at=3600.0 * hour - 300, arrived=400.0 * hour - 33) for hour in range(1, 6)]
+    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as ledger:
+        ledger.bind("dc27", cycle.length, [ledgers.ME], start)
+        for due in (67, *[100] * 19):
+            ledger.open_cycle(cycle, {key: (due, None)}, cycle.start)
+            ledger.close_cycle(cycle, cycle.end)
+            cycle = cycle.next
+        world = SimpleNamespace(samples=samples)
+        assert simulate_seeds.hours_within(ledger, world, start, cycle.start) == 1.0
+        late = SimpleNamespace(samples=samples[1:])
+        assert simulate_seeds.hours_within(ledger, late, start, cycle.start) == 0.8
 
 
 def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
