@@ -71,4 +71,4 @@ def show(given: bool, holds: Sequence[dict[str, Any]], seeds: str = "") -> None:
         click.echo("\ncontrol only advised, and would have held no link")
         return
     hold_reasons.show(holds, f"{TITLE}{seeds}", COLUMNS)
-    click.echo("(of these cycles alone: in sum `act` may inject more, as `--policy act` shows)")
+    click.echo("(of these cycles alone: in sum `act` may inject more or less, as `--policy act` shows)")

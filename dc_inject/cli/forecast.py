@@ -203,6 +203,7 @@ def lost(world: World) -> dict[str, Any]:
     return {
         "unsent_bytes": round(lost.unsent_bytes),
         "unsent_files": lost.unsent_files,
+        "interrupted_bytes": round(lost.interrupted_bytes),
         "cancelled_files": lost.cancelled_files,
         "failed_files": lost.failed_files,
     }
@@ -216,7 +217,8 @@ def _sentence(report: dict[str, Any]) -> str:
     return (
         f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
         f"{short_ones if few else 'no link will be short'}\n"
-        f"{units.format_size(gone['unsent_bytes'])} expire unsent; "
+        f"{units.format_size(gone['unsent_bytes'])} expire before their transfers begin, "
+        f"{units.format_size(gone['interrupted_bytes'])} while they run; "
         f"files cancelled: {units.grouped(gone['cancelled_files'])}; "
         f"files of rules failed in all attempts: {units.grouped(gone['failed_files'])}"
         f"{' (`failed files` has only those of jobs)' if gone['failed_files'] else ''}"

@@ -112,7 +112,7 @@ def simulate(
     forecast of the campaign's own menus.
 
     \b
-    Example: dc-inject simulate menus/cms --grid menus/twin/cms-days-9-to-12/grid.yaml --days 0.25
+    Example: dc-inject simulate menus/cms/day-09.yaml --grid menus/twin/cms-days-9-to-12/grid.yaml --days 0.25
     Example: dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml
     Example: dc-inject simulate monday.yaml --grid grid.yaml --policy act --seeds 5
     """

@@ -69,7 +69,9 @@ class Jobs:
         self._lost.failed_files += job.failed
         self._lost.unsent_files += job.waiting
         self._lost.unsent_bytes += job.size(job.waiting)
-        self._lost.cancelled_files += int(self._transfers.left[job.number])
+        left = int(self._transfers.left[job.number])
+        self._lost.interrupted_bytes += job.size(left - job.waiting)
+        self._lost.cancelled_files += left
         self._transfers.close([job.number])
         job.number, job.waiting = None, 0
 

@@ -58,6 +58,7 @@ class Lost:
 
     unsent_bytes: float = 0.0  # of requests that FTS never started
     unsent_files: int = 0
+    interrupted_bytes: float = 0.0  # of files that were being transferred
     cancelled_files: int = 0  # that FTS had in its queues or under way
     failed_files: int = 0
 
@@ -147,10 +148,11 @@ class Rules:
         self.lost.failed_files += rule.failed
         rule.waiting, rule.ended = 0, now
         if rule.job is not None:
-            never_started = self._transfers.waits(rule.job)
+            never_started, left = self._transfers.waits(rule.job), int(self._transfers.left[rule.job])
             self.lost.unsent_files += never_started
             self.lost.unsent_bytes += rule.bytes * never_started / rule.files
-            self.lost.cancelled_files += int(self._transfers.left[rule.job])
+            self.lost.interrupted_bytes += rule.bytes * (left - never_started) / rule.files
+            self.lost.cancelled_files += left
             jobs.append(rule.job)
             del self._by_job[rule.job]
             rule.job = None

@@ -93,5 +93,5 @@ def test_advice_stands_below_the_reasons_of_one_simulation_and_of_several():
     for more, title in (((), ""), (("--seeds", 2), ", medians of 2 seeds")):
         out = simulate("--days", 0.3, "--policy", "advise", *more).stdout
         assert f"what `act` would have held{title}\nheld by " in out
-        assert "(of these cycles alone: in sum `act` may inject more, as `--policy act` shows)" in out
+        assert "(of these cycles alone: in sum `act` may inject more or less, as `--policy act` shows)" in out
         assert "would have" not in simulate("--days", 0.3, "--policy", "off", *more).stdout

@@ -271,11 +271,12 @@ def _link(lab: Lab, tool: Tool, campaign: str, role: str, mode: str) -> list[tup
     """Try a link twice: in bad weather from the start, and when the first of it has been accepted."""
 
     rate = "3.2Gb/s" if role == "rucio" else "20Mb/s"  # some datasets or files a cycle
+    files = () if role == "rucio" else ("--folder", "src")
 
     def start(name: str) -> Running:
         return tool.start(
             "link", *lab.ends(role, name), "--rate", rate, "--for", "15s", "--cycle", "5s", "--yes",
-            "--campaign", name, "--contact", "me", "--folder", "src", "--fts", lab.proxies["fts"].url,
+            "--campaign", name, "--contact", "me", *files, "--fts", lab.proxies["fts"].url,
             "--accept", "coarse-datasets", "--accept", "pool-small", "--timeout", _timeout(mode),
         )  # fmt: skip
 

@@ -39,6 +39,7 @@ def test_a_rule_that_expires_drops_what_was_not_sent_and_its_files_are_deleted()
     assert there == pytest.approx(360, rel=0.06)
     assert made.ended is not None
     assert world.rucio.lost.unsent_files == pytest.approx(1000 - there - 10)
+    assert world.rucio.lost.interrupted_bytes == pytest.approx(10 * GB)  # transfers at a time
     assert world.rucio.lost.cancelled_files == pytest.approx(1000 - there)
     assert world.transfers.active == 0
     world.advance(1 * HOUR + 600)
