@@ -214,9 +214,10 @@ def _sentence(report: dict[str, Any]) -> str:
     gone, links, few = report["lost"], len(report["links"]), len(report["forecast"])
     parts = [f"{name} {tables.percent(report[key])}" for key, name in MOVED.items()]
     short_ones = f"{units.grouped(few)} of {units.counted(links, 'links')} will be short"
+    late = ", but part arrives late" if report["moved_of_target"] < shortfalls.SHORT else ""
     return (
         f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
-        f"{short_ones if few else 'no link will be short'}\n"
+        f"{short_ones if few else f'no link will be short{late}'}\n"
         f"{units.format_size(gone['unsent_bytes'])} expire before their transfers begin, "
         f"{units.format_size(gone['interrupted_bytes'])} while they run; "
         f"files cancelled: {units.grouped(gone['cancelled_files'])}; "

@@ -112,15 +112,20 @@ class _Past:
                     self._led[key, hold].add(cycle)
         self._samples, self._world = {sample.at: sample for sample in world.samples}, world
         self._due = {cycle for cycle, due in ledger.dues() if due}
-        self._cycles: dict[float, datetime] = {}  # of each sample of the world
-        if first is not None:
+        self._cycles: dict[float, list[datetime]] = {}  # that each sample of the world stands for
+        if first is not None and world.samples:
+            half = timedelta(seconds=world.samples[0].at)  # of the time between two of them
             moments = ((sample.at, start + timedelta(seconds=sample.at)) for sample in world.samples)
-            self._cycles = {at: Cycle.at(moment, first.length).start for at, moment in moments}
+            self._cycles = {at: list(_around(moment, half, first.length)) for at, moment in moments}
 
     def slowly_deleted(self, key: FlowKey, holds: Collection[Hold], storage: str) -> list[Cause]:
         """Say whether what lacked room at a storage had it in most cycles, were deletions there fast enough."""
         number, lacked = self._world.network.storages[storage], self._lacked[key.link.destination]
-        enough = [at for at, cycle in self._cycles.items() if self._samples[at].overdue[number] > lacked[cycle]]
+        enough = [
+            at
+            for at, cycles in self._cycles.items()
+            if self._samples[at].overdue[number] > max(lacked[cycle] for cycle in cycles)
+        ]
         what = f"deletions at {storage} are slow: there was room without what they left"
         return self.waited_for(key, holds, {what: enough}, MOST_OF_THEM)
 
@@ -133,7 +138,7 @@ class _Past:
         Nothing is returned if files waited in less than the part `least` of them.
         """
         cycles = set[datetime]().union(*(self._led[key, hold] for hold in holds)) if holds else self._due
-        samples = {at for at, cycle in self._cycles.items() if cycle in cycles}
+        samples = {at for at, around in self._cycles.items() if not cycles.isdisjoint(around)}
         seen = Counter({cause: len(samples.intersection(moments)) for cause, moments in waits.items()})
         if not samples or seen.total() < least * len(samples):
             return []
@@ -148,6 +153,15 @@ class _Past:
             for cause, count in seen.most_common(MOST_CAUSES)
             if count >= SELDOM * len(samples)
         ]
+
+
+def _around(moment: datetime, half: timedelta, length: timedelta) -> Iterator[datetime]:
+    """Yield the start of the cycle of a moment, and of each whose middle is at most `half` away."""
+    cycle = Cycle.at(moment - half, length)
+    while cycle.start < moment + half:
+        if cycle.start <= moment < cycle.end or -half <= cycle.start + length / 2 - moment < half:
+            yield cycle.start
+        cycle = cycle.next
 
 
 def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:

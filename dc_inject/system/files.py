@@ -108,7 +108,12 @@ def whole(path: Path, *, force: bool, mode: int = 0o666, exactly: bool = False) 
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}", "check path and rights") from None
+        hint = (
+            "make room, or write to another disk"
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}
+            else "check path and rights"
+        )
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint) from None
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:

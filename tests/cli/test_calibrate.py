@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from dc_inject.cli import simulate_calibrate
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.system import files
 from dc_inject.twin.grid_file import read
 from tests.cli import ledgers
 
@@ -170,6 +173,17 @@ def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_fitted(tmp_path):
     error = ledgers.run("simulate", "--calibrate", "any", "-o", tmp_path / "nowhere" / "grid.yaml").exception
     assert f"there is no folder {tmp_path / 'nowhere'}" in str(error)
+
+
+def test_a_full_disk_is_told_from_a_path_that_is_wrong(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="No space left on device") as refused:
+        files.write_whole(tmp_path / "grid.yaml", "grid: 1\n", force=False)
+    assert refused.value.hint == "make room, or write to another disk"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_takes_no_files_is_refused_before_anything_is_fitted():

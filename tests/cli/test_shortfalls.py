@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import pytest
 
 from dc_inject.cli import shortfalls
 from dc_inject.ledger import SummaryLine, Totals
-from dc_inject.model import FlowKey, Held, Hold, Link
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from tests.cli import ledgers
 from tests.cli.ledgers import CYCLE, GB, ME, START, Ledger
 
@@ -161,6 +162,19 @@ def test_what_files_waited_for_counts_in_the_cycles_that_it_explains(ledger):
     of_all = ["FTS is down (in 75 % of all cycles)", f"{SLOTS} (in 25 % of all cycles)"]
     assert causes(ledger, line(injected=8), waits=waits) == [[held, *of_all]]
     assert causes(ledger, line()) == [[held, "inconclusive: its files waited for nothing in FTS"]]
+
+
+def test_what_files_waited_for_counts_in_all_cycles_between_two_looks(tmp_path):
+    """With cycles of five minutes two of three have no sample of the world."""
+    short = Cycle(START, timedelta(minutes=5))
+    with Ledger.open(tmp_path / "short.sqlite", synchronous="OFF") as ledger:
+        ledger.bind("dc27", short.length, [ME], START)
+        for held in (True, False, False):  # the sample is in the second one
+            ledger.open_cycle(short, {KEY: (GB, Held(Hold.BACKLOG, {}) if held else None)}, short.start)
+            ledger.close_cycle(short, short.end)
+            short = short.next
+        told = [["backlog in 1 of 8 cycles", f"{SLOTS} (in all cycles with backlog)"]]
+        assert causes(ledger, line(), waits={SLOTS: [450.0, 1350.0]}) == told
 
 
 def test_a_hold_in_whose_cycles_little_was_missing_is_no_cause_beside_another(ledger):
