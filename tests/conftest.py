@@ -142,6 +142,18 @@ def the_log_is_as_before() -> Iterator[None]:
     ours.setLevel(logging.NOTSET)
 
 
+def heed_interrupts() -> None:
+    """Take SIGINT though it was ignored at the start; what is started from now on has it as in a terminal."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_heeded() -> None:
+    """Let Ctrl-C reach what tests start, also where a shell has it ignored for them as its background job."""
+    heed_interrupts()
+
+
 @pytest.fixture
 def signals_of_a_terminal() -> Iterator[None]:
     """Have signals do what they do in a terminal; nohup ignores SIGHUP, and background jobs of a shell SIGINT."""

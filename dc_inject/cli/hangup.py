@@ -11,9 +11,14 @@ OUTPUTS = (1, 2)
 
 
 def signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop a command in good order; not SIGHUP where that is ignored, as under nohup."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    return numbers if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*numbers, signal.SIGHUP)
+    """Return the signals that stop a command in good order: SIGTERM, and those of a terminal unless ignored.
+
+    `nohup` ignores SIGHUP, and a shell without job control SIGINT for what it starts with `&`. Both have to stay
+    so: the Ctrl-C that ends a script is not meant for what it left in the background.
+    """
+    of_terminal = (signal.SIGINT, signal.SIGHUP)
+    heeded = (number for number in of_terminal if signal.getsignal(number) is not signal.SIG_IGN)
+    return (signal.SIGTERM, *heeded)
 
 
 def interrupt() -> None:

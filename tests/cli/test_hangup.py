@@ -63,3 +63,42 @@ def test_a_closed_terminal_is_no_error(tmp_path: Path, make: Callable[[], tuple[
             process.wait(DEADLINE)
     assert stopped.read_text() == "stopped in good order"
     assert ended.read_text() == "and went on"
+
+
+IGNORING = """
+import signal, sys
+from dc_inject.cli import hangup
+from dc_inject.cli.run import _signals
+
+class Engine:
+    def stop(self):
+        print("stopped")
+
+begin, number = sys.argv[1], signal.Signals[sys.argv[2]]
+try:
+    if begin == "run":
+        with _signals(Engine(), "rules stay live"):
+            signal.raise_signal(number)
+    else:
+        getattr(hangup, begin)()
+        signal.raise_signal(number)
+    print("went on")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.usefixtures("signals_of_a_terminal")
+@pytest.mark.parametrize("begin", ["interrupt", "interrupt_once", "run"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_what_was_ignored_from_the_start_stays_ignored(begin: str, number: signal.Signals) -> None:
+    """As SIGINT of a shell's background job, and SIGHUP under nohup; SIGTERM always ends a command."""
+    taken = _said(begin, number)
+    assert taken in {"interrupted\n", "stopped\nwent on\n"}
+    signal.signal(number, signal.SIG_IGN)  # a process that we start has it so
+    assert _said(begin, number) == (taken if number is signal.SIGTERM else "went on\n")
+
+
+def _said(begin: str, number: signal.Signals) -> str:
+    command = [sys.executable, "-c", IGNORING, begin, number.name]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=DEADLINE).stdout

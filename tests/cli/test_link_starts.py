@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import data_make, hangup, link_options
+from dc_inject.cli import data_make, link_options
 from dc_inject.model import Entry
 from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
 from dc_inject.model.ports import Removal
@@ -281,14 +281,6 @@ def test_a_verdict_needs_a_mini_challenge(service, tmp_path: Path) -> None:
 )
 def test_what_is_missing_is_named(words: tuple[str, ...], said: str) -> None:
     assert refused(*words, "--for", "1h").message == said
-
-
-def test_who_ignores_a_hangup_goes_on(service) -> None:
-    """As under nohup."""
-    service()
-    assert signal.SIGHUP in hangup.signals()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert signal.SIGHUP not in hangup.signals()
 
 
 def test_the_brake_is_the_one_on_the_page() -> None:
