@@ -153,12 +153,16 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Give a standard stream that was closed (`<&-`) the null device: its number would be that of a ledger."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+    """Give a standard stream that was closed (`<&-`) the null device: its number would be that of a ledger.
+
+    Output that was closed still cannot be written, which is an error for whoever prints something.
+    """
+    streams = ((0, "stdin", "r", os.O_RDONLY), (1, "stdout", "w", os.O_RDONLY), (2, "stderr", "w", os.O_WRONLY))
+    for number, name, mode, access in streams:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, access)  # takes the lowest number that is free
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 

@@ -84,11 +84,28 @@ def test_an_output_that_cannot_be_written_is_said():
     assert "bug" not in done.stderr
 
 
-@pytest.mark.parametrize("shell", ["<&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("shell", ["<&-", "2>&-", "<&- 2>&-"])
 def test_a_stream_that_is_closed_is_no_bug(shell):
     done = _tool("check", str(MENU), shell=shell)
     assert "bug" not in done.stderr
     assert done.returncode == _tool("check", str(MENU)).returncode
+
+
+@pytest.mark.parametrize("words", [("menu", "expand", str(MENU)), ("--help",), ("status", "-h"), ("--version",)])
+def test_an_output_that_is_closed_is_one_that_cannot_be_written(words):
+    """As of other tools: whoever wants what is printed would take nothing for an answer."""
+    done = _tool(*words, shell=">&-")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2] == "dc-inject: the output cannot be written: Bad file descriptor"
+    assert "bug" not in done.stderr
+    assert _tool(*words, shell=">&- 2>&-").returncode == 1
+
+
+def test_an_output_that_is_closed_is_no_matter_where_nothing_is_printed(tmp_path):
+    with opened(tmp_path) as ledger:
+        path = ledger.path
+    done = _tool("note", str(path), "trying", shell=">&-")
+    assert (done.returncode, "noted" in done.stderr) == (0, True), done.stderr
 
 
 def test_a_question_without_an_input_ends_as_with_an_empty_one():
