@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from dc_inject.cli import common, data_places, log_output, tables
+from dc_inject.cli import common, data_places, exits, log_output, tables
 from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.samples import FileSet
@@ -200,8 +200,8 @@ def _filled(request: _Request, parallel: int) -> list[tuple[int, Written]]:
             click.echo("what has arrived is kept; run it again to continue", err=True)
         raise
     except KeyboardInterrupt:
-        click.echo("interrupted: what has arrived is kept; run it again to continue", err=True)
-        raise click.exceptions.Exit(130) from None
+        exits.say_interrupted("what has arrived is kept; run it again to continue")
+        raise click.exceptions.Exit(exits.INTERRUPTED) from None
 
 
 @contextmanager

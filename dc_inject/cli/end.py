@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, common, end_files, end_sweep, log_output, params, subjects, trusting
+from dc_inject.cli import campaigns, common, end_files, end_sweep, exits, log_output, params, subjects, trusting
 from dc_inject.cli.subjects import Subject
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
@@ -32,7 +32,6 @@ from dc_inject.system.executor import ThreadExecutor
 JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
-INTERRUPTED = 130  # the exit code
 
 
 @click.command()
@@ -118,7 +117,7 @@ def _require_end(ctx: click.Context, *, finished: bool) -> None:
     """Leave if Ctrl-C has interrupted it, and say how it goes on; `link`, which ends rules too, says it itself."""
     if not finished:
         click.echo("run it again to continue", err=True)
-        ctx.exit(INTERRUPTED)
+        ctx.exit(exits.INTERRUPTED)
 
 
 def end_campaign(
@@ -352,7 +351,7 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
                 last_told = clock.now()
                 click.echo(f"{len(tally.ended)} of {len(work)} ended", err=True)
     except KeyboardInterrupt:
-        click.echo("interrupted: looking at what has ended; press again to exit at once", err=True)
+        exits.say_interrupted("looking at what has ended; press again to exit at once")
         return False
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
     if tally.error is not None:
@@ -371,7 +370,7 @@ def _say_what_is_known(ending: ManualEnd, work: Sequence[Entry]) -> None:
     if asked:
         parts.append(f"{units.grouped(asked)} asked to end, and not known to have ended")
     parts.append(f"{units.grouped(len(left))} {left_to_lifetime(left)}" if left else "none left")
-    click.echo(f"interrupted: {', '.join(parts)}", err=True)
+    exits.say_interrupted(", ".join(parts))
 
 
 def _settle(ending: ManualEnd) -> bool:

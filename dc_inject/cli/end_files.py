@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
+from dc_inject.cli import exits
 from dc_inject.engine.ending import ManualEnd
 from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, Injection, State, units
@@ -68,7 +69,7 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PA
                 last_told = clock.now()
                 click.echo(f"known to be gone: {tally.gone} of {units.counted(tally.files, 'files')}", err=True)
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone", err=True)
+        exits.say_interrupted(f"{tally.gone} of {units.counted(tally.files, 'files')} gone")
         return False
     click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:

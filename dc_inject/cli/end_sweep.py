@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import end_files
+from dc_inject.cli import end_files, exits
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
@@ -179,11 +179,8 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: st
                 last_told = clock.now()
                 click.echo(f"{done} of {units.counted(len(urls), 'files')} deleted", err=True)
     except KeyboardInterrupt:
-        click.echo(
-            f"interrupted: {done} of {units.counted(len(urls), 'files')} deleted; run it again to continue",
-            err=True,
-        )
-        raise click.exceptions.Exit(130) from None
+        exits.say_interrupted(f"{done} of {units.counted(len(urls), 'files')} deleted; run it again to continue")
+        raise click.exceptions.Exit(exits.INTERRUPTED) from None
     click.echo(f"{units.counted(done, 'files')} deleted", err=True)
     if errors:
         message, count = errors.most_common(1)[0]

@@ -20,6 +20,11 @@ CLOSED_PIPE = 128 + signal.SIGPIPE  # as a shell tells it of those whom the sign
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
 
+def say_interrupted(state: str) -> None:
+    """Say that Ctrl-C, or another signal, has interrupted a command, and how things are left."""
+    click.echo(f"interrupted: {state}", err=True)
+
+
 def explain(error: BaseException) -> int:
     """Say what has ended a command, and return its exit code; the trace of a bug goes to a private file.
 

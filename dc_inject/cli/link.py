@@ -29,7 +29,7 @@ from dc_inject.cli import (
     status,
     trusting,
 )
-from dc_inject.cli.end import INTERRUPTED
+from dc_inject.cli.exits import INTERRUPTED
 from dc_inject.cli.link_end import EndState
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.link_options import LinkOptions

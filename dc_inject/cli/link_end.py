@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import end, hangup, ledger_files
+from dc_inject.cli import end, exits, hangup, ledger_files
 from dc_inject.cli.link_options import LinkOptions
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Entry, State, units
@@ -60,11 +60,11 @@ def interruptible(campaign: str) -> Iterator[None]:
         hangup.mind()
         path = ledger_files.file_of(None, campaign)
         if path.exists():
-            click.echo(f"interrupted; `dc-inject link --verdict {campaign}` prints the verdict so far", err=True)
+            exits.say_interrupted(f"`dc-inject link --verdict {campaign}` prints the verdict so far")
             say_what_is_left(campaign, path, EndState.INTERRUPTED)
         else:
-            click.echo("interrupted: nothing was injected", err=True)
-        raise click.exceptions.Exit(end.INTERRUPTED) from None
+            exits.say_interrupted("nothing was injected")
+        raise click.exceptions.Exit(exits.INTERRUPTED) from None
 
 
 def say_what_is_left(campaign: str, path: Path, end_state: EndState) -> None:

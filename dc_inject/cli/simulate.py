@@ -167,7 +167,7 @@ def _interruptible(ledger_path: Path | None) -> Iterator[None]:
     except KeyboardInterrupt:
         if ledger_path is None:
             raise
-        click.echo(f"interrupted: the simulation is not complete, so {ledger_path} is not written", err=True)
+        exits.say_interrupted(f"the simulation is not complete, so {ledger_path} is not written")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
 
 

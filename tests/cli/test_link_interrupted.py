@@ -60,7 +60,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     interrupted_in(monkeypatch, "dc_inject.cli.link_end.say_what_is_left")
     done = run("link", A, B, *ASKED)
     assert done.exit_code == 130
-    assert "interrupted; `dc-inject link --verdict mini` prints the verdict so far" in done.stderr
+    assert "interrupted: `dc-inject link --verdict mini` prints the verdict so far" in done.stderr
     assert left(done, tmp_path) >= 4
     hint = run("link", "--verdict", "mini").exception.hint
     assert hint.startswith("first end what is left with `dc-inject end mini --cancel`, then continue with ")

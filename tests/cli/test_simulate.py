@@ -206,6 +206,19 @@ def test_two_menus_or_two_grids_are_told_apart(monkeypatch, file, message):
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
+def test_rates_of_a_menu_that_are_too_large_are_named(tmp_path, seeds):
+    """Not the temporary ledger that cannot count them."""
+    folder = ROOT / "menus" / "twin" / "slow-deletions"
+    menu = tmp_path / "menu.yaml"
+    limit = "accept: [fts-link-limit]\nlimits: {total: 9 Eb/s}"
+    text = (folder / "menu.yaml").read_text().replace("rate: 25 Gb/s", "rate: 2 Eb/s")
+    menu.write_text(re.sub(r"accept: \[fts-link-limit\]", limit, text))
+    error = run(menu, "--grid", folder / "grid.yaml", "--seeds", seeds).exception
+    assert isinstance(error, UsageError)
+    assert error.message == "the rates are too large: a ledger counts at most 9.2 EB"
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
 def test_a_scale_that_is_too_large_is_named(seeds):
     error = of("one-link", "--scale", "1e9", "--seeds", seeds).exception
     assert isinstance(error, MenuError)
