@@ -14,8 +14,8 @@ RUN apt-get update \
 WORKDIR /src
 COPY requirements-dev.txt requirements-image.txt ./
 # swig and setuptools come from the developers' lock; they stay in this stage.
-RUN python3 -m venv /build && /build/bin/pip install --no-cache-dir --require-hashes -r requirements-dev.txt
-RUN PATH="/build/bin:$PATH" pip wheel --no-cache-dir --require-hashes --no-build-isolation \
+RUN python3 -m venv /build && /build/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-dev.txt
+RUN PATH="/build/bin:$PATH" pip wheel --no-cache-dir --no-deps --require-hashes --no-build-isolation \
   --wheel-dir /wheels -r requirements-image.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY dc_inject ./dc_inject

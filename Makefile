@@ -135,7 +135,7 @@ $(LOWEST): requirements-lowest.txt
 	@echo "making an environment with the lowest versions in $(@D)"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-lowest.txt
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --no-deps --require-hashes -r requirements-lowest.txt
 	@$(@D)/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -143,24 +143,26 @@ $(DOCS) $(RELEASE): .venv-%/.installed: requirements-%.txt
 	@echo "making an environment for $* in $(@D)"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r $<
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --no-deps --require-hashes -r $<
 	@touch $@
 
 $(CHART): requirements-chart.txt
 	@echo "making an environment for the chart in $(@D)"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-chart.txt
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --no-deps --require-hashes -r requirements-chart.txt
 	@command -v helm >/dev/null || GOBIN=$(abspath $(@D))/bin go install $(HELM)
 	@touch $@
 
+# A lock is complete, so nothing is resolved anew (--no-deps): pip 23 looks for the newest `coverage[toml]`, whatever is
+# pinned, and refuses it for its hash.
 $(READY): requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is not. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "making the tool's environment in $(VENV) from its lock (about half a minute)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@$(PIP) install --no-deps --require-hashes -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -169,7 +171,7 @@ $(READY): requirements-dev.txt
 $(FTS): $(READY) requirements-fts.txt
 	@$(COMPILES) || ! $(MAY_INSTALL) || ( $(INSTALL) ) >/dev/null || true
 	@if $(COMPILES); then \
-	  PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --require-hashes --no-build-isolation -r requirements-fts.txt && touch $@; \
+	  PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --no-deps --require-hashes --no-build-isolation -r requirements-fts.txt && touch $@; \
 	else \
 	  echo "The FTS client is left out: there is no C compiler, or no headers of OpenSSL and Python." \
 	    "On Debian: apt install gcc libssl-dev python3-dev" >&2; \

@@ -92,14 +92,14 @@ def ensure_postgres(folder: Path, say: Callable[[str], None]) -> None:
         if marker.is_file() and marker.read_text().strip() == wanted:
             return
         say("installing PostgreSQL there (30 MB, once)")
-        _install(folder, _POSTGRES_LOCK, "--no-deps")  # what psycopg needs besides, the server has
+        _install(folder, _POSTGRES_LOCK)
         marker.write_text(wanted + "\n")
 
 
-def _install(folder: Path, lock: Traversable, *options: str) -> None:
+def _install(folder: Path, lock: Traversable) -> None:
     with as_file(lock) as file:
         _run([str(python_of(folder)), "-m", "pip", "install", "--no-input", "--quiet",
-              "--disable-pip-version-check", *options, "--require-hashes", "-r", str(file)])  # fmt: skip
+              "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(file)])  # fmt: skip
 
 
 def _run(command: list[str]) -> None:

@@ -29,7 +29,7 @@ def _tried(wheel: Path, folder: Path, *, demo: bool) -> None:
     home.mkdir()
     run([sys.executable, "-m", "venv", str(environment)], home)
     pip = [str(environment / "bin" / "pip"), "--quiet", "--no-input", "--disable-pip-version-check"]
-    run([*pip, "install", "--require-hashes", "-r", str(ROOT / "requirements.txt")], home)
+    run([*pip, "install", "--no-deps", "--require-hashes", "-r", str(ROOT / "requirements.txt")], home)
     run([*pip, "install", "--no-deps", str(wheel)], home)
     run([*pip, "check"], home)
     command = str(environment / "bin" / "dc-inject")
