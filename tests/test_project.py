@@ -184,7 +184,7 @@ def test_the_image_runs_as_nobody_special_from_hashes_only():
 
 
 def test_what_installs_from_a_lock_installs_nothing_else():
-    """A lock is complete. Resolving it again breaks as soon as a package that is asked for with an extra is released."""
+    """A lock is complete; to resolve it anew fails once a package that is asked for with an extra is released."""
     code = ["Makefile", "Dockerfile", "dc_inject/sandbox/environment.py", "tests/release/check.py"]
     pages = [str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")]
     lines = {place: (ROOT / place).read_text().splitlines() for place in code + pages}
