@@ -24,7 +24,7 @@ from dc_inject.twin.calibration import (
     Resource,
 )
 from dc_inject.twin.grid import Fts, LinkTraits
-from dc_inject.twin.grid_file import MOST_DATASETS
+from dc_inject.twin.grid_entries import MOST_DATASETS
 from dc_inject.twin.replay import Ends, Past
 from dc_inject.twin.rule_times import Measured
 

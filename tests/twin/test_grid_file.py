@@ -9,7 +9,8 @@ import pytest
 
 from dc_inject.model.errors import MenuError
 from dc_inject.twin import grid as g
-from dc_inject.twin.grid_file import PARTS, read
+from dc_inject.twin.grid_entries import PARTS
+from dc_inject.twin.grid_file import read
 
 FULL = """
 grid: 1
