@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import advice, closing_table, hold_reasons, shortfalls, tables
+from dc_inject.cli import advice, closing_table, hold_reasons, inconclusive, shortfalls, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -86,6 +86,8 @@ def show(
     if fmt == "csv":
         tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
         return
+    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
+    short = [link.row for link in shortfalls.short(lines, world, ledger, start)]
     report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,
@@ -103,7 +105,8 @@ def show(
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": lost(world),
-        "forecast": [link.row for link in shortfalls.short(lines, world, ledger, start)],
+        "forecast": inconclusive.marked(short, unsure),
+        "inconclusive": unsure,
     }
     if fmt == "json":
         tables.emit_json(report)
@@ -123,9 +126,17 @@ def show(
     if report["forecast"]:
         click.echo()
         tables.emit_first(shortfalls.COLUMNS, report["forecast"], MOST_ROWS, "links")
+    show_inconclusive(unsure)
     click.echo()
     tables.console().print(_sentence(report))
     show_without_space(without_space(world))
+
+
+def show_inconclusive(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print of which links the simulation says nothing, and why."""
+    if rows:
+        click.echo()
+        tables.emit_first(inconclusive.COLUMNS, rows, MOST_ROWS, "links")
 
 
 def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
@@ -211,16 +222,27 @@ def lost(world: World) -> dict[str, Any]:
 
 def _sentence(report: dict[str, Any]) -> str:
     """Say the whole in two lines."""
-    gone, links, few = report["lost"], len(report["links"]), len(report["forecast"])
+    gone = report["lost"]
     parts = [f"{name} {tables.percent(report[key])}" for key, name in MOVED.items()]
-    short_ones = f"{units.grouped(few)} of {units.counted(links, 'links')} will be short"
-    late = ", but part arrives late" if report["moved_of_target"] < shortfalls.SHORT else ""
     return (
         f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
-        f"{short_ones if few else f'no link will be short{late}'}\n"
+        f"{'; '.join(_verdict(report))}\n"
         f"{units.format_size(gone['unsent_bytes'])} expire before their transfers begin, "
         f"{units.format_size(gone['interrupted_bytes'])} while they run; "
         f"files cancelled: {units.grouped(gone['cancelled_files'])}; "
         f"files of rules failed in all attempts: {units.grouped(gone['failed_files'])}"
         f"{' (`failed files` has only those of jobs)' if gone['failed_files'] else ''}"
     )
+
+
+def _verdict(report: dict[str, Any]) -> Iterator[str]:
+    """Yield for how many links the simulation is inconclusive, and whether any will be short."""
+    links, few, unsure = (len(report[key]) for key in ("links", "forecast", "inconclusive"))
+    of_all = f"of {units.counted(links, 'links')}"
+    if unsure:
+        yield f"inconclusive for {units.grouped(unsure)} {of_all}"
+    if few:
+        yield f"{units.grouped(few)} {of_all} will be short"
+    elif unsure < links or not links:
+        late = ", but part arrives late" if report["moved_of_target"] < shortfalls.SHORT else ""
+        yield f"no {'other ' if unsure else ''}link will be short{late}"

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.cli import (
+    calibration_tables,
     common,
     exits,
     forecast,
@@ -124,7 +125,7 @@ def simulate(
             raise UsageError("--calibrate needs --output", CALIBRATE)
         with _progress("fitted") as passed:
             made = simulate_calibrate.calibrate(campaign, output, passed, force=force)
-        simulate_calibrate.show(fmt, made)
+        calibration_tables.show(fmt, made)
         return
     if output is not None or force:
         given = "--force" if output is None else "--output"

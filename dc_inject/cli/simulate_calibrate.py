@@ -7,16 +7,16 @@ reported: that of the fit in held-out cycles, and that of a forecast (`simulate_
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject.cli import ledger_files, simulate_own_menus, tables
+from dc_inject.cli import ledger_files, simulate_own_menus
 from dc_inject.cli.simulate_own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
 from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
@@ -30,35 +30,21 @@ if TYPE_CHECKING:
     from dc_inject.twin.calibration import Calibrated, Passed
     from dc_inject.twin.replay import Past, Sent
 
-MOST_NAMED = 5  # links in one line
-MOST_ROWS = 40  # links whose errors are shown to people, the worst ones
 LEAST = 9  # cycles: fewer cannot be held out in part
 FITTING = 0.8  # of the work; the rest is the forecast
 # ruff: noqa: PLC0415  what needs numpy is imported late
 
-ERRORS = (
-    tables.Column("source", "source"),
-    tables.Column("destination", "destination"),
-    tables.Column("moved", "moved", units.format_size, right=True),
-    tables.Column("predicted", "predicted", units.format_size, right=True),
-    tables.Column("error", "error", tables.percent, right=True),
-    tables.Column("by_cycle", "by cycle", tables.percent, right=True, spare=1),
-)
-OF_FORECAST = {  # columns of CSV beside them, and what each is called in a forecast
-    "campaign_due": "due",
-    "campaign_moved": "moved",
-    "forecast_due": "due_now",
-    "forecast": "forecast",
-    "forecast_error": "error",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The results of a calibration; `forecast` is a reason where there is none."""
+    """The results of a calibration; `forecast` is a reason where there is none.
+
+    `inconclusive` has the links of which a simulation in the grid says nothing, and why.
+    """
 
     calibrated: Calibrated
     forecast: OwnForecast | str
+    inconclusive: Mapping[Ends, str]
 
 
 def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Made:
@@ -67,7 +53,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
         raise UsageError(
             "calibrating needs numpy, which is not installed", "install it with `pip install '.[twin]'`"
         )
-    from dc_inject.twin import calibration, grid_file, grid_text
+    from dc_inject.twin import calibration, grid_file, grid_text, prediction_errors
 
     files.refuse_existing(output, force=force)
     files.need_folder(output)
@@ -84,10 +70,14 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
             own, grid_text.text(made.fit), folder, lambda part: passed(FITTING + part * (1 - FITTING))
         )
     words = [f"no forecast: {forecast}"] if isinstance(forecast, str) else list(forecast.sentences())
-    files.write_whole(output, grid_text.text(made.fit, made, words), force=force)
+    compared = {} if isinstance(forecast, str) else forecast.comparable()
+    forecasts = {ends: prediction_errors.Prediction(*bytes_) for ends, bytes_ in compared.items()}
+    at_times = grid_text.full_at_times(made.fit)
+    inconclusive = prediction_errors.inconclusive(past, made.errors, forecasts, at_times)
+    files.write_whole(output, grid_text.text(made.fit, made, words, inconclusive), force=force)
     click.echo(f"wrote {output}", err=True)
     click.echo(f"warning: {grid_text.NO_SPACE}", err=True)
-    return Made(made, forecast)
+    return Made(made, forecast, inconclusive)
 
 
 def _own_menus(view: Reader, folder: Path) -> OwnMenus | str:
@@ -201,99 +191,3 @@ def _sent(rule: Accepted, start: datetime) -> Sent:
         rule.files_stuck,
         not rule.key.link.service.cleans_up,
     )
-
-
-def show(fmt: str, made: Made) -> None:
-    """Print what was fitted, how well held-out cycles were predicted, and what a forecast is worth."""
-    rows = [
-        {
-            "source": error.link[0],
-            "destination": error.link[1],
-            "moved": round(error.moved),
-            "predicted": round(error.predicted),
-            "error": error.error,
-            "by_cycle": error.by_cycle,
-        }
-        for error in sorted(made.calibrated.errors, key=lambda error: -error.error)
-    ]
-    if fmt == "csv":
-        _emit_csv(rows, made.forecast)
-    elif fmt == "json":
-        tables.emit_json(_figures(made, rows))
-    else:
-        _show_fit(made.calibrated, rows)
-        click.echo()
-        _show_forecast(made.forecast)
-
-
-def _emit_csv(rows: Iterable[Mapping[str, Any]], forecast: OwnForecast | str) -> None:
-    """Print one row for each link: the error of the fit, and beside it that of the forecast."""
-    by_ends: dict[Ends, dict[str, Any]] = {(row["source"], row["destination"]): dict(row) for row in rows}
-    for row in () if isinstance(forecast, str) else forecast.rows():
-        ends = {key: row[key] for key in ("source", "destination")}
-        cells = by_ends.setdefault((row["source"], row["destination"]), ends)
-        cells |= {key: row[name] for key, name in OF_FORECAST.items()}
-    columns = (*ERRORS, *(tables.Column(key, key) for key in OF_FORECAST))
-    tables.emit("csv", columns, list(by_ends.values()))
-
-
-def _figures(made: Made, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return all figures for `--format json`."""
-    from dc_inject.twin import grid_text
-
-    fit, errors, forecast = made.calibrated.fit, made.calibrated.errors, made.forecast
-    median, worst = grid_text.summary(errors) if errors else (None, None)
-    return {
-        "campaign": fit.past.name,
-        "cycles": fit.past.cycles,
-        "held_out": made.calibrated.held_out,
-        "links": len(fit.links),
-        "fitted": dict(grid_text.kinds(fit)),
-        "full_at_times": [
-            {"source": source, "destination": destination} for source, destination in grid_text.full_at_times(fit)
-        ],
-        "median_error": median,
-        "worst_error": None if worst is None else worst.error,
-        "errors": rows,
-        "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
-    }
-
-
-def _show_fit(calibrated: Calibrated, rows: Sequence[Mapping[str, Any]]) -> None:
-    from dc_inject.twin import grid_text
-
-    fit, links = calibrated.fit, len(calibrated.fit.links)
-    fitted, at_times = grid_text.kinds(fit), grid_text.full_at_times(fit)
-    click.echo(f"{fit.past.name}: {units.counted(links, 'links')} in {fit.past.cycles} cycles; fitted are")
-    for key, what in (
-        ("capacity", "capacities, of the link or of what is full in its place (elsewhere bounds)"),
-        ("speed", "speeds and overheads of files"),
-        ("failures", "failures of attempts (elsewhere too few files failed for good: bounds)"),
-    ):
-        click.echo(f"  {fitted[key]} of {links} {what}")
-    if at_times:
-        names = ", ".join(f"{source} -> {destination}" for source, destination in at_times[:MOST_NAMED])
-        more = f" and {len(at_times) - MOST_NAMED} more" if len(at_times) > MOST_NAMED else ""
-        click.echo(
-            f"full at times only, which the grid does not do by itself: {names}{more}\n"
-            "hint: find out why, and write it into the file, such as `troubles` or `failures`"
-        )
-    click.echo()
-    if not calibrated.errors:
-        click.echo(f"nothing moved in the last {calibrated.held_out} cycles, so no error of the fit is known")
-        return
-    median, worst = grid_text.summary(calibrated.errors)
-    last = units.counted(calibrated.held_out, "cycles")
-    click.echo(f"fit: bytes moved in the last {last}, held out; what was injected in them is told")
-    tables.emit_first(ERRORS, rows, MOST_ROWS, "links")
-    click.echo(f"error of the fit by link: median {tables.percent(median)}, worst {tables.percent(worst.error)}")
-
-
-def _show_forecast(forecast: OwnForecast | str) -> None:
-    if isinstance(forecast, str):
-        click.echo(f"no forecast of its own menus is possible, so its error is not known: {forecast}")
-        return
-    click.echo(forecast.title)
-    tables.emit_first(simulate_own_menus.FORECAST, forecast.rows(), MOST_ROWS, "links")
-    for sentence in forecast.sentences():
-        click.echo(sentence)

@@ -104,6 +104,14 @@ class OwnForecast:
                 "or cycles without a run, which a forecast does not have"
             )
 
+    def comparable(self) -> dict[Ends, tuple[int, int]]:
+        """Return what links moved and what they move in the simulation, where the same was due both times."""
+        return {
+            link.ends: (link.moved, link.forecast)
+            for link in self.links
+            if abs(link.due_now - link.due) <= SAME * link.due
+        }
+
     def figures(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""
         total = self.total

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import advice, forecast, hold_reasons, shortfalls, simulation, tables
+from dc_inject.cli import advice, forecast, hold_reasons, inconclusive, shortfalls, simulation, tables
 from dc_inject.cli.advice import Advice
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.cli.shortfalls import ShortLink
@@ -67,7 +67,8 @@ FIGURES: Mapping[str, Figure] = {
 class SeedRun:
     """What a simulation with one seed gave: its figures, and links that were short, held, or would have been.
 
-    `control` is as in `Simulated`, the same for all seeds; `without_space` are storages that never get full.
+    `control` is as in `Simulated`, the same for all seeds; `without_space` are storages that never get full;
+    `inconclusive` are rows of links that the grid does not predict.
     """
 
     campaign: str
@@ -79,6 +80,7 @@ class SeedRun:
     advice: Advice
     control: Mapping[str, int]
     without_space: Sequence[str]
+    inconclusive: Sequence[dict[str, Any]]
 
 
 def simulate_seed(
@@ -111,7 +113,10 @@ def simulate_seed(
         held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
     path.unlink()
     of_disks = forecast.without_space(world)
-    return SeedRun(made.campaign, world.grid.name, seed, figures, short, held, advised, made.control, of_disks)
+    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
+    return SeedRun(
+        made.campaign, world.grid.name, seed, figures, short, held, advised, made.control, of_disks, unsure
+    )
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
@@ -259,14 +264,16 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
     advised = advice.rows(hold_reasons.of_seeds([run.advice.held for run in runs]))
     without_space = sorted({name for run in runs for name in run.without_space})
-    links, held = _short(runs), hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
+    unsure = runs[0].inconclusive  # the same menus and grid for all
+    links = inconclusive.marked(_short(runs), unsure)
+    held = hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
         of, control = runs[0], dict(runs[0].control)
         made = {"campaign": of.campaign, "grid": of.grid, "policy": policy, "control": control}
         tables.emit_json(
             {**made, "seeds": rows, "median": medians, "advice": advised, "holds": held, "forecast": links}
-            | {"without_space": without_space}
+            | {"inconclusive": unsure, "without_space": without_space}
         )
         return
     typical = [
@@ -283,6 +290,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     if links:
         click.echo()
         tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")
+    forecast.show_inconclusive(unsure)
     if without_space:
         click.echo()
         forecast.show_without_space(without_space)

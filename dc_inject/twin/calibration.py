@@ -42,6 +42,7 @@ import numpy as np
 from dc_inject.twin.arrays import Flags, Floats, summed
 from dc_inject.twin.grid import Grid
 from dc_inject.twin.grid import Rucio as Daemons
+from dc_inject.twin.prediction_errors import LinkError, held_out_errors
 from dc_inject.twin.replay import Ends, Past, Replay, Sent, replay
 from dc_inject.twin.rule_times import RETRIES, FileFit, Measured, RuleTimes
 
@@ -119,21 +120,6 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkError:
-    """What a grid predicted of a link in held-out cycles: bytes in all, and how far off single cycles were."""
-
-    link: Ends
-    moved: float
-    predicted: float
-    by_cycle: float
-
-    @property
-    def error(self) -> float:
-        """The part by which all that moved was missed."""
-        return abs(self.predicted - self.moved) / self.moved
-
-
-@dataclass(frozen=True, slots=True)
 class Calibrated:
     """The fit to all cycles; the errors of the fit to the others, in the cycles held out."""
 
@@ -151,17 +137,6 @@ def calibrated(past: Past, made: Callable[[Fit], Grid], passed: Passed = lambda 
     errors = held_out_errors(past, predicted, before.cycles)
     fit = _refined(past, made, AGAIN, _part(passed, 0.6, 0.4), first)
     return Calibrated(fit, held_out, errors)
-
-
-def held_out_errors(past: Past, predicted: Replay, since: int) -> list[LinkError]:
-    """Compare what moved from a cycle on with what a replay moved, link by link."""
-    errors = []
-    for link, moved in sorted(past.moved.items()):
-        true, replayed = moved[since:], predicted.moved[link][since:]
-        if true.sum() > 0:
-            apart = float(np.abs(true - replayed).mean() / true.mean())
-            errors.append(LinkError(link, float(true.sum()), float(replayed.sum()), apart))
-    return errors
 
 
 def _part(passed: Passed, begin: float, length: float) -> Passed:

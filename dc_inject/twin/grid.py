@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 from dc_inject.model import urls
 
+T = TypeVar("T")
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
@@ -169,7 +171,10 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All of it. Links are told by `SRC:DST`, where either may be `*`; what is told more exactly counts."""
+    """All of it. Links are told by `SRC:DST`, where either may be `*`; what is told more exactly counts.
+
+    `inconclusive` has the links that it does not predict, and why: nothing that they move in it is a forecast.
+    """
 
     name: str
     sites: Mapping[str, Site]
@@ -182,6 +187,7 @@ class Grid:
     production: tuple[Production, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     stocks: tuple[Stock, ...] = ()
+    inconclusive: Mapping[str, str] = field(default_factory=dict)
 
     def storage_at(self, end: str) -> str | None:
         """Return the storage that the end of a link is: its name, or a URL of its host; None if there is none."""
@@ -192,10 +198,16 @@ class Grid:
 
     def traits(self, source: str, destination: str) -> LinkTraits:
         """Return how a link behaves: as told of it, of its destination, of its source, or of all."""
-        for name in (f"{source}:{destination}", f"*:{destination}", f"{source}:*"):
-            if name in self.links:
-                return self.links[name]
-        return self.default_link
+        return _most_exact(self.links, source, destination) or self.default_link
+
+    def why_inconclusive(self, source: str, destination: str) -> str:
+        """Return why nothing is known of a link by what it moves here; empty where it is."""
+        return _most_exact(self.inconclusive, source, destination) or ""
+
+
+def _most_exact(of_links: Mapping[str, T], source: str, destination: str) -> T | None:
+    names = (f"{source}:{destination}", f"*:{destination}", f"{source}:*")
+    return next((of_links[name] for name in names if name in of_links), None)
 
 
 def names_link(pattern: str, source: str, destination: str) -> bool:

@@ -23,6 +23,7 @@ from dc_inject.twin import grid as g
 LONGEST = timedelta(days=365)
 MOST_DATASETS = 100_000  # of one source
 LARGEST_FILE = 10**12  # bytes
+LONGEST_REASON = 500  # characters
 T = TypeVar("T")
 
 
@@ -108,6 +109,7 @@ Files = Annotated[tuple[int, int], _of(partial(values.counts, least=1, most=100_
 Pattern = Annotated[str, _of(_pattern, "T2_CH_CERN:T1_DE_KIT_Disk")]
 Name = Annotated[str, _of(str, "T2_CH_CERN")]
 Number = Annotated[int, Field(ge=0, le=1_000_000)]
+Reason = Annotated[str, _of(partial(values.line, longest=LONGEST_REASON), '"an outage"')]
 
 
 class LinkEntry(MenuModel):
@@ -238,6 +240,7 @@ class Document(MenuModel):
     production: tuple[ProductionEntry, ...] = ()
     troubles: tuple[TroubleEntry, ...] = ()
     datasets: tuple[StockEntry, ...] = ()
+    inconclusive: dict[Pattern, Reason] = Field({}, description="Links that it does not predict, and why")
 
 
 PARTS: dict[str, type[MenuModel]] = {

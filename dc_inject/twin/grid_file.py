@@ -28,7 +28,15 @@ from dc_inject.twin.grid_entries import (
     TroubleEntry,
 )
 
-MOST = {"sites": 1000, "links": 20_000, "paths": 1000, "production": 5000, "troubles": 1000, "datasets": 1000}
+MOST = {
+    "sites": 1000,
+    "links": 20_000,
+    "paths": 1000,
+    "production": 5000,
+    "troubles": 1000,
+    "datasets": 1000,
+    "inconclusive": 20_000,
+}
 MOST_ARRIVALS = 10_000  # files of a stream of production in a second
 
 
@@ -80,6 +88,7 @@ def _made(document: Document) -> g.Grid:
         production=tuple(_production(entry) for entry in document.production),
         troubles=tuple(_trouble(entry) for entry in document.troubles),
         stocks=tuple(g.Stock(**_given(entry)) for entry in document.datasets),
+        inconclusive=document.inconclusive,
     )
 
 
@@ -182,8 +191,8 @@ def _check_capacities(document: Document, made: g.Grid, reader: MenuReader) -> N
 
 
 def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:
-    """Yield every name of a storage in links, paths, production and datasets, with its place."""
-    patterns = [(key.place, str(key)) for key in document.keys_in("links")]
+    """Yield every name of a storage in whatever names links or sources, with its place."""
+    patterns = [(key.place, str(key)) for of in ("links", "inconclusive") for key in document.keys_in(of)]
     patterns += [(path.at("links"), pattern) for path in document.paths.values() for pattern in path.links or ()]
     patterns += [(entry.at("link"), entry.link or "*") for entry in document.production]
     for place, pattern in patterns:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Iterator, Mapping, Sequence
 
 from dc_inject.model import units
 from dc_inject.twin.calibration import (
@@ -19,12 +18,12 @@ from dc_inject.twin.calibration import (
     DeletionFit,
     FailureFit,
     Fit,
-    LinkError,
     LinkFit,
     Resource,
 )
 from dc_inject.twin.grid import Fts, LinkTraits
 from dc_inject.twin.grid_entries import MOST_DATASETS
+from dc_inject.twin.prediction_errors import MOST_MISSED, summary
 from dc_inject.twin.replay import Ends, Past
 from dc_inject.twin.rule_times import Measured
 
@@ -33,8 +32,13 @@ NO_LIMIT = 100_000  # transfers
 NO_SPACE = "the grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
 
 
-def text(fit: Fit, calibrated: Calibrated | None = None, forecast: Sequence[str] = ()) -> str:
-    """Return the grid file of a fit, with its error in held-out cycles, and what a forecast is worth, if known."""
+def text(
+    fit: Fit,
+    calibrated: Calibrated | None = None,
+    forecast: Sequence[str] = (),
+    inconclusive: Mapping[Ends, str] | None = None,
+) -> str:
+    """Return the grid file of a fit, with the errors of it and of a forecast, and links it does not predict."""
     past = fit.past
     rules, links = units.counted(len(past.sent), "rules and jobs"), units.counted(len(fit.links), "links")
     head = [
@@ -50,13 +54,8 @@ def text(fit: Fit, calibrated: Calibrated | None = None, forecast: Sequence[str]
         *_services(fit),
         "sites:",
     ]
-    lines = [*head, *_sites(fit), *_links(fit), *_stocks(past)]
+    lines = [*head, *_sites(fit), *_links(fit), *_stocks(past), *_inconclusive(inconclusive or {})]
     return "\n".join(lines) + "\n"
-
-
-def summary(errors: Sequence[LinkError]) -> tuple[float, LinkError]:
-    """Return the median error of links in held-out cycles, and the worst one."""
-    return median(error.error for error in errors), max(errors, key=lambda error: error.error)
 
 
 def _error(calibrated: Calibrated) -> Iterator[str]:
@@ -64,15 +63,15 @@ def _error(calibrated: Calibrated) -> Iterator[str]:
         f"# Error: fitted to all but the last {units.counted(calibrated.held_out, 'cycles')}, and told what was "
         "injected, the twin predicts"
     )
-    if not calibrated.errors:
+    errors = summary(calibrated.errors)
+    if errors is None:
         yield "# nothing of these, because nothing moved in them. The figures below are fitted to all cycles."
         return
-    middle, worst = summary(calibrated.errors)
     yield (
-        f"# the bytes that {units.counted(len(calibrated.errors), 'links')} moved in these with a median error of "
-        f"{_percent(middle)}, at worst {_percent(worst.error)}"
+        f"# the bytes that {units.counted(errors.links, 'links')} moved in these with a median error of "
+        f"{_percent(errors.median)}, at worst {_percent(errors.worst)}"
     )
-    yield f"# ({worst.link[0]} -> {worst.link[1]}). The figures below are fitted to all cycles."
+    yield f"# ({errors.link[0]} -> {errors.link[1]}). The figures below are fitted to all cycles."
 
 
 def _percent(part: float) -> str:
@@ -242,6 +241,16 @@ def _stocks(past: Past) -> Iterator[str]:
                 f"  - {{sources: [{json.dumps(source)}], count: {count}, files: {min(files)}..{max(files)}, "
                 f"file_size: {_number(min(sizes))}..{_number(max(sizes))} B}}"
             )
+
+
+def _inconclusive(reasons: Mapping[Ends, str]) -> Iterator[str]:
+    if not reasons:
+        return
+    yield f"# The grid misses what these links moved by more than {100 * MOST_MISSED:.0f} %, or that is not known:"
+    yield "# simulations are inconclusive for them. Once you have added what the grid lacks, remove them here."
+    yield "inconclusive:"
+    for (source, destination), reason in reasons.items():
+        yield f"  {json.dumps(f'{source}:{destination}')}: {json.dumps(reason)}"
 
 
 def kinds(fit: Fit) -> Counter[str]:

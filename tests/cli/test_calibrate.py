@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import simulate_calibrate
+from dc_inject.cli import calibration_tables, simulate_calibrate
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.system import files
@@ -119,7 +119,7 @@ def test_what_was_never_full_has_no_capacity_and_its_file_says_so(past):
 
 
 def test_held_out_cycles_are_predicted_within_8_percent_and_the_file_says_so(past, capsys):
-    simulate_calibrate.show("json", past.made)
+    calibration_tables.show("json", past.made)
     told = json.loads(capsys.readouterr().out)
     assert told["held_out"] == told["cycles"] // 3
     assert told["worst_error"] <= 0.08
@@ -150,7 +150,7 @@ def test_that_a_grid_has_no_space_of_disks_is_told_when_it_is_written_and_in_it(
 
 
 def test_for_people_it_says_what_was_fitted(past, capsys):
-    simulate_calibrate.show("table", past.made)
+    calibration_tables.show("table", past.made)
     told = capsys.readouterr().out
     assert "3 of 7 capacities" in told
     assert "full at times" not in told
@@ -163,10 +163,10 @@ def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
     link = replace(fit.links[ends], rate=replace(fit.links[ends].rate, count=16))
     fit = replace(fit, links={**fit.links, ends: link})
     made = replace(past.made, calibrated=replace(past.made.calibrated, fit=fit))
-    simulate_calibrate.show("table", made)
+    calibration_tables.show("table", made)
     told = capsys.readouterr().out
     assert "full at times only, which the grid does not do by itself: OTHER -> ROOMY\nhint: " in told
-    simulate_calibrate.show("json", made)
+    calibration_tables.show("json", made)
     assert json.loads(capsys.readouterr().out)["full_at_times"] == [{"source": "OTHER", "destination": "ROOMY"}]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import simulate_calibrate, simulate_own_menus
+from dc_inject.cli import calibration_tables, simulate_calibrate, simulate_own_menus
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import UsageError
 from tests.cli import ledgers
@@ -69,19 +69,19 @@ def own(folder: Path, path: Path) -> simulate_own_menus.OwnMenus:
 def test_menus_are_simulated_in_the_fitted_grid_and_what_they_move_is_told_beside_what_moved(folder, capsys):
     made = calibrated(folder, simulated(folder, "--policy", "act"))
     capsys.readouterr()
-    simulate_calibrate.show("json", made)
+    calibration_tables.show("json", made)
     forecast = json.loads(capsys.readouterr().out)["forecast"]
     assert (forecast["why_not"], forecast["policy"]) == (None, "act")
     assert {link["destination"] for link in forecast["links"]} == {"B", "C"}
     assert all(link["due"] == link["due_now"] for link in forecast["links"])
     assert all(link["error"] <= 0.1 for link in forecast["links"])
     assert forecast["error"] == abs(forecast["forecast"] - forecast["moved"]) / forecast["moved"]
-    simulate_calibrate.show("table", made)
+    calibration_tables.show("table", made)
     told = capsys.readouterr().out
     assert "forecast: its own menus simulated in the fitted grid, with control: act, " in told
     assert "\nforecast error: " in told
     assert "# forecast error: " in (folder / "fitted.yaml").read_text()
-    simulate_calibrate.show("csv", made)
+    calibration_tables.show("csv", made)
     rows = {row["destination"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     for link in forecast["links"]:
         row = rows[link["destination"]]
@@ -118,11 +118,11 @@ def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told
     made = calibrated(folder, path)
     assert f"{folder / 'menu.yaml'} brings in other files, which are not there as they were" == made.forecast
     capsys.readouterr()
-    simulate_calibrate.show("table", made)
+    calibration_tables.show("table", made)
     assert "no forecast of its own menus is possible, so its error is not known: " in capsys.readouterr().out
-    simulate_calibrate.show("json", made)
+    calibration_tables.show("json", made)
     assert json.loads(capsys.readouterr().out)["forecast"] == {"why_not": made.forecast}
-    simulate_calibrate.show("csv", made)
+    calibration_tables.show("csv", made)
     rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert {row["forecast_error"] for row in rows} == {""}
     assert "# no forecast: " in (folder / "fitted.yaml").read_text()

@@ -238,6 +238,7 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
             Advice(False, []),
             {},
             [],
+            [],
         )
         for seed, why in enumerate(causes)
     ]

@@ -113,6 +113,10 @@ def test_the_smallest_grid_has_the_defaults():
         ("links: {'a-b': {}}", "4:9", "'a-b' is no link", "SOURCE:DESTINATION"),
         ("links: {'a:c': {}}", "4:9", "no storage is called c", "known: a, b"),
         ("links: {'a:b': {failures: 120 %}}", "4:27", "more than 100 %", "10 %"),
+        ("inconclusive: {'a:c': an outage}", "4:16", "no storage is called c", "known: a, b"),
+        ("inconclusive: {'a:b': ''}", "4:23", "one line of up to 500 characters", "shorten it"),
+        (f"inconclusive: {{'a:b': {'o' * 501}}}", "4:23", "one line of up to 500 characters", "shorten it"),
+        ("inconclusive: [a:b]", "4:1", "expected a mapping, got a list", "write `key: value` lines"),
         ("paths: {cable: {rate: 1 Gb/s, links: ['a:z']}}", "4:31", "no storage is called z", "known"),
         ("production: [{link: 'a:*', rate: 1 Gb/s}]", "4:15", "`*` names no link", "each link"),
         ("production: [{link: 'a:b'}]", "4:14", "`rate` is missing", "rate"),
@@ -134,6 +138,13 @@ def test_what_is_wrong_is_told_with_its_place_and_a_hint(more, place, message, h
     assert found[0].startswith(f"grid.yaml:{place}: ")
     assert message in found[0]
     assert hint in found[0].rpartition("(")[2] or hint in found[0]
+
+
+def test_a_grid_says_which_links_it_does_not_predict_and_why():
+    made = read(f"{SMALL}inconclusive: {{'*:b': an outage, 'a:b': others' traffic}}".encode(), "grid.yaml")
+    assert made.why_inconclusive("a", "b") == "others' traffic"
+    assert made.why_inconclusive("b", "b") == "an outage"
+    assert made.why_inconclusive("b", "a") == ""
 
 
 def test_all_problems_are_told_at_once():

@@ -1,0 +1,131 @@
+"""Links that a grid does not predict: `--calibrate` names them, and no simulation gives an all-clear for them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import inconclusive
+from dc_inject.model import FlowKey, Link
+from dc_inject.twin.grid_file import read
+from tests.cli import ledgers
+
+pytest.importorskip("numpy")  # an extra
+SCENARIOS = Path(__file__).parents[2] / "menus" / "twin"
+FAILING = SCENARIOS / "failing-transfers"
+LINK = "IHEP_Disk:T1_IT_CNAF_Disk"
+MENU = """\
+menu: 1
+campaign: three
+contact: dc-ops@example.org
+timezone: UTC
+start: 2027-02-08 10:00
+end: 2027-02-08 13:00
+defaults:
+  cycle: 15 min
+  lifetime: {min: 1 h, max: 2 h}
+  datasets: {did: "cms:/*/RAW#*", files: 1..1000, mean_file: 0.1..20 GB}
+scenarios:
+  test: {from: A, to: [FULL, FREE, DOWN], rate: 3 Gb/s}
+"""
+GRID = """\
+grid: 1
+name: doubtful
+sites: {X: {storages: {A: {}}}, Y: {storages: {FULL: {space: 100 TB}, FREE: {space: 100 TB}, DOWN: {space: 1 TB}}}}
+links: {"A:FULL": {rate: 0.2 Gb/s}}
+datasets: [{sources: [A], count: 300, files: 5..20, file_size: 0.5..1 GB}]
+"""
+
+
+def run(*words: object) -> str:
+    done = ledgers.run("simulate", *words)
+    assert done.exit_code == 0, done.exception
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory) -> tuple[Path, Path]:
+    """The ledger of a link from which FTS took its transfers, and the grid that was fitted to it."""
+    folder = tmp_path_factory.mktemp("failing")
+    ledger, grid = folder / "past.sqlite", folder / "fitted.yaml"
+    run(FAILING / "menu.yaml", "--grid", FAILING / "grid.yaml", "--policy", "off", "--ledger", ledger)
+    (folder / "told").write_text(run("--calibrate", ledger, "-o", grid))
+    return ledger, grid
+
+
+def test_a_grid_that_missed_what_moved_gives_no_all_clear(calibrated):
+    """83 % moved of what was due; in the fitted grid all of it does."""
+    _, grid = calibrated
+    said = run(FAILING / "menu.yaml", "--grid", grid).splitlines()
+    assert [line for line in said if "link will be short" in line] == []
+    assert said[-3].endswith("; inconclusive for 1 of 1 link")
+    assert "the grid moves " in next(line for line in said if line.startswith("test ") and " more; in " in line)
+
+
+def test_the_file_says_of_which_links_nothing_is_known_and_how_far_off_they_were(calibrated):
+    _, grid = calibrated
+    held_out, forecast = read(grid.read_bytes(), "grid").inconclusive[LINK].split("; ")
+    assert held_out == "in cycles held out the grid moves 3.77 TB instead of 2.02 TB, 86.5 % more"
+    assert forecast == "in a forecast the grid moves 21.6 TB instead of 18 TB, 19.8 % more"
+    assert "# The grid misses what these links moved by more than 10 %" in grid.read_text()
+
+
+def test_a_calibration_says_in_words_which_errors_are_too_large(calibrated, tmp_path):
+    ledger, grid = calibrated
+    said = (grid.parent / "told").read_text()
+    assert "\nsimulations in this grid are inconclusive for 1 of 1 link: " in said
+    assert "\nhint: find out what happened" in said
+    told = json.loads(run("--calibrate", ledger, "-o", tmp_path / "again.yaml", "--format", "json"))
+    (link,) = told["inconclusive"]
+    assert {f"{link['source']}:{link['destination']}": link["why"]} == read(grid.read_bytes(), "g").inconclusive
+    rows = run("--calibrate", ledger, "-o", tmp_path / "csv.yaml", "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(rows))
+    assert row["inconclusive"] == link["why"]
+
+
+@pytest.fixture
+def three(tmp_path) -> Path:
+    (tmp_path / "menu.yaml").write_text(MENU)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    return tmp_path
+
+
+def last(folder: Path, *inconclusive: str) -> str:
+    """The verdict on three links, one of which is short."""
+    entries = ", ".join(f'"{link}": an outage' for link in inconclusive)
+    (folder / "grid.yaml").write_text(f"{GRID}inconclusive: {{{entries}}}\n")
+    verdict = run(folder / "menu.yaml", "--grid", folder / "grid.yaml").splitlines()[-2]
+    return verdict.partition("; ")[2]
+
+
+def test_the_verdict_has_links_of_which_nothing_is_known_beside_those_that_will_be_short(three):
+    assert last(three) == "1 of 3 links will be short"
+    assert last(three, "A:DOWN") == "inconclusive for 1 of 3 links; 1 of 3 links will be short"
+    (three / "menu.yaml").write_text(MENU.replace("FULL, ", ""))
+    assert last(three, "A:DOWN") == "inconclusive for 1 of 2 links; no other link will be short"
+    assert last(three, "*:DOWN", "A:*") == "inconclusive for 2 of 2 links"
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_programs_and_several_seeds_have_them_and_no_cause_of_a_short_one_goes_without_a_warning(three, seeds):
+    (three / "grid.yaml").write_text(f'{GRID}inconclusive: {{"A:FULL": an outage}}\n')
+    words = (three / "menu.yaml", "--grid", three / "grid.yaml", "--seeds", seeds)
+    told = json.loads(run(*words, "--format", "json"))
+    ends = {"scenario": "test", "source": "A", "destination": "FULL"}
+    assert told["inconclusive"] == [ends | {"why": "an outage"}]
+    (short,) = told["forecast"]
+    assert short["why"].startswith("inconclusive: the grid does not predict this link; backlog")
+    assert "\ninconclusive  source  destination  why\ntest          A       FULL         an outage\n" in run(
+        *words
+    )
+
+
+def test_links_through_fts_go_by_the_hosts_of_their_storages():
+    grid = read(GRID.replace("A: {}", "A: {host: a.example.org}").encode() + b'inconclusive: {"A:FREE": why}', "g")
+    keys = [FlowKey("test", Link(f"davs://{host}.example.org/data", "FREE", "fts")) for host in ("a", "b")]
+    (row,) = inconclusive.links(keys, grid)
+    assert (row["source"], row["why"]) == ("davs://a.example.org/data", "why")
