@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dc_inject.cli import tables
-from dc_inject.engine import controlling
-from dc_inject.engine.controlling import ForOthers
+from dc_inject.engine import control_records
+from dc_inject.engine.control_records import ForOthers
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey, units
@@ -87,7 +87,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tables.Column, ...]:
 def totals(campaign: str, view: Reader) -> dict[str, Any]:
     """Return the closing table; the keys are an interface, described in docs/reference/status.md."""
     lines, failures, goals = view.summary(), view.failures(), goals_of(view)
-    shared = controlling.redistributed(view)
+    shared = control_records.redistributed(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),

@@ -14,7 +14,7 @@ import click
 
 from dc_inject.cli import common, ledger_files, menu_files, params
 from dc_inject.cli.thresholds import FAIL_UNDER
-from dc_inject.engine import controlling, readings
+from dc_inject.engine import control_records, readings
 from dc_inject.ledger import LedgerView
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import UsageError
@@ -144,7 +144,7 @@ def _rows(view: LedgerView, scope: ReportScope) -> tuple[bytes, Judged] | None:
 
 
 def _read_figures(view: LedgerView, scope: ReportScope) -> dict[str, Any] | None:
-    progress, shared = readings.progress(view.challenge()), controlling.redistributed(view)
+    progress, shared = readings.progress(view.challenge()), control_records.redistributed(view)
     return figures.report(view, scope, progress, SystemClock().now(), shared)
 
 

@@ -14,7 +14,7 @@ import click
 
 from dc_inject.cli import closing_table, common, ledger_files, tables
 from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, size
-from dc_inject.engine import controlling, readings
+from dc_inject.engine import control_records, readings
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
@@ -216,7 +216,7 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
     last = view.last_cycle()
     # Cycles of draining and after the menus are not planned, so the last cycles may have no decision.
-    planned = max((signal.at for signal in view.signals() if signal.name == controlling.NAME), default=None)
+    planned = max((signal.at for signal in view.signals() if signal.name == control_records.NAME), default=None)
     if last is not None and planned is not None:
         last = Cycle.at(planned, last.length)
     made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
@@ -258,7 +258,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
-        "control": controlling.last_decisions(view),
+        "control": control_records.last_decisions(view),
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "overrides": [

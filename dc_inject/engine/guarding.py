@@ -2,7 +2,7 @@
 
 The guards, with their bounds, are `planning/guards.py`. Their readings are made here: availability and space
 from what the services report in this cycle, and everything else from our own ledger, as for every account. Which
-guards are engaged is kept beside what the controller keeps of the link (`controlling.py`), so that a restart
+guards are engaged is kept beside what the controller keeps of the link (`control_records.py`), so that a restart
 forgets nothing.
 
 Where the mode is `act`, an engaged guard is the link's hold, and planning has two more signals: the deletion
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
-from dc_inject.engine import controlling, spaces
+from dc_inject.engine import control_records, controlling, spaces
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext, Room
 from dc_inject.ledger.reading import Reader
@@ -54,8 +55,14 @@ ROOM = 0.97  # of a space, which releases wait for: services may report late wha
 Facts = Mapping[tuple[str, str], RseFacts]
 
 
-def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline: datetime) -> Situation:
-    """Return a situation with the holds of engaged guards, and store which guards are engaged.
+def guarded(
+    context: EngineContext,
+    situation: Situation,
+    facts: Facts,
+    records: dict[str, Mapping[str, Any]],
+    deadline: datetime,
+) -> Situation:
+    """Return a situation with the holds of engaged guards, and store which guards are engaged, in `records` too.
 
     Services that report queues are asked, until `deadline`, about links with anything in flight.
     """
@@ -64,7 +71,6 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         return situation
     start, length = situation.cycle.start, situation.cycle.length
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
-    records = controlling.kept_records(context.ledger)
     queues, requests = _queues(context, records, situation.cycle, controlled, deadline)
     ours, destinations = context.ledger.resident(), dict(situation.destinations)
     places = {demand.flow.link.destination for demand in controlled}
@@ -92,15 +98,13 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     late: dict[str, Held] = {}
     held_back: dict[str, Destination] = {}
     for demand in controlled:
-        if demand.flow.control.mode is Mode.ACT:
-            key, place = demand.flow.key, demand.flow.link.destination
-            holding = engaged.get(key, {})
-            held = demand.held or (leading(key, holding) if set(holding) - guards.PACING else None)
-            lags = guards.leading({hold: 0 for hold in holding if hold is Hold.DELETION_LAG}, readings[key])
-            if lags is not None:
-                late[place] = lags
-            failed = readings[key][Hold.FAILING].value if Hold.FAILING in holding else demand.failed
-            acting[key] = replace(demand, held=held, failing=Hold.FAILING in holding, failed=failed)
+        if demand.flow.control.mode is not Mode.ACT:
+            continue
+        key, place = demand.flow.key, demand.flow.link.destination
+        holding = engaged.get(key, {})
+        if Hold.DELETION_LAG in holding and (held := guards.leading({Hold.DELETION_LAG: 0}, readings[key])):
+            late[place] = held
+        acting[key] = _held_by(demand, holding, readings[key], leading) if holding else demand
     rooms = {name: _room(destinations[name], careful[name]) for name in nearly_full}
     acting_on = {key.link.destination for key in acting}
     context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
@@ -114,6 +118,19 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         held_back[name] = replace(seen, guarded=guarded) if name in acting_on else seen
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
     return replace(situation, demands=demands, destinations={**situation.destinations, **held_back})
+
+
+def _held_by(
+    demand: Demand,
+    holding: guards.Engaged,
+    readings: Mapping[Hold, GuardReading],
+    leading: Callable[[FlowKey, guards.Engaged], Held | None],
+) -> Demand:
+    """Return a demand with what the guards that hold its link make of it."""
+    held = demand.held or (leading(demand.flow.key, holding) if set(holding) - guards.PACING else None)
+    if Hold.FAILING not in holding:
+        return replace(demand, held=held)
+    return replace(demand, held=held, failing=True, failed=readings[Hold.FAILING].value)
 
 
 def _leading(
@@ -190,34 +207,34 @@ def _readings(
     in_rucio: Mapping[Link, Requests],
 ) -> dict[FlowKey, dict[Hold, GuardReading]]:
     failing = _failing(context, situation.cycle, demands)
-    stale = _stale(context.ledger, situation, demands)
-    resident = context.ledger.resident()
-    readings = {}
-    for demand in demands:
-        link, key = demand.flow.link, demand.flow.key
-        destination = destinations.get(link.destination, Destination())
-        source = facts.get((link.through, link.source))
-        place = facts.get((link.through, link.destination))
-        there, gone = resident.get(link.destination, 0), deletions.get(link.destination)
-        late = stale.get(link.destination, 0)
-        readings[key] = {
-            Hold.SOURCE_UNAVAILABLE: _closed(link.source, None if source is None else source.readable, "read"),
-            Hold.DESTINATION_UNAVAILABLE: _closed(
-                link.destination, None if place is None else place.writable, "write"
-            ),
-            Hold.FAILING: failing[key],
-            Hold.DELETION_LAG: GuardReading(
-                _part(late, there) if late or gone is not None or not there else None,
-                {
-                    "bytes": late,
-                    "resident": there,
-                    **({} if gone is None else {"lag": round(gone[0].total_seconds())}),
-                },
-            ),
-            Hold.DESTINATION_FULL: _used(destination),
-            Hold.FTS_QUEUE: _queued(demand, queues.get(link), in_rucio.get(link)),
+    stale, resident = _stale(context.ledger, situation, demands), context.ledger.resident()
+    unknown, of_source, of_place = RseFacts(""), {}, {}
+    for service, name in {(demand.flow.link.through, demand.flow.link.source) for demand in demands}:
+        is_readable = facts.get((service, name), unknown).readable
+        of_source[service, name] = {Hold.SOURCE_UNAVAILABLE: _closed(name, is_readable, "read")}
+    for service, name in {(demand.flow.link.through, demand.flow.link.destination) for demand in demands}:
+        is_writable = facts.get((service, name), unknown).writable
+        of_place[service, name] = {
+            Hold.DESTINATION_UNAVAILABLE: _closed(name, is_writable, "write"),
+            Hold.DELETION_LAG: _overdue(stale.get(name, 0), resident.get(name, 0), deletions.get(name)),
+            Hold.DESTINATION_FULL: _used(destinations.get(name, Destination())),
         }
-    return readings
+    return {
+        demand.flow.key: {
+            **of_source[demand.flow.link.through, demand.flow.link.source],
+            **of_place[demand.flow.link.through, demand.flow.link.destination],
+            Hold.FAILING: failing[demand.flow.key],
+            Hold.FTS_QUEUE: _queued(demand, queues.get(demand.flow.link), in_rucio.get(demand.flow.link)),
+        }
+        for demand in demands
+    }
+
+
+def _overdue(late: int, there: int, gone: tuple[timedelta, int] | None) -> GuardReading:
+    """Return which part of our bytes at a destination should be gone by now."""
+    lag = {} if gone is None else {"lag": round(gone[0].total_seconds())}
+    value = _part(late, there) if late or gone is not None or not there else None
+    return GuardReading(value, {"bytes": late, "resident": there, **lag})
 
 
 def _closed(name: str, able: bool | None, verb: str) -> GuardReading:
@@ -265,7 +282,7 @@ def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) 
 
 def _queues(
     context: EngineContext,
-    records: controlling.Records,
+    records: control_records.Records,
     cycle: Cycle,
     demands: Sequence[Demand],
     deadline: datetime,
@@ -276,7 +293,7 @@ def _queues(
     """
     links_of: dict[str, dict[Link, None]] = defaultdict(dict)  # each link once, in order
     idle = [demand.flow.key for demand in demands if not demand.coming]
-    before = controlling.engaged_before(records, cycle, idle)
+    before = control_records.engaged_before(records, cycle, idle)
     for demand in demands:
         link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
         if used and demand.held is None:
@@ -373,14 +390,16 @@ def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) ->
     readings, keeping = {}, []
     for demand in demands:
         key = demand.flow.key
-        subject = controlling.subject(key)
+        subject = control_records.subject(key)
         value = stored.get(subject)
         before: dict[str, int] = {} if value is None else json.loads(str(value))
+        if not before and not stuck.get(key, 0):
+            readings[key] = GuardReading(demand.failed or 0.0, {})
+            continue
         base = [size for when, size in sorted(before.items()) if when <= oldest][-1:]
         seen = {when: size for when, size in before.items() if oldest < when < cycle.name}
         seen |= {oldest: base[0] if base else 0, cycle.name: stuck.get(key, 0)}
-        if before or any(seen.values()):
-            keeping.append((STUCK, subject, json.dumps(seen), ""))
+        keeping.append((STUCK, subject, json.dumps(seen), ""))
         became = sum(max(size - last, 0) for last, size in pairwise(seen[when] for when in sorted(seen)))
         ended = became + moved[key]
         if ended == 0 and stuck.get(key, 0) and not demand.failed:

@@ -26,6 +26,7 @@ from dc_inject.model import (
     Limits,
     Link,
     Menu,
+    Mode,
     PoolKey,
     RseSpec,
     Site,
@@ -97,6 +98,7 @@ class SituationReader:
                 coming=accounts[key].coming,
                 arriving=arriving.get(key),
                 decision=controlled.acting(flow),
+                failing=False if flow.control.mode is Mode.ACT else None,  # until its guard says otherwise
                 moved_over=of_flow[key][cycle.start].forgiven,
                 extra=controlled.on_top(flow, of_flow[key][cycle.start].due),
             )

@@ -11,7 +11,7 @@ from dc_inject.ledger.database import Database, Kept, duration, stored
 from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
 from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns
 from dc_inject.ledger.types import ControlDecision, Row
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, transitions
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, Numbers, transitions
 from dc_inject.model.goals import Goal
 from dc_inject.model.holds import of_control
 from dc_inject.model.plan import FlowDecision, Plan
@@ -232,7 +232,7 @@ class Cycles(Injections, CycleReader):
                         decision.target,
                         decision.bias,
                         json.dumps(dict(decision.numbers)),
-                        json.dumps({hold.value: dict(numbers) for hold, numbers in decision.guards.items()}),
+                        _guards(decision.guards),
                     )
                     for decision in decisions
                 ),
@@ -307,6 +307,10 @@ _DECIDE = (
     + ", ".join(f"{name} = excluded.{name}" for name in _DECIDED)
     + ", hold = coalesce(excluded.hold, hold), numbers = coalesce(excluded.numbers, numbers)"
 )
+
+
+def _guards(guards: Mapping[Hold, Numbers]) -> str:
+    return json.dumps({hold.value: dict(numbers) for hold, numbers in guards.items()}) if guards else "{}"
 
 
 def _columns(decision: FlowDecision) -> tuple[object, ...]:

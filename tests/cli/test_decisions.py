@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dc_inject.cli import tables
-from dc_inject.engine import controlling
-from dc_inject.engine.controlling import Before
+from dc_inject.engine import control_records
+from dc_inject.engine.control_records import Before
 from dc_inject.ledger import ControlDecision, Ledger
 from dc_inject.model import Control, Hold, Mode
 from dc_inject.planning.control import Memory, Past, Signals, decide
@@ -31,9 +31,8 @@ def test_what_control_redistributed_is_shown_of_links_that_got_and_gave(made: Ma
     with Ledger.open(made.path) as ledger:
         for key, shared in ((FNAL, {"added": 120 * GB}), (KIT, {"left": 120 * GB})):
             one = flow(*key.link[:2], scenario=key.scenario, control=Control(Mode.ACT, redistribute=True))
-            ledger.record_signals(
-                [controlling.reading(one, CYCLE, Before(), decide(Memory(), signals), **shared)], START
-            )
+            record = control_records.new_record(one, CYCLE, Before(), decide(Memory(), signals), **shared)
+            ledger.record_signals([control_records.reading(control_records.subject(key), record)], START)
     closing = json.loads(run("status", made.path, "--summary", "--format", "json").stdout)
     by_link = {link["destination"]: link["redistributed"] for link in closing["links"]}
     assert by_link[FNAL.link.destination] == {"for_others": 120 * GB, "to_others": 0}

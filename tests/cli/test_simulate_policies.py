@@ -18,7 +18,7 @@ import pytest
 from dc_inject.cli import simulate_seeds, tables
 from dc_inject.cli.advice import Advice
 from dc_inject.cli.shortfalls import Cause, ShortLink
-from dc_inject.engine import controlling
+from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link
 from dc_inject.model.errors import MenuError, UsageError
@@ -122,7 +122,7 @@ def test_control_of_all_links_can_be_switched_off(tmp_path):
 def test_control_of_all_links_is_set_whatever_the_menus_say(policy, tmp_path):
     told("cut-link", "--days", 0.1, "--policy", policy, "--ledger", tmp_path / "kept.sqlite")
     with LedgerView.open(tmp_path / "kept.sqlite") as view:
-        kept = [json.loads(str(one.value)) for one in view.signals() if one.name == controlling.NAME]
+        kept = [json.loads(str(one.value)) for one in view.signals() if one.name == control_records.NAME]
     assert [one["mode"] for one in kept] == [policy, policy]
 
 

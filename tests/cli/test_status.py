@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from dc_inject.cli import status
-from dc_inject.engine import controlling
-from dc_inject.engine.controlling import Before
+from dc_inject.engine import control_records
+from dc_inject.engine.control_records import Before
 from dc_inject.engine.readings import ramping
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.ledger.inventory import Reading
@@ -261,7 +261,8 @@ SEEN = Signals(
 
 def kept(link: Flow, cycle: Cycle) -> Reading:
     """What is kept of a decision."""
-    return controlling.reading(link, cycle, Before(), decide(Memory(), SEEN))
+    record = control_records.new_record(link, cycle, Before(), decide(Memory(), SEEN))
+    return control_records.reading(control_records.subject(link.key), record)
 
 
 def keys(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.engine import controlling
+from dc_inject.engine import control_records, controlling
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from dc_inject.model.events import Called
@@ -32,7 +32,7 @@ def slow(tmp_path, part: float = 0.7, service: str = "rucio", **more):
 
 def decided(one) -> dict[str, dict[str, Any]]:
     """What was decided last of each link, by its destination."""
-    signals = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == controlling.NAME]
+    signals = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == control_records.NAME]
     return {record["destination"]: record for record in signals}
 
 
@@ -62,7 +62,7 @@ def test_without_the_key_the_queue_is_as_long_as_the_lifetime_allows(tmp_path):
     one = slow(tmp_path, 0.7)
     one.run(cycles=40)
     assert next(iter(one.ledger.accounts().values())).coming > 4.5 * DUE
-    assert controlling.last_decisions(one.ledger) == []
+    assert control_records.last_decisions(one.ledger) == []
 
 
 def test_advice_changes_nothing_and_says_what_would_be_done(tmp_path, caplog):
@@ -73,7 +73,7 @@ def test_advice_changes_nothing_and_says_what_would_be_done(tmp_path, caplog):
     off.run(cycles=20)
     on.run(cycles=20)
     assert on.ledger.rows() == off.ledger.rows()
-    (advice,) = controlling.last_decisions(on.ledger)
+    (advice,) = control_records.last_decisions(on.ledger)
     assert (advice["mode"], advice["hold"]) == ("advise", "backlog")
     assert advice["numbers"]["allowed"] < DUE
     assert any(line.startswith("control would hold back test A -> B (at most ") for line in caplog.messages)
@@ -109,7 +109,8 @@ def test_what_expires_is_known_to_the_law_and_the_link_is_not_filled_again(tmp_p
     expired = one.ledger.expired(START, START)[key]
     assert sum(size for _, size in expired) == unsent(one)
     coming = one.ledger.accounts()[key].coming
-    past = controlling._past(one.ledger.rows(), coming, flow("A", "B", 1.0), {}, expired)
+    rows = one.ledger.rows()
+    past = controlling._past(rows, [row.due for row in rows], coming, expired)
     assert sum(cycle.expired for cycle in past) == unsent(one)
     assert past[0].in_flight == 0, "nothing was in flight when it began, so nothing is missing from the account"
 
@@ -117,11 +118,11 @@ def test_what_expires_is_known_to_the_law_and_the_link_is_not_filled_again(tmp_p
 def test_a_start_in_the_middle_of_a_cycle_decides_the_same_again(tmp_path):
     one = slow(tmp_path, 0.7, control=ACT)
     one.run(cycles=12)
-    kept = {s.subject: json.loads(s.value) for s in one.ledger.signals() if s.name == controlling.NAME}
+    kept = {s.subject: json.loads(s.value) for s in one.ledger.signals() if s.name == control_records.NAME}
     one.clock.advance(one.clock.now() + timedelta(minutes=1))
     one.run(cycles=1)
     one.run(cycles=0)
-    again = {s.subject: json.loads(s.value) for s in one.ledger.signals() if s.name == controlling.NAME}
+    again = {s.subject: json.loads(s.value) for s in one.ledger.signals() if s.name == control_records.NAME}
     assert kept.keys() == again.keys()
     (value,) = again.values()
     assert value["kept"] != value["before"] or value["bias"] == 0
@@ -163,7 +164,7 @@ def test_what_a_held_link_leaves_goes_to_the_others_and_the_sum_is_kept(tmp_path
     assert sum(injected.values()) == pytest.approx(3 * 19 * DUE + 2 * DUE, rel=0.02)
     assert max(row.injected for row in one.ledger.rows()) <= 1.55 * DUE
     assert one.ledger.accounts() == one.ledger.totals_from_rows()
-    shared = {key.link.destination: total for key, total in controlling.redistributed(one.ledger).items()}
+    shared = {key.link.destination: total for key, total in control_records.redistributed(one.ledger).items()}
     assert {place: total.left > 0 for place, total in shared.items()} == {"B": True, "C": False, "D": False}
     assert shared["B"].left == shared["C"].received + shared["D"].received == pytest.approx(19 * DUE, rel=0.02)
     of_c = [made.numbers for made in one.ledger.decisions() if made.key.link.destination == "C"]
@@ -210,10 +211,10 @@ def test_a_start_in_the_middle_of_a_cycle_moves_nothing_over_again(tmp_path):
     one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
     one.run(cycles=4.4)
     before, totals = decided(one), one.ledger.extras()
-    shared = controlling.redistributed(one.ledger)
+    shared = control_records.redistributed(one.ledger)
     one.run(cycles=0.2)
     assert decided(one) == before
-    assert controlling.redistributed(one.ledger) == shared
+    assert control_records.redistributed(one.ledger) == shared
     assert one.ledger.extras() == totals
 
 

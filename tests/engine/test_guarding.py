@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.engine import controlling, guarding, opening
+from dc_inject.engine import control_records, controlling, guarding, opening
 from dc_inject.model import Control, Hold, Limits, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import LinkQueue, Status
@@ -29,7 +29,7 @@ def holds(one) -> list[str]:
 
 def kept(one) -> dict[str, Any]:
     """What is kept of the only controlled link."""
-    (signal,) = [signal for signal in one.ledger.signals() if signal.name == controlling.NAME]
+    (signal,) = [signal for signal in one.ledger.signals() if signal.name == control_records.NAME]
     return json.loads(signal.value)
 
 
@@ -78,7 +78,7 @@ def test_advice_says_which_guard_would_hold(tmp_path):
     one.run(cycles=2)
     one.backend.unwritable.clear()
     one.run(cycles=1)
-    (advice,) = controlling.last_decisions(one.ledger)
+    (advice,) = control_records.last_decisions(one.ledger)
     assert (advice["mode"], advice["hold"]) == ("advise", "destination-unavailable")
     assert one.ledger.rows()[-1].injected > 0
 
@@ -241,7 +241,7 @@ def test_a_decision_names_the_hold_of_its_row_and_so_does_status(tmp_path):
     )  # fmt: skip
     for cycles in (2, 8):
         one.run(cycles=cycles)
-        (told,) = controlling.last_decisions(one.ledger)
+        (told,) = control_records.last_decisions(one.ledger)
         last = one.ledger.rows()[-1].held
         assert last is not None
         assert told["hold"] == last.hold.value
@@ -312,7 +312,7 @@ def test_links_that_are_not_controlled_are_left_as_they_are(tmp_path):
     both = [flow("A", "B", 1.0, control=ACT), replace(flow("A", "B", 1.0), scenario="other")]
     one = world(tmp_path, campaign(both), {"A": items("A", 900, 5 * GB)})
     one.run(cycles=3)
-    assert [decision["scenario"] for decision in controlling.last_decisions(one.ledger)] == ["test"]
+    assert [decision["scenario"] for decision in control_records.last_decisions(one.ledger)] == ["test"]
 
 
 def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
