@@ -1,7 +1,9 @@
 """Records of control: what is kept of each link from cycle to cycle, and what others read of it.
 
 A record is a signal of the ledger, as JSON: the law's memory and the guards before and after the cycle, what was
-decided and on what it rests, and what links are due for others that were held.
+decided and on what it rests, and what links are due for others that were held. It is written when a cycle is
+opened, and again when guards change it in planning. It keeps what was known before the cycle as well, so that a
+restart in the middle of one decides the same again.
 """
 
 from __future__ import annotations
