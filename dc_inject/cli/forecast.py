@@ -87,7 +87,7 @@ def show(
         tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
         return
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
-    short = [link.row for link in shortfalls.short(lines, world, ledger, start)]
+    short = [link.row for link in shortfalls.short(lines, ledger, made)]
     report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,
@@ -189,6 +189,16 @@ def show_without_space(names: Sequence[str]) -> None:
     )
 
 
+def above_98(hours: Mapping[str, float]) -> str:
+    """Say which disks were above 98 %, and for how long, by their names; nothing if none was."""
+    full = sorted(((time, name) for name, time in hours.items() if time), key=lambda disk: (-disk[0], disk[1]))
+    if not full:
+        return ""
+    named = [f"{name} for {units.format_duration(timedelta(hours=time))}" for time, name in full[:MOST_NAMED]]
+    more = f" and {len(full) - MOST_NAMED} more" if len(full) > MOST_NAMED else ""
+    return f"{'disks are' if len(full) > 1 else 'a disk is'} above 98 %: {', '.join(named)}{more}"
+
+
 def queues(world: World, start: datetime) -> list[dict[str, Any]]:
     """Return how many files waited where, and when it was most; None where none ever did."""
     words = {
@@ -236,13 +246,18 @@ def _sentence(report: dict[str, Any]) -> str:
 
 
 def _verdict(report: dict[str, Any]) -> Iterator[str]:
-    """Yield for how many links the simulation is inconclusive, and whether any will be short."""
+    """Yield for how many links the simulation is inconclusive, whether any will be short, and disks above 98 %."""
     links, few, unsure = (len(report[key]) for key in ("links", "forecast", "inconclusive"))
     of_all = f"of {units.counted(links, 'links')}"
+    disks = above_98({row["storage"]: row["hours_nearly_full"] for row in report["storages"]})
     if unsure:
         yield f"inconclusive for {units.grouped(unsure)} {of_all}"
     if few:
         yield f"{units.grouped(few)} {of_all} will be short"
     elif unsure < links or not links:
-        late = ", but part arrives late" if report["moved_of_target"] < shortfalls.SHORT else ""
-        yield f"no {'other ' if unsure else ''}link will be short{late}"
+        late = "part arrives late" if report["moved_of_target"] < shortfalls.SHORT else ""
+        more = ", and ".join(filter(None, (late, disks)))
+        yield f"no {'other ' if unsure else ''}link will be short{f', but {more}' if more else ''}"
+        return
+    if disks:
+        yield disks

@@ -4,9 +4,10 @@ A hold is what dc_inject did. What files waited for in the grid (`twin/bottlenec
 hold follows from what the link does, such as `backlog`, and only in the cycles that it led: on a link that is held
 for want of space files wait for a moment, too, and that is not why it is short. There it counts only if the disk
 never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
-arrived than was injected, all cycles count. What a slow reaper left on a disk is the cause of a lack of space if
-it would have been room enough. Where nothing but `too-coarse` held a link, it waited for its next dataset to be
-due. Where none of that gives a cause, the forecast says `inconclusive`.
+arrived than was injected, all cycles count. What most files waited for comes first. What a slow reaper left on a
+disk is the cause of a lack of space if it would have been room enough. Where nothing but `too-coarse` held a link,
+it waited for its next dataset to be due. A fixed rate has no holds: it counts what it could not inject, and why.
+Where none of that explains most of what is missing, the forecast says `inconclusive`, whatever else it says.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from dc_inject.model.holds import Trait
 from dc_inject.model.services import SERVICES
 
 if TYPE_CHECKING:
+    from dc_inject.cli.simulation import Simulated
     from dc_inject.twin.world import World
 
 SHORT = 0.95  # of its due: what moves less is short
-MOST_CAUSES = 2  # holds that are named, and as many things that files waited for
-SELDOM = 0.05  # of the cycles, or of what was missing in them: what is no cause
+MOST_CAUSES = 2  # holds that are named, and as many things that files waited for or that kept back bytes
+SELDOM = 0.05  # of the cycles, of what was missing in them, or of the files that waited: what is no cause
 MOST_OF_THEM = 0.5  # of the cycles in which space was short: files that wait less keep no space from others
+MOST_OF_IT = 0.5  # of what is missing: what explains less leaves it unexplained
 FILLED = 0.9  # of a disk: one that never was fuller is held for bytes on their way
 OF_LINK = frozenset(hold for hold in Hold if Trait.LINK in hold.traits)
 OF_SPACE = frozenset({Hold.DESTINATION_FULL, Hold.DELETION_LAG})
@@ -83,34 +86,42 @@ class ShortLink:
         }
 
 
-def short(lines: Sequence[SummaryLine], world: World, ledger: Reader, start: datetime) -> list[ShortLink]:
-    """Return the links that move less than 95 % of their due, those first that lack most, and why.
-
-    `start` is when the world began.
-    """
+def short(lines: Sequence[SummaryLine], ledger: Reader, made: Simulated) -> list[ShortLink]:
+    """Return the links that move less than 95 % of their due, those first that lack most, and why."""
     missing = [line for line in lines if line.moved < SHORT * line.due]
     missing.sort(key=lambda line: (line.moved - line.due, line.key))
-    past = _Past(ledger, world, start, {line.key for line in missing})
-    return [ShortLink(line.key, line.due, line.moved, tuple(_causes(line, world, past))) for line in missing]
+    past = _Past(ledger, made.world, made.start, lines, {line.key for line in missing})
+    return [ShortLink(line.key, line.due, line.moved, tuple(_causes(line, made, past))) for line in missing]
 
 
 class _Past:
-    """In which cycles holds led that the grid explains, and in which the world's samples are."""
+    """In which cycles holds led that the grid explains, in which the world's samples are, and what is in these."""
 
-    def __init__(self, ledger: Reader, world: World, start: datetime, keys: Collection[FlowKey]) -> None:
+    def __init__(
+        self,
+        ledger: Reader,
+        world: World,
+        start: datetime,
+        lines: Sequence[SummaryLine],
+        keys: Collection[FlowKey],
+    ) -> None:
         first = ledger.first_cycle()
+        self._length = timedelta(0) if first is None else first.length
+        self._samples, self._world = {sample.at: sample for sample in world.samples}, world
+        self._injected = Counter[tuple[str, str]]()  # between two storages
+        for line in lines:
+            self._injected[self.storages(line)] += line.injected
         self.holds: dict[FlowKey, list[HeldLink]] = defaultdict(list)
         for link in hold_reasons.held_links(ledger):
             self.holds[link.key].append(link)
         self._led: dict[tuple[FlowKey, Hold], set[datetime]] = defaultdict(set)
-        self._lacked: dict[str, Counter[datetime]] = defaultdict(Counter)  # bytes without room at a destination
+        self._lacked: dict[str | None, Counter[datetime]] = defaultdict(Counter)  # bytes without room at a storage
         for hold in OF_LINK | OF_SPACE if keys else ():
             for key, cycle, lacked in ledger.held_in(hold):
                 if hold in OF_SPACE:
-                    self._lacked[key.link.destination][cycle] += lacked
+                    self._lacked[world.grid.storage_at(key.link.destination)][cycle] += lacked
                 if key in keys:
                     self._led[key, hold].add(cycle)
-        self._samples, self._world = {sample.at: sample for sample in world.samples}, world
         self._due = {cycle for cycle, due in ledger.dues() if due}
         self._cycles: dict[float, list[datetime]] = {}  # that each sample of the world stands for
         if first is not None and world.samples:
@@ -118,29 +129,70 @@ class _Past:
             moments = ((sample.at, start + timedelta(seconds=sample.at)) for sample in world.samples)
             self._cycles = {at: list(_around(moment, half, first.length)) for at, moment in moments}
 
+    def storages(self, line: SummaryLine) -> tuple[str, str]:
+        """Return the storages of the grid at the ends of a link."""
+        source, destination = (
+            self._world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
+        )
+        return source, destination
+
+    def filled(self, storage: str) -> float:
+        """Return which part of a storage's space was used at most; 0 without space."""
+        number, space = self._world.network.storages[storage], self._world.grid.storages[storage].space
+        return max((sample.used[number] for sample in self._world.samples), default=0.0) / space if space else 0.0
+
+    def nearly_full(self, storage: str) -> timedelta:
+        """Return for how long a storage was above 98 %."""
+        number = self._world.network.storages[storage]
+        return timedelta(hours=float(self._world.storages.hours_nearly_full[number]))
+
+    def due_in(self, line: SummaryLine, time: timedelta) -> int:
+        """Return what a link is due in so much time, in the mean."""
+        return round(line.due * (time / (line.cycles * self._length))) if line.cycles and self._length else 0
+
+    def failed(self, line: SummaryLine) -> dict[str, int]:
+        """Return the bytes of a link's files that failed in all attempts, by reason.
+
+        Links between the same two storages have a part each, as they were injected.
+        """
+        ends = self.storages(line)
+        part = line.injected / self._injected[ends] if self._injected[ends] else 0.0
+        return {why: round(part * size) for why, size in self._world.failed_for_good(ends).items()}
+
+    def waits(self, line: SummaryLine) -> dict[str, dict[float, float]]:
+        """Return what a link's files waited for: in which samples, and how many."""
+        waits = self._world.held_back.get(self.storages(line), {})
+        return {cause: dict(zip(moments, files, strict=True)) for cause, (moments, files) in waits.items()}
+
     def slowly_deleted(self, key: FlowKey, holds: Collection[Hold], storage: str) -> list[Cause]:
         """Say whether what lacked room at a storage had it in most cycles, were deletions there fast enough."""
-        number, lacked = self._world.network.storages[storage], self._lacked[key.link.destination]
-        enough = [
-            at
+        number, lacked = self._world.network.storages[storage], self._lacked[storage]
+        enough = {
+            at: 1.0
             for at, cycles in self._cycles.items()
             if self._samples[at].overdue[number] > max(lacked[cycle] for cycle in cycles)
-        ]
+        }
         what = f"deletions at {storage} are slow: there was room without what they left"
         return self.waited_for(key, holds, {what: enough}, MOST_OF_THEM)
 
     def waited_for(
-        self, key: FlowKey, holds: Collection[Hold], waits: Mapping[str, Collection[float]], least: float = 0.0
+        self,
+        key: FlowKey,
+        holds: Collection[Hold],
+        waits: Mapping[str, Mapping[float, float]],
+        least: float = 0.0,
     ) -> list[Cause]:
-        """Return what files of a link waited for most, and in which part of the samples that count.
+        """Return what most files of a link waited for, and in which part of the samples that count.
 
-        These are the samples in cycles that one of `holds` led, or without holds in all that anything was due in.
-        Nothing is returned if files waited in less than the part `least` of them.
+        `waits` has, for each cause, the moments of samples and how many files waited then. The samples that count
+        are those in cycles that one of `holds` led, or without holds in all that anything was due in. Nothing is
+        returned if files waited in less than the part `least` of them.
         """
         cycles = set[datetime]().union(*(self._led[key, hold] for hold in holds)) if holds else self._due
         samples = {at for at, around in self._cycles.items() if not cycles.isdisjoint(around)}
-        seen = Counter({cause: len(samples.intersection(moments)) for cause, moments in waits.items()})
-        if not samples or seen.total() < least * len(samples):
+        seen = {cause: samples.intersection(moments) for cause, moments in waits.items()}
+        files = Counter({cause: sum(waits[cause][at] for at in moments) for cause, moments in seen.items()})
+        if not samples or sum(map(len, seen.values())) < least * len(samples):
             return []
         with_holds = f" with {' or '.join(sorted(holds))}" if holds else ""
         the = "the" if holds else "all"
@@ -149,9 +201,9 @@ class _Past:
             return "all" if count == len(samples) else f"{100 * count / len(samples):.0f} % of {the}"
 
         return [
-            Cause(cause, f"(in {part(count)} cycles{with_holds})")
-            for cause, count in seen.most_common(MOST_CAUSES)
-            if count >= SELDOM * len(samples)
+            Cause(cause, f"(in {part(len(seen[cause]))} cycles{with_holds})")
+            for cause, waited in files.most_common(MOST_CAUSES)
+            if waited >= SELDOM * files.total() and len(seen[cause]) >= SELDOM * len(samples)
         ]
 
 
@@ -164,40 +216,54 @@ def _around(moment: datetime, half: timedelta, length: timedelta) -> Iterator[da
         cycle = cycle.next
 
 
-def _causes(line: SummaryLine, world: World, past: _Past) -> Iterator[Cause]:
+def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
     """Yield what held a link: in the plan, and in the twin."""
     holds = sorted(past.holds[line.key], key=lambda link: (-link.missing, -link.cycles))
     missing = sum(link.missing for link in holds)
     most = [link for link in holds[:MOST_CAUSES] if link.missing >= SELDOM * missing]
     for link in most:
         yield Cause(link.hold.value, f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}")
-    led = [link.hold for link in most]
-    source, storage = (
-        world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
-    )
-    number = world.network.storages[storage]
-    waits, space = world.held_back.get((source, storage), {}), world.grid.storages[storage].space
-    filled = max((sample.used[number] for sample in world.samples), default=0.0) / space if space else 0.0
-    has_lost = line.injected - line.moved > (1 - SHORT) * line.due
-    of_link, of_space = ({hold for hold in led if hold in kind} for kind in (OF_LINK, OF_SPACE))
-    named: list[Cause] = past.slowly_deleted(line.key, of_space, storage) if of_space else []
-    if has_lost:
-        named += past.waited_for(line.key, (), waits)
-    elif of_link:
-        named += past.waited_for(line.key, of_link, waits)
-    if of_space and filled < FILLED:
+    led, failed = {link.hold for link in most}, past.failed(line)
+    not_injected = made.not_injected.get(line.key, {})
+    yield from _of_bytes(line, not_injected, " not injected")
+    yield from _of_bytes(line, failed)
+    expired = line.injected - line.moved - sum(failed.values()) > (1 - SHORT) * line.due
+    storage = past.storages(line)[1]
+    if led & OF_SPACE and (filled := past.filled(storage)) < FILLED:
         yield Cause(f"{storage} filled to {tables.percent(filled)} at most: bytes on their way count too")
-        if not named:
-            named += past.waited_for(line.key, of_space, waits, MOST_OF_THEM)
-    yield from named
-    if not led and not has_lost and (coarse := line.holds.get(Hold.TOO_COARSE)):
-        named.append(_too_coarse(line, coarse))
-        yield named[-1]
-    hours = world.storages.hours_nearly_full[number]
+    waited = _waited(line, led, past, expired=expired)
+    yield from waited
+    if not led and not expired and (coarse := line.holds.get(Hold.TOO_COARSE)):
+        waited.append(_too_coarse(line, coarse))
+        yield waited[-1]
+    hours = past.nearly_full(storage)
     if hours:
-        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(timedelta(hours=hours))}")
-    elif not named and (unexplained := _unexplained(line, by_link=bool(of_link), was_held=bool(led))):
-        yield unexplained
+        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(hours)}")
+    if not waited:
+        explained = past.due_in(line, hours) + sum(not_injected.values()) + sum(failed.values())
+        yield from _unexplained(line, explained, sum(failed.values()), led)
+
+
+def _of_bytes(line: SummaryLine, sizes: Mapping[str, int], what: str = "") -> Iterator[Cause]:
+    """Yield what kept most bytes from being moved, with how many; `what` says more of these bytes."""
+    for cause, size in Counter(sizes).most_common(MOST_CAUSES):
+        if size >= SELDOM * (line.due - line.moved):
+            yield Cause(cause, f"({units.format_size(size)}{what})")
+
+
+def _waited(line: SummaryLine, led: Collection[Hold], past: _Past, *, expired: bool) -> list[Cause]:
+    """Return what files of a link waited for, which explains the holds that led, or that files expired."""
+    _, storage = past.storages(line)
+    of_link, of_space = ({hold for hold in led if hold in kind} for kind in (OF_LINK, OF_SPACE))
+    causes = past.slowly_deleted(line.key, of_space, storage) if of_space else []
+    waits = past.waits(line)
+    if expired:
+        causes += past.waited_for(line.key, (), waits)
+    elif of_link:
+        causes += past.waited_for(line.key, of_link, waits)
+    if of_space and past.filled(storage) < FILLED and not causes:
+        causes = past.waited_for(line.key, of_space, waits, MOST_OF_THEM)
+    return causes
 
 
 def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
@@ -208,16 +274,21 @@ def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
     return Cause(what, f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})")
 
 
-def _unexplained(line: SummaryLine, *, by_link: bool, was_held: bool) -> Cause | None:
-    """Say that nothing explains why a link is short, with what is known; None where a hold does.
+def _unexplained(line: SummaryLine, explained: int, failed: int, led: Collection[Hold]) -> Iterator[Cause]:
+    """Say that nothing explains why a link is short, with what is known; yields nothing where something does.
 
-    `by_link` tells that a hold led that follows from what the link does, and explains nothing by itself.
+    `explained` are bytes whose cause is told, `failed` those of them that failed for good, and `led` the holds
+    that are told: one that follows from what the link does explains nothing by itself.
     """
     coming, most = line.totals.coming, (1 - SHORT) * line.due
-    if line.due - line.moved - coming <= most:
-        return Cause("what is due at the end is still on its way")
-    if line.injected - line.moved - coming > most:
-        return Cause("inconclusive: what was injected did not all arrive, and waited for nothing in FTS")
-    if not was_held:
-        return Cause("inconclusive: too little was injected, and no hold says why")
-    return Cause("inconclusive: its files waited for nothing in FTS") if by_link else None
+    missing = line.due - line.moved - coming
+    if missing <= most:
+        yield Cause("what is due at the end is still on its way")
+    elif explained >= MOST_OF_IT * missing:
+        return
+    elif line.injected - line.moved - coming - failed > most:
+        yield Cause("inconclusive: what was injected did not all arrive, and waited for nothing in FTS")
+    elif not led:
+        yield Cause("inconclusive: too little was injected, and no hold says why")
+    elif OF_LINK.intersection(led):
+        yield Cause("inconclusive: its files waited for nothing in FTS")

@@ -1,14 +1,14 @@
 """`simulate --policy fixed`: what `twin/fixed_rate.py` chooses goes to the twin's Rucio, and into a ledger.
 
 So it ends with the tables of any simulation. The ledger's rows have no budget, no hold and nothing forgiven, since
-nobody plans.
+nobody plans; why too little was injected is counted beside it, in bytes (`not_injected`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dc_inject.twin.fixed_rate import FixedRate
     from dc_inject.twin.rucio import Rule
     from dc_inject.twin.world import World
+
+NotInjected = Mapping[FlowKey, Mapping[str, int]]  # bytes, by reason
 
 
 class FixedRates:
@@ -43,6 +45,7 @@ class FixedRates:
             self._flows[flow.key].append(flow)
         self._wakes = [(min(flow.start for flow in flows), key) for key, flows in sorted(self._flows.items())]
         heapq.heapify(self._wakes)
+        self.not_injected: dict[FlowKey, Counter[str]] = defaultdict(Counter)
         self._links: dict[tuple[FlowKey, str], FixedRate] = {}  # of each menu: the next one begins anew
         self._moving: dict[str, Rule] = {}
         self._complete: dict[str, Rule] = {}
@@ -58,10 +61,7 @@ class FixedRates:
             while self._wakes and self._wakes[0][0] < min(cycle.end, end):
                 moment, key = heapq.heappop(self._wakes)
                 self._clock.advance(moment)
-                try:
-                    took = self._inject(key, cycle)
-                except ServiceError:  # what was chosen is left out for good
-                    took = timedelta(0)
+                took = self._inject(key, cycle)
                 heapq.heappush(self._wakes, (moment + took + self._campaign.cycle, key))
             self._clock.advance(cycle.end)
             self._close(cycle)
@@ -84,14 +84,19 @@ class FixedRates:
         flow = next((candidate for candidate in self._flows[key] if candidate.start <= now < candidate.end), None)
         if flow is None:
             return timedelta(0)
-        rate = pace.rate([flow], self._exclusions, self._sites, now)[key]
-        if (key, flow.menu) not in self._links:
-            lifetime = flow.lifetime_max.total_seconds()
-            self._links[key, flow.menu] = fixed_rate.FixedRate(self._datasets(flow), lifetime)
-        link = self._links[key, flow.menu]
-        chosen = link.choose(rate * self._campaign.cycle.total_seconds(), self._clock.seconds(now))
-        self._submit([self._injection(flow, cycle, dataset, now) for dataset in chosen], now)
-        return timedelta(seconds=fixed_rate.WORK * len(chosen))
+        amount = pace.rate([flow], self._exclusions, self._sites, now)[key] * self._campaign.cycle.total_seconds()
+        try:
+            if (key, flow.menu) not in self._links:
+                lifetime = flow.lifetime_max.total_seconds()
+                self._links[key, flow.menu] = fixed_rate.FixedRate(self._datasets(flow), lifetime)
+            chosen = self._links[key, flow.menu].choose(amount, self._clock.seconds(now))
+            self._submit([self._injection(flow, cycle, dataset, now) for dataset in chosen.datasets], now)
+        except ServiceError as error:  # what was chosen is left out for good
+            self.not_injected[key][error.message] += round(amount)
+            return timedelta(0)
+        if chosen.lack is not None:
+            self.not_injected[key][chosen.lack] += round(chosen.missing)
+        return timedelta(seconds=fixed_rate.WORK * len(chosen.datasets))
 
     def _datasets(self, flow: Flow) -> Sequence[Dataset]:
         """Return what a source holds, in its order."""
@@ -117,6 +122,9 @@ class FixedRates:
     def _submit(self, injections: Sequence[Injection], now: datetime) -> None:
         """Make rules; what is refused is left out for good."""
         outcomes = {outcome.key: outcome for outcome in self._backend.submit(injections)}
+        for injection in injections:
+            if outcomes[injection.key].error is not None:
+                self.not_injected[injection.flow][self._refusal(injection)] += injection.item.bytes
         made = [injection for injection in injections if outcomes[injection.key].error is None]
         if made:
             keys = [injection.key for injection in made]
@@ -125,6 +133,14 @@ class FixedRates:
                 self._ledger.call(keys, now)
                 self._ledger.answer([outcomes[key] for key in keys], now, {})
             self._moving |= {key: self._world.rucio.rules[key] for key in keys}
+
+    def _refusal(self, injection: Injection) -> str:
+        """Say why Rucio refused a rule: its dataset was at the destination, and whether it was to be deleted."""
+        destination = injection.link.destination
+        rule = self._world.rucio.there[str(injection.item.id), destination]
+        if rule.ended is None:
+            return f"Rucio refused datasets for which there was a rule at {destination} already"
+        return f"Rucio refused datasets that {destination} had not deleted yet"
 
     def _close(self, cycle: Cycle) -> None:
         """Write what became of the rules in a cycle."""

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -67,8 +67,9 @@ FIGURES: Mapping[str, Figure] = {
 class SeedRun:
     """What a simulation with one seed gave: its figures, and links that were short, held, or would have been.
 
-    `control` is as in `Simulated`, the same for all seeds; `without_space` are storages that never get full;
-    `inconclusive` are rows of links that the grid does not predict.
+    `control` is as in `Simulated`, the same for all seeds; `without_space` are storages that never get full, and
+    `nearly_full` has the hours for which others were above 98 %; `inconclusive` are rows of links that the grid
+    does not predict.
     """
 
     campaign: str
@@ -81,6 +82,7 @@ class SeedRun:
     control: Mapping[str, int]
     without_space: Sequence[str]
     inconclusive: Sequence[dict[str, Any]]
+    nearly_full: Mapping[str, float] = field(default_factory=dict)
 
 
 def simulate_seed(
@@ -97,7 +99,7 @@ def simulate_seed(
         made = simulation.run(request, ledger, seed, passed, warn)
         lines = ledger.summary()
         due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
-        short = shortfalls.short(lines, world, ledger, made.start)
+        short = shortfalls.short(lines, ledger, made)
         figures = {
             "moved_of_due": forecast.moved_of_due(lines),
             "moved_of_target": forecast.moved_of_target(ledger, lines, made.end),
@@ -112,10 +114,20 @@ def simulate_seed(
         }
         held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
     path.unlink()
-    of_disks = forecast.without_space(world)
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
+    disks = {row["storage"]: row["hours_nearly_full"] for row in forecast.storages(world)}
     return SeedRun(
-        made.campaign, world.grid.name, seed, figures, short, held, advised, made.control, of_disks, unsure
+        made.campaign,
+        world.grid.name,
+        seed,
+        figures,
+        short,
+        held,
+        advised,
+        made.control,
+        forecast.without_space(world),
+        unsure,
+        {name: hours for name, hours in disks.items() if hours},
     )
 
 
@@ -267,13 +279,14 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     unsure = runs[0].inconclusive  # the same menus and grid for all
     links = inconclusive.marked(_short(runs), unsure)
     held = hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
+    nearly_full = _nearly_full(runs)
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
         of, control = runs[0], dict(runs[0].control)
         made = {"campaign": of.campaign, "grid": of.grid, "policy": policy, "control": control}
         tables.emit_json(
             {**made, "seeds": rows, "median": medians, "advice": advised, "holds": held, "forecast": links}
-            | {"inconclusive": unsure, "without_space": without_space}
+            | {"inconclusive": unsure, "nearly_full": nearly_full, "without_space": without_space}
         )
         return
     typical = [
@@ -291,9 +304,18 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         click.echo()
         tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")
     forecast.show_inconclusive(unsure)
+    if disks := forecast.above_98(nearly_full):
+        click.echo(f"\nin the median, {disks}")
     if without_space:
         click.echo()
         forecast.show_without_space(without_space)
+
+
+def _nearly_full(runs: Sequence[SeedRun]) -> dict[str, float]:
+    """Return for how many hours disks were above 98 %, as medians, without those that mostly never were."""
+    names = sorted({name for run in runs for name in run.nearly_full})
+    hours = {name: float(median(run.nearly_full.get(name, 0.0) for run in runs)) for name in names}
+    return {name: time for name, time in hours.items() if time}
 
 
 def _short(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dc_inject.cli import common
 from dc_inject.cli.plan import simulated_engine
-from dc_inject.cli.simulate_fixed import FixedRates
+from dc_inject.cli.simulate_fixed import FixedRates, NotInjected
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -60,7 +60,8 @@ class Simulated:
     """What a simulation was: its campaign, the time that it covers, its world as it ended.
 
     `control` is how many links it has in each mode, as the menus or the policy say; empty at a fixed rate. A link
-    whose mode differs from menu to menu counts for each of them.
+    whose mode differs from menu to menu counts for each of them. `not_injected` are the bytes that a fixed rate
+    did not inject on each link, by reason; any other policy has holds instead.
     """
 
     campaign: str
@@ -68,6 +69,7 @@ class Simulated:
     end: datetime
     world: World
     control: Mapping[str, int]
+    not_injected: NotInjected = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -139,8 +141,9 @@ def run(
     for problem in grid.lacks_datasets(in_force, backends):
         warn(problem)
     if request.policy == FIXED:
-        FixedRates(in_force, ledger, world, rucio, clock).run(end)
-        return Simulated(campaign, start, end, world, {})
+        fixed = FixedRates(in_force, ledger, world, rucio, clock)
+        fixed.run(end)
+        return Simulated(campaign, start, end, world, {}, fixed.not_injected)
     if request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
     poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile

@@ -15,6 +15,8 @@ needs a smaller pool than with the 12 hours after which datasets were used again
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
 
 from dc_inject.model import Dataset
 from dc_inject.twin.grid import HOUR
@@ -22,6 +24,22 @@ from dc_inject.twin.grid import HOUR
 MOST = 1.2  # times rate x interval
 WORK = 0.3  # seconds to make a rule
 DELAY = HOUR  # seconds after the end of a rule
+
+
+class Lack(StrEnum):
+    """Why a link took too little."""
+
+    NOTHING = "its source has no datasets that fit"
+    USED_UP = "its datasets were used up: each is free again an hour after the end of its rule"
+    TOO_LARGE = "the next of its datasets was more than 20 % too large"
+
+
+class Choice(NamedTuple):
+    """What goes out; and where that is too little, by how many bytes, and why."""
+
+    datasets: list[Dataset]
+    missing: float = 0.0
+    lack: Lack | None = None
 
 
 class FixedRate:
@@ -32,15 +50,23 @@ class FixedRate:
         self._datasets, self._lifetime = datasets, lifetime
         self._fresh_at: dict[str, float] = {}
 
-    def choose(self, amount: float, now: float) -> list[Dataset]:
-        """Return the datasets that go out for so many bytes, at a moment in seconds; they are used then."""
+    def choose(self, amount: float, now: float) -> Choice:
+        """Return what goes out for so many bytes, at a moment in seconds; these datasets are used then."""
         chosen: list[Dataset] = []
         total = 0
         for dataset in self._datasets:
             if total >= amount:
                 break
-            if self._fresh_at.get(dataset.name, now) <= now and total + dataset.bytes <= MOST * amount:
+            if self._is_fresh(dataset, now) and total + dataset.bytes <= MOST * amount:
                 chosen.append(dataset)
                 total += dataset.bytes
                 self._fresh_at[dataset.name] = now + self._lifetime + DELAY
-        return chosen
+        return Choice(chosen) if total >= amount else Choice(chosen, amount - total, self._lack(now))
+
+    def _lack(self, now: float) -> Lack:
+        if not self._datasets:
+            return Lack.NOTHING
+        return Lack.TOO_LARGE if any(self._is_fresh(dataset, now) for dataset in self._datasets) else Lack.USED_UP
+
+    def _is_fresh(self, dataset: Dataset, now: float) -> bool:
+        return self._fresh_at.get(dataset.name, now) <= now

@@ -52,11 +52,14 @@ class Optimizer:
         self._room = np.zeros((COUNTS, MINUTES, 0))  # for more links than there are yet
         self._counts = self._room
         self._minute = 0
+        # How many transfers each link had before some were taken away because many failed; 0 once it has as many.
+        self.before_failing = np.zeros(0, dtype=np.int64)
 
     def add(self, least: int, most: int) -> None:
         """Add a link with the range of its transfers."""
         self._low, self._high = np.append(self._low, least), np.append(self._high, most)
         self.value = np.append(self.value, least + (most - least) // 2)
+        self.before_failing = np.append(self.before_failing, 0)
         self._known = np.append(self._known, False)
         self._success = np.append(self._success, 100.0)
         for name in ("_mean", "_retries", "_size", "_at"):
@@ -93,10 +96,14 @@ class Optimizer:
         first = busy & ~self._known
         mean = np.where(throughput > 0, WEIGHT * throughput + (1 - WEIGHT) * self._mean, self._mean)
         same = (success == self._success) & (mean == self._mean) & (now - self._at < STEADY)
-        deciding = busy & self._known & ~same & (self._low < self._high)
+        looking = busy & self._known & ~same
+        deciding = looking & (self._low < self._high)
         wanted = self._decisions(queued, success, retries, mean, size)
+        taken = deciding & (wanted < self.value) & (success < LOW)
+        self.before_failing[taken] = np.maximum(self.before_failing, self.value)[taken]
         self.value = np.where(deciding, wanted, self.value)
-        seen = deciding | first
+        self.before_failing[self.value >= self.before_failing] = 0
+        seen = looking | first
         self._mean = np.where(first, throughput, np.where(seen, mean, self._mean))
         for name, new in (("_success", success), ("_retries", retries), ("_size", size)):
             setattr(self, name, np.where(seen, new, getattr(self, name)))

@@ -19,13 +19,15 @@ A job is some files of one size on one link. `done`, `failed` and `left` count i
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from enum import Enum, auto
 from typing import NamedTuple
 
 import numpy as np
 
 from dc_inject.twin import optimizer
 from dc_inject.twin.arrays import Flags, Floats, Ints, none, summed
+from dc_inject.twin.cohorts import Cohorts, no_cohorts
 from dc_inject.twin.grid import Grid
 from dc_inject.twin.network import Network
 from dc_inject.twin.optimizer import Optimizer
@@ -45,37 +47,20 @@ class Queue(NamedTuple):
     priority: int
 
 
+class Failure(Enum):
+    """Why a file failed in its last attempt."""
+
+    DOWN = auto()
+    FULL = auto()
+    OTHER = auto()
+
+
 class _Waiting(NamedTuple):
     """Files of one job that wait, and how often they have been tried."""
 
     job: int
     files: int
     tries: int
-
-
-class _Cohorts(NamedTuple):
-    """Cohorts, each a column: its queue and job, how often tried, files, bytes left and size of each, start."""
-
-    queue: Ints
-    job: Ints
-    tries: Ints
-    files: Ints
-    left: Floats
-    size: Floats
-    start: Floats
-
-    def chosen(self, which: Flags) -> _Cohorts:
-        return _Cohorts._make(column[which] for column in self)
-
-    def plus(self, others: list[_Cohorts]) -> _Cohorts:
-        cohorts = [self, *others]
-        return (
-            _Cohorts._make(np.concatenate(columns) for columns in zip(*cohorts, strict=True)) if others else self
-        )
-
-
-def _no_cohorts() -> _Cohorts:
-    return _Cohorts(none(), none(), none(), none(), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 class Transfers:
@@ -90,13 +75,18 @@ class Transfers:
         self.bad: dict[int | None, float] = {}  # storage (None: all) -> part of transfers that fails
         self.cancelling = 0.0  # files whose cancellation FTS has still to work off
         self.cancelled = 0  # files that were cancelled with FTS
+        # Bytes that failed in all attempts, by link, why the last one did, and the storage whose fault it is.
+        self.failed_bytes: Counter[tuple[int, Failure, int]] = Counter()
         # How many transfers FTS let each link have when its destination was full; 0 once it has as many again.
         self.before_full = np.zeros(0, dtype=np.int64)
         self._queues: dict[Queue, int] = {}
         self._lines: list[deque[_Waiting]] = []
-        self._cohorts = _no_cohorts()
+        self._cohorts = no_cohorts()
         self._link, self._priority, self._weight = none(), none(), np.zeros(0)  # of each queue
         self.waiting = none()
+        self._passed_over = (
+            none()
+        )  # of each queue, files that FTS could have started in the last step, and did not
         self._head_job, self._head_left, self._head_tries = none(), none(), none()
         self.settled: list[int] = []  # jobs of which nothing is left, since somebody looked
         self.done, self.failed, self.left, self._waits, self._retries, self._job_queue = (none() for _ in range(6))
@@ -168,6 +158,10 @@ class Transfers:
         """Return how many files wait on each link."""
         return self._by_link(self.waiting)
 
+    def passed_over(self) -> Floats:
+        """Return how many of the files that wait on each link also waited when FTS last started files."""
+        return self._by_link(np.minimum(self._passed_over, self.waiting))
+
     def loads(self) -> Floats:
         """Return what each resource of the network carried in the last step."""
         if self._sharing is None or not len(self._rates):
@@ -205,17 +199,18 @@ class Transfers:
         self.cancelling -= worked_off
         connections = np.add(*self._network.at_ends(self.actives()))
         zeros = np.zeros(len(self._lines))
-        freed, spare, per_file, ended = zeros, zeros, zeros, [_no_cohorts()]
+        freed, spare, per_file, ended = zeros, zeros, zeros, [no_cohorts()]
         if len(self._cohorts.queue):
             freed, spare, per_file, over = self._move(length, connections)
             ended = [over]
         if self.starting and self.waiting.any():
             self._start(operations - worked_off, freed, spare, per_file, now + length, ended)
+        self._passed_over = self.waiting.copy()
         over = ended[0].plus(ended[1:])
         if len(over.queue):
             self._settle(over, now + length, connections)
 
-    def _move(self, length: float, connections: Floats) -> tuple[Floats, Floats, Floats, _Cohorts]:
+    def _move(self, length: float, connections: Floats) -> tuple[Floats, Floats, Floats, Cohorts]:
         """Share bandwidth and move all cohorts on.
 
         Returns, of each queue, how many slots became free and the time that was left in them, and the pace of its
@@ -243,7 +238,7 @@ class Transfers:
         return freed, summed(over.queue, left_over, queues), per_file, over
 
     def _start(
-        self, operations: float, freed: Floats, spare: Floats, per_file: Floats, now: float, ended: list[_Cohorts]
+        self, operations: float, freed: Floats, spare: Floats, per_file: Floats, now: float, ended: list[Cohorts]
     ) -> None:
         """Start files in free slots; in slots that became free in this step, they use the rest of the step."""
         network, actives = self._network, self.actives()
@@ -304,14 +299,14 @@ class Transfers:
         return more
 
     def _begin(
-        self, queues: Ints, slots: Ints, progress: Floats, now: float, ended: list[_Cohorts]
-    ) -> list[_Cohorts]:
+        self, queues: Ints, slots: Ints, progress: Floats, now: float, ended: list[Cohorts]
+    ) -> list[Cohorts]:
         """Take files from the heads of queues into slots; returns the cohorts that are under way then.
 
         `progress` is how many bytes each slot has moved already. Files that are whole with that go to `ended`,
         and their slot takes the next one.
         """
-        made: list[_Cohorts] = []
+        made: list[Cohorts] = []
         for _ in range(PASSES):
             for queue in queues[(self._head_left[queues] == 0) & (self.waiting[queues] > 0)]:
                 self._next_head(int(queue))
@@ -322,7 +317,7 @@ class Transfers:
             taken = np.minimum(slots, head - through)
             start = np.full(len(queues), now)
             left = np.maximum(size - progress, 0.0)
-            both = _Cohorts(queues, job, tries, taken, left, size, start)
+            both = Cohorts(queues, job, tries, taken, left, size, start)
             ended.append(both._replace(files=through, left=np.zeros(len(queues))).chosen(through > 0))
             made.append(both.chosen(taken > 0))
             self._head_left[queues] -= taken + through
@@ -334,7 +329,7 @@ class Transfers:
             queues, slots, progress = queues[more], (slots - taken)[more], progress[more]
         return made
 
-    def _settle(self, over: _Cohorts, now: float, connections: Floats) -> None:
+    def _settle(self, over: Cohorts, now: float, connections: Floats) -> None:
         """Count the files that have ended: done, tried again, or failed for good."""
         link = self._link[over.queue]
         wrong = self._failures(connections)[link]
@@ -361,17 +356,26 @@ class Transfers:
         for what, amounts in counts.items():
             self.optimizer.count(what, summed(link, amounts, len(self._network.links)))
         for at in np.flatnonzero(failed):
-            self._again(int(over.job[at]), int(failed[at]), int(over.tries[at]) + 1)
+            why = self._why(int(link[at]), is_full=bool(refused[at] > 0))
+            self._again(int(over.job[at]), int(failed[at]), int(over.tries[at]) + 1, int(link[at]), *why)
         touched = np.unique(over.job)
         self.settled += touched[self.left[touched] == 0].tolist()
 
-    def _again(self, job: int, files: int, tries: int) -> None:
+    def _why(self, link: int, *, is_full: bool) -> tuple[Failure, int]:
+        """Return why transfers of a link fail now, and the storage whose fault it is, else their destination."""
+        source, target = int(self._network.source[link]), int(self._network.target[link])
+        if self.down & {source, target}:
+            return Failure.DOWN, source if source in self.down else target
+        return Failure.FULL if is_full else Failure.OTHER, target
+
+    def _again(self, job: int, files: int, tries: int, link: int, why: Failure, storage: int) -> None:
         """Let files that failed wait again, or count them as failed for good."""
         if tries <= self._retries[job]:
             self._enqueue(_Waiting(job, files, tries))
         else:
             self.failed[job] += files
             self.left[job] -= files
+            self.failed_bytes[link, why, storage] += round(files * self._size[job] * self._takes_space[job])
 
     def _failures(self, connections: Floats) -> Floats:
         """Return the chance that a transfer of each link fails, but for what is full or down."""
@@ -413,7 +417,7 @@ class Transfers:
         self._link = np.append(self._link, self._network.links[ends])
         self._priority = np.append(self._priority, queue.priority)
         self._weight = np.append(self._weight, self._grid.fts.shares.get(queue.activity, 1.0))
-        for name in ("waiting", "_head_job", "_head_left", "_head_tries"):
+        for name in ("waiting", "_passed_over", "_head_job", "_head_left", "_head_tries"):
             setattr(self, name, np.append(getattr(self, name), 0))
         self._sharing = None
         return number

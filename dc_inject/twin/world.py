@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dc_inject.twin import optimizer
-from dc_inject.twin.bottlenecks import holding_back
+from dc_inject.twin.bottlenecks import failed_for_good, holding_back
 from dc_inject.twin.grid import Fault, Grid, Production, Trouble
 from dc_inject.twin.jobs import Jobs
 from dc_inject.twin.network import Network
@@ -54,6 +54,13 @@ class Sample(NamedTuple):
     arrived: float
 
 
+class Waits(NamedTuple):
+    """The moments of samples in which files waited on a link for one reason, and how many did."""
+
+    at: array[float]
+    files: array[float]
+
+
 class World:
     """A grid, and what has become of it since the simulation began."""
 
@@ -67,9 +74,7 @@ class World:
         self.jobs = Jobs(self.transfers, self.storages, self.network.storages, self.rucio.lost)
         self.rucio_is_down = False
         self.samples: list[Sample] = []
-        self.held_back: dict[
-            tuple[str, str], dict[str, array[float]]
-        ] = {}  # link -> samples that each cause explains
+        self.held_back: dict[tuple[str, str], dict[str, Waits]] = {}  # link -> samples that each cause explains
         self.told_used = np.zeros(self.storages.count)  # as Rucio tells it
         self.told_at = 0.0  # when it was so, in seconds
         self._production: dict[Production, int] = {}
@@ -97,6 +102,10 @@ class World:
             self.transfers.step(self.now, self.step)
             self.storages.watch(self.step)
             self.now += self.step
+
+    def failed_for_good(self, link: tuple[str, str]) -> dict[str, int]:
+        """Return the bytes that failed in all attempts on a link between two storages, by why the last one did."""
+        return failed_for_good(self.transfers, self.network, link)
 
     # ------------------------------------------------------------------ what happens at moments
 
@@ -148,8 +157,10 @@ class World:
 
     def _sample(self, now: float) -> None:
         transfers, storages = self.transfers, self.storages
-        for link, why in holding_back(transfers, self.network, storages):
-            self.held_back.setdefault(link, {}).setdefault(why, array("d")).append(now)
+        for link, why, files in holding_back(transfers, self.network, storages):
+            waits = self.held_back.setdefault(link, {}).setdefault(why, Waits(array("d"), array("d")))
+            waits.at.append(now)
+            waits.files.append(files)
         self.samples.append(
             Sample(
                 now,

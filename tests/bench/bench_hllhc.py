@@ -74,8 +74,8 @@ def run(wanted: dict[tuple[str, str], float], fts: Fts, rucio: Rucio, hours: int
     last = world.samples[-4:]
     causes: Counter[str] = Counter()
     for some in world.held_back.values():
-        for cause, times in some.items():
-            causes[cause.split(" of transfers")[0].split(" carries")[0]] += len(times)
+        for cause, waits in some.items():
+            causes[cause.split(" of transfers")[0].split(" carries")[0]] += len(waits.at)
     why = ", ".join(f"{cause} ({n})" for cause, n in causes.most_common(2))
     took = (time.process_time() - begin) / hours
     return (

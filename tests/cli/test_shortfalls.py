@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -84,23 +85,73 @@ def test_a_dataset_that_is_larger_than_what_is_due_is_the_cause_where_nothing_el
     assert link["why"] == f"{cause} (too-coarse in 7 of 8 cycles)"
 
 
-def test_where_nothing_tells_the_cause_it_is_inconclusive():
-    assert why("pool-too-small", "--days", 0.3, "--policy", "fixed").startswith("inconclusive: ")
+@pytest.mark.parametrize(
+    ("policy", "how_often"), [("off", "25 % of all"), ("act", "95 % of the"), ("fixed", "94 % of all")]
+)
+def test_where_attempts_fail_the_few_transfers_that_fts_keeps_are_their_fault_whatever_the_policy(
+    policy, how_often
+):
+    """Files that have just failed wait for a moment all day; what nearly all files waited for is told alone."""
+    *held, cause = why("failing-transfers", "--policy", policy).split("; ")
+    assert cause.startswith(f"FTS keeps few transfers, because many failed (in {how_often} cycles")
+    assert [hold.split(" ")[0] for hold in held] == ([] if policy == "fixed" else ["backlog"])
+
+
+def test_files_that_failed_in_all_attempts_are_told_by_why_they_did(tmp_path):
+    """While a storage is down they fail at once and wait for little; then FTS has few transfers for a while."""
+    down = {
+        "datasets:\n": "troubles: [{fault: storage-down, subject: T1_DE_KIT_Disk, at: 2 h, for: 2 h}]\ndatasets:\n"
+    }
+    cause = why("one-link", "--days", 0.3, "--policy", "fixed", changes=down, folder=tmp_path)
+    assert re.fullmatch(r"files failed in all attempts while T1_DE_KIT_Disk was down \([89]\.\d+ TB\)", cause), (
+        cause
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "cause"),
+    [
+        ("pool-too-small", {}, "its datasets were used up: each is free again an hour after the end of its rule"),
+        ("slow-deletions", {}, "Rucio refused datasets that T1_UK_RAL_Disk had not deleted yet"),
+        ("pool-too-small", {"count: 30, files: 20..100": "count: 30, files: 400..500"},
+         "the next of its datasets was more than 20 % too large"),
+        ("one-link", {"datasets:\n": "troubles: [{fault: rucio-down, at: 1 h, for: 2 h}]\ndatasets:\n"},
+         "Rucio is down, as the grid file says"),
+    ],
+)  # fmt: skip
+def test_a_fixed_rate_tells_why_it_injected_too_little(name, changes, cause, tmp_path):
+    told = why(name, "--days", 0.4, "--policy", "fixed", changes=changes, folder=tmp_path)
+    assert re.fullmatch(rf"{cause} \(\d[\d.]* [TP]B not injected\)", told), told
 
 
 # --------------------------------------------------------------------------- with a world that is made up
 
 
 def world(
-    used: float = 0.0, above: float = 0.0, waits: Mapping[str, list[float]] | None = None, overdue: float = 0.0
+    used: float = 0.0,
+    above: float = 0.0,
+    waits: Mapping[str, list[float]] | None = None,
+    overdue: float = 0.0,
+    files: Mapping[str, float] | None = None,
+    failed: Mapping[str, int] | None = None,
+    prefixes: Mapping[str, str] | None = None,
 ):
-    """Four samples of a world with a disk B, and what a reaper left; `waits`: what A -> B waited for, when."""
+    """Four samples of a world with a disk B, and what a reaper left.
+
+    `waits` is what A -> B waited for, when, `files` how many did (else 1), and `failed` the bytes that failed.
+    """
     storages = {name: number for number, name in enumerate("ABC")}
     return SimpleNamespace(
         grid=SimpleNamespace(
-            storage_at=lambda end: end, storages=dict.fromkeys(storages, SimpleNamespace(space=100.0))
+            storage_at=lambda end: (prefixes or {}).get(end, end),
+            storages=dict.fromkeys(storages, SimpleNamespace(space=100.0)),
         ),
-        held_back={("A", "B"): waits or {}},
+        held_back={
+            ("A", "B"): {
+                cause: (at, [(files or {}).get(cause, 1.0)] * len(at)) for cause, at in (waits or {}).items()
+            }
+        },
+        failed_for_good=lambda ends: (failed or {}) if ends == ("A", "B") else {},
         samples=[
             SimpleNamespace(at=450.0 + 900 * n, used=[0.0, used, 0.0], overdue=[0.0, overdue, 0.0])
             for n in range(4)
@@ -135,23 +186,60 @@ def cycles(ledger: Ledger, *holds: tuple[int, Hold] | None) -> Ledger:
     return ledger
 
 
-def causes(ledger, *lines: SummaryLine, **of_world: object) -> list[list[str]]:
-    made = shortfalls.short(lines, world(**of_world), ledger, START)
-    return [list(map(str, link.causes)) for link in made]
+def short(ledger, *lines: SummaryLine, not_injected: Mapping[str, int] | None = None, **of_world):
+    made = SimpleNamespace(world=world(**of_world), start=START, not_injected={KEY: not_injected or {}})
+    return shortfalls.short(lines, ledger, made)
+
+
+def causes(ledger, *lines: SummaryLine, **how) -> list[list[str]]:
+    return [list(map(str, link.causes)) for link in short(ledger, *lines, **how)]
 
 
 def test_links_that_lack_most_come_first_whatever_part_that_is(ledger):
     lines = [line(), line(OTHER, due=20, injected=14, moved=14)]
-    made = shortfalls.short(lines, world(), ledger, START)
+    made = short(ledger, *lines)
     assert [(link.key, link.row["missing"], link.row["moved_of_due"]) for link in made] == [
         (OTHER, 6 * GB, 0.7),
         (KEY, 4 * GB, 0.5),
     ]
 
 
-def test_a_minute_above_98_percent_is_told_as_one(ledger):
-    """`0.0 h` would contradict itself."""
-    assert causes(ledger, line(), above=1 / 60) == [["B above 98 % for 1 min"]]
+def test_a_minute_above_98_percent_is_told_as_one_and_explains_no_more_than_is_due_in_it(ledger):
+    """`0.0 h` would contradict itself. Half of what is due in two hours is missing."""
+    cycles(ledger, None)
+    unexplained = "inconclusive: too little was injected, and no hold says why"
+    assert causes(ledger, line(), above=1 / 60) == [["B above 98 % for 1 min", unexplained]]
+    assert causes(ledger, line(), above=0.45) == [["B above 98 % for 27 min", unexplained]]
+    assert causes(ledger, line(), above=0.55) == [["B above 98 % for 33 min"]]
+
+
+def test_what_explains_less_than_half_of_what_is_missing_leaves_the_rest_inconclusive(ledger):
+    too_little = "inconclusive: too little was injected, and no hold says why"
+    lost = "inconclusive: what was injected did not all arrive, and waited for nothing in FTS"
+    for part, more in ((1, [too_little]), (3, [])):
+        (told,) = causes(ledger, line(), not_injected={"used up": part * GB, "rare": 1})
+        assert told == [f"used up ({part} GB not injected)", *more]
+        (told,) = causes(ledger, line(injected=8), failed={"failed": part * GB})
+        assert told == [f"failed ({part} GB)", *([lost] if more else [])]
+
+
+def test_links_between_the_same_storages_share_what_failed_between_them_as_they_were_injected(ledger):
+    other = FlowKey("other", Link("A", "B"))
+    lines = line(injected=9, moved=5), line(other, injected=3, moved=1)
+    told = causes(ledger, *lines, failed={"failed": 4 * GB})
+    assert [cause for link in told for cause in link if cause.startswith("failed ")] == [
+        "failed (1 GB)",
+        "failed (3 GB)",
+    ]
+
+
+def test_what_most_files_waited_for_comes_first_and_what_few_waited_for_is_left_out(ledger):
+    cycles(ledger, None, None, None, None)
+    waits, lost = {"FTS is down": [450.0, 1350.0, 2250.0], SLOTS: [3150.0]}, line(injected=8)
+    (told,) = causes(ledger, lost, waits=waits, files={SLOTS: 4.0})
+    assert told == [f"{SLOTS} (in 25 % of all cycles)", "FTS is down (in 75 % of all cycles)"]
+    (told,) = causes(ledger, lost, waits=waits, files={SLOTS: 100.0})
+    assert told == [f"{SLOTS} (in 25 % of all cycles)"]
 
 
 def test_what_files_waited_for_counts_in_the_cycles_that_it_explains(ledger):
@@ -193,6 +281,21 @@ def test_slow_deletions_are_the_cause_where_what_they_left_would_have_been_room_
     enough, too_few = (causes(ledger, line(), used=95.0, overdue=part * GB)[0] for part in (1.1, 0.9))
     assert enough == [held, f"{slow} (in all cycles with destination-full)"]
     assert too_few == [held]
+
+
+def test_what_lacks_room_at_one_disk_adds_up_whatever_the_ends_of_its_links_are_called(ledger):
+    """Two prefixes of FTS at one storage: each alone would have had room."""
+    cycle, other = CYCLE, FlowKey("test", Link("A", "davs://b.example.org/other", "fts"))
+    held = Held(Hold.DESTINATION_FULL, {})
+    ledger.open_cycle(cycle, {KEY: (GB, held), other: (GB, held)}, cycle.start)
+    ledger.close_cycle(cycle, cycle.end)
+    for overdue, is_cause in ((1.5, False), (2.5, True)):
+        told = causes(
+            ledger, line(), line(other), used=95.0, overdue=overdue * GB, prefixes={other.link.destination: "B"}
+        )
+        assert [len(link) == 2 and link[1].startswith("deletions at B are slow") for link in told] == [
+            is_cause
+        ] * 2
 
 
 def test_deletions_that_are_slow_in_few_of_the_cycles_are_no_cause(ledger):

@@ -102,6 +102,20 @@ def test_no_link_is_short_where_what_is_due_arrives_after_the_menu_but_the_last_
     assert line.endswith("; no link will be short, but part arrives late")
 
 
+def test_a_disk_that_was_above_98_percent_is_named_in_the_last_lines_whether_or_not_a_link_is_short():
+    """All that was due has moved, and the disk was full for hours: no all-clear."""
+    *_, line, _ = ledgers.run(*words("tier2-at-3-hours", "--days", 0.4, "--policy", "fixed")).stdout.splitlines()
+    full = r"a disk is above 98 %: T2_US_MIT for (?:\d+ h )?\d+ min(?: \d+ s)?"
+    assert re.search(f"; no link will be short, but {full}$", line), line
+    *_, line, _ = ledgers.run(*words("tier2-at-3-hours", "--days", 0.4, "--policy", "off")).stdout.splitlines()
+    assert re.search(f"; 1 of 1 link will be short; {full}$", line), line
+    both = ("tier2-at-3-hours", "--days", 0.4, "--policy", "fixed", "--seeds", 2)
+    assert re.fullmatch(f"in the median, {full}", ledgers.run(*words(*both)).stdout.splitlines()[-1])
+    made = told(*both)
+    hours = median(row["hours_nearly_full"] for row in made["seeds"])
+    assert made["nearly_full"] == {"T2_US_MIT": hours}
+
+
 def test_control_of_all_links_can_be_switched_off(tmp_path):
     """Whatever the menus say, so that what they do with control has something to be compared with."""
     menu = (SCENARIOS / "link-at-70-percent" / "menu.yaml").read_text()

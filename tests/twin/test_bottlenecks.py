@@ -24,6 +24,10 @@ def down(fault, subject=""):
     return replace(two(), troubles=(Trouble(fault, 300, 9e5, subject),))
 
 
+def held_back(world: World) -> dict[tuple[str, str], str]:
+    return {link: why for link, why, _ in holding_back(world.transfers, world.network, world.storages)}
+
+
 SITES = {"site of A": Site("site of A", wan_out=GB), "site of B": Site("site of B")}
 
 
@@ -39,7 +43,7 @@ SITES = {"site of A": Site("site of A", wan_out=GB), "site of B": Site("site of 
         (two(b={"fts_in": 50}), "FTS's limit of transfers to B"),
         (two(a={"fts_out": 50}), "FTS's limit of transfers from A"),
         (two(), "all transfers that FTS lets the link have are in use"),
-        (two(link=LinkTraits(failures=0.5, actives=(2, 6))), "FTS keeps few transfers, because many fail"),
+        (two(link=LinkTraits(failures=0.5, actives=(2, 6))), "FTS keeps few transfers, because many failed"),
         (down(Fault.FTS_DOWN), "FTS is down"),
         (down(Fault.STORAGE_DOWN, "A"), "A is down"),
     ],
@@ -48,7 +52,49 @@ def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, why):
     world = World(made, 1)
     rule(world, "A", "B", 100_000)
     world.advance(3600)
-    assert dict(holding_back(world.transfers, world.network, world.storages)) == {("A", "B"): why}
+    assert held_back(world) == {("A", "B"): why}
+
+
+@pytest.mark.parametrize(("failures", "why"), [(0.01, set()), (0.5, {"many transfers fail, and are tried again"})])
+def test_files_that_came_or_failed_since_fts_last_started_any_are_not_held_back(failures, why):
+    """They wait for a step of 30 s at most, but transfers are free; where many failed, that is why they wait."""
+    world = World(two(link=LinkTraits(failures=failures, actives=(150, 150))), 1)
+    waited, whys = 0, set()
+    for step in range(240):
+        if step % 4 == 0:
+            rule(world, "A", "B", 40)
+        world.advance(world.now + world.step)
+        waited += world.transfers.queued()[0] > 0
+        whys |= set(held_back(world).values())
+        assert world.transfers.actives()[0] < 150
+    assert waited > 10
+    assert whys == why
+
+
+def test_files_that_fts_does_not_start_wait_for_it_although_transfers_are_free():
+    """It starts one a second."""
+    world = World(two(fts=replace(FREE, operations=1)), 1)
+    rule(world, "A", "B", 100_000)
+    world.advance(900)
+    assert world.transfers.actives()[0] < 100
+    assert held_back(world) == {("A", "B"): "FTS has not started them yet"}
+
+
+def test_transfers_that_fts_took_away_because_many_failed_are_missing_for_that_until_it_gives_them_back():
+    """Also in the minutes in which none fails: few transfers are few attempts."""
+    failing = Trouble(Fault.FAILURES, 0, 3600, "B", part=0.5)
+    world = World(replace(two(link=LinkTraits(actives=(2, 60))), troubles=(failing,)), 1)
+    rule(world, "A", "B", 100_000)
+    world.advance(3600)
+    few, many = (
+        "FTS keeps few transfers, because many failed",
+        "all transfers that FTS lets the link have are in use",
+    )
+    for minutes, why in ((0, few), (45, few), (480, many)):
+        world.advance(3600 + 60 * minutes)
+        assert held_back(world) == {("A", "B"): why}
+        assert bool(world.transfers.optimizer.failing[0]) is (minutes == 0)
+        assert bool(world.transfers.optimizer.before_failing[0]) is (why == few)
 
 
 def test_after_a_disk_was_full_few_transfers_are_its_fault_and_not_that_of_fts():
@@ -62,11 +108,11 @@ def test_after_a_disk_was_full_few_transfers_are_its_fault_and_not_that_of_fts()
         (480, "all transfers that FTS lets the link have are in use"),
     ):
         world.advance(3600 + 60 * minutes)
-        assert dict(holding_back(world.transfers, world.network, world.storages)) == {("A", "B"): why}
+        assert held_back(world) == {("A", "B"): why}
 
 
 def test_a_link_on_which_nothing_waits_is_not_held_back():
     world = World(two(), 1)
     rule(world, "A", "B", 10)
     world.advance(3600)
-    assert dict(holding_back(world.transfers, world.network, world.storages)) == {}
+    assert held_back(world) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dc_inject.model import Dataset
-from dc_inject.twin.fixed_rate import DELAY, FixedRate
+from dc_inject.twin.fixed_rate import DELAY, FixedRate, Lack
 
 HOUR = 3600.0
 
@@ -15,7 +15,7 @@ def link(*sizes: int) -> FixedRate:
 
 
 def sizes(chosen) -> list[int]:
-    return [dataset.bytes for dataset in chosen]
+    return [dataset.bytes for dataset in chosen.datasets]
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,12 @@ def test_what_was_short_is_not_made_up():
     assert sizes(one.choose(50, 0.0)) == [60]
     assert sizes(one.choose(45, 900.0)) == []
     assert sizes(one.choose(50, 1800.0)) == [60]
+
+
+def test_what_was_short_is_told_with_its_reason():
+    one = link(60, 50)
+    assert one.choose(55, 0.0)[1:] == (0.0, None)  # a little too much
+    assert one.choose(40, 900.0)[1:] == (40, Lack.TOO_LARGE)
+    assert one.choose(110, 900.0)[1:] == (60, Lack.USED_UP)
+    assert one.choose(60, 1800.0)[1:] == (60, Lack.USED_UP)
+    assert link().choose(60, 0.0)[1:] == (60, Lack.NOTHING)
