@@ -2,7 +2,8 @@
 
 `dc-inject status --summary` shows it at any time, `run` at its end, and `simulate` for its forecast. It comes from
 the running totals of the ledger, not from single cycles. Holds are counted in cycles, the harmless ones in a
-column of their own. In tables, `~` marks bytes that are partly an estimate. Where control has redistributed
+column of their own. In tables, `~` marks bytes that are partly an estimate. `not moved` are bytes that were
+injected and had not arrived when their rule or job ended (`model/losses.py`). Where control has redistributed
 anything, a column says what links were due for others that were held (`+`), and what held ones left to them (`-`).
 """
 
@@ -68,6 +69,9 @@ SUMMARY = (
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
     tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
+    tables.Column("on_its_way", "on its way", size, quiet=True),
+    tables.Column("not_moved", "not moved", size, right=True, spare=1, rare=True),
+    tables.Column("failed", "failed", size, quiet=True),
     tables.Column("rules", "rules/jobs", right=True, spare=5),
     tables.Column("forgiven", "forgiven", size, right=True, spare=4),
     tables.Column("cycles", "cycles", quiet=True),
@@ -82,6 +86,12 @@ REDISTRIBUTED = tables.Column("redistributed", "redistributed", _redistributed, 
 def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tables.Column, ...]:
     """Return the columns of these rows: one more where control has redistributed anything."""
     return (*SUMMARY, REDISTRIBUTED) if any(row.get("redistributed") for row in rows) else SUMMARY
+
+
+def lost(closing: Mapping[str, Any]) -> str:
+    """Return a line for below the table, in which a narrow terminal leaves no room for it; empty if nothing is."""
+    amount = closing["total"]["not_moved"]
+    return f"{size(amount)} had not moved when their rules or jobs ended: see `dc-inject report`" if amount else ""
 
 
 def totals(campaign: str, view: Reader) -> dict[str, Any]:
@@ -146,6 +156,9 @@ def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, 
         "moved": about(moved, estimated),
         "moved_estimated": estimated,
         "moved_ratio": _ratio(moved, injected),
+        "on_its_way": sum(line.totals.on_its_way for line in lines),
+        "not_moved": sum(line.totals.not_moved for line in lines),
+        "failed": sum(line.totals.failed for line in lines),
         "rules": sum(line.rules for line in lines),
         "forgiven": sum(line.forgiven for line in lines),
         "cycles": max((line.cycles for line in lines), default=0),

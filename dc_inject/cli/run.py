@@ -351,6 +351,8 @@ def _show_totals(campaign: str, ledger: Ledger) -> None:
     many = len(closing["links"]) > MOST_ROWS
     rows = [closing["total"]] if many else [*closing["links"], closing["total"]]
     tables.emit("table", closing_table.columns(rows), rows, f"closing table of {campaign}")
+    if lost := closing_table.lost(closing):
+        click.echo(lost)
     if many:
         log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
 

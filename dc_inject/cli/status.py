@@ -18,7 +18,7 @@ from dc_inject.engine import control_records, readings
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, State, overrides, units, urls
+from dc_inject.model import Cycle, FlowKey, Hold, State, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
 from dc_inject.system.clock import SystemClock
@@ -78,8 +78,9 @@ CONTROL = (
 DECISIONS = (
     tables.Column("cycle", "cycle", heading=True),
     *CONTROL[:-1],
+    tables.Column("held", "held", quiet=True),
     tables.Column("guards", "guards", " ".join, spare=4),
-    CONTROL[-1],
+    tables.Column("numbers", "why", "; ".join, below=True),
 )
 PAUSES = (
     tables.Column("subject", "stopped", _subject),
@@ -153,6 +154,8 @@ def status(
             _require_known(view, links)
             made, last = decided(view, decisions), view.last_cycle()
         wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
+        if fmt == "table":
+            wanted = [{**row, "numbers": _behind(row)} for row in wanted]
         if wanted or fmt != "table":
             tables.emit(fmt, DECISIONS, wanted)
         else:
@@ -182,6 +185,12 @@ def _require_known(view: Reader, links: Iterable[str]) -> None:
             raise UsageError(f"the campaign has no link {urls.arrow(link)}", units.did_you_mean(link, known_links))
 
 
+def _behind(row: Mapping[str, Any]) -> list[str]:
+    """Return the numbers of what binds first: the window's come after those of another hold."""
+    parts = [row["held"]] if row["hold"] == Hold.BACKLOG.value else [row["held"], row["numbers"]]
+    return [numbers(part) for part in parts if part]
+
+
 def _undecided(links: Iterable[str], last: Cycle | None) -> str:
     """Say why there are no decisions: of these links where others have some, or else of all links."""
     if last is None:
@@ -205,6 +214,8 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
         tables.emit(fmt, closing_table.columns(rows) if summary else ROWS, rows)
+        if summary and fmt == "table" and (lost := closing_table.lost(shown)):
+            click.echo(lost)
     else:
         _print(shown)
 
@@ -228,6 +239,7 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
             "hold": decision.hold,
             "target": decision.target,
             "bias": decision.bias,
+            "held": dict(decision.held),
             "numbers": dict(decision.numbers),
             "guards": {hold.value: dict(numbers) for hold, numbers in decision.guards.items()},
         }

@@ -43,7 +43,9 @@ def plain(value: Any) -> str:  # noqa: ANN401  any value of a row
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only.
+    """One column: its key in a row, its head, and how a person reads it.
+
+    `quiet` ones are for programs only; `rare` ones are for people only where a row has more than 0 or nothing.
 
     On a terminal that is too narrow, columns with the highest `spare` are left out first; 0 is never left out.
     Numbers (`right`) and `whole` texts are never cut or folded, `name`s are cut, other texts are folded. The first
@@ -61,6 +63,7 @@ class Column:
     name: bool = False
     heading: bool = False
     below: bool = False
+    rare: bool = False
 
 
 def moment(when: datetime | None) -> str | None:
@@ -107,7 +110,11 @@ def table(
     columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "", most: int = WIDTH
 ) -> RenderableType:
     """Return a table of the rows for a terminal, with lines of `most` characters."""
-    columns = [column for column in columns if not column.quiet]
+    columns = [
+        column
+        for column in columns
+        if not column.quiet and not (column.rare and not any(row.get(column.key) for row in rows))
+    ]
     cells: Mapping[str, Sequence[str]] = {
         column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns
     }

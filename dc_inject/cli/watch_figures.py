@@ -23,7 +23,7 @@ from dc_inject.cli import active_overrides, closing_table, ledger_files, status
 from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums
-from dc_inject.model import Cycle, units
+from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import Hold, format_numbers
 from dc_inject.model.redaction import visible
 from dc_inject.report import figures
@@ -32,7 +32,7 @@ STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
 SHORT = "short"  # the order in which those that are short come first
 RISING = (*NAMES, "held", "ratio")  # columns that begin with A, or with the least: nobody looks for the best ratio
-NOTHING = Sums(*[0] * len(Sums._fields))
+NOTHING = Sums()
 Key = tuple[str, ...]  # the values of NAMES
 Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 
@@ -209,7 +209,7 @@ def _lately(first: Cycle, last: Cycle, until: datetime, hours: timedelta) -> tup
     begin = max(first.start, until - hours)
     cycles = -(-(last.end - begin) // last.length)
     step = last.length * max(-(-cycles // STEPS), 1)
-    return Period(figures.EPOCH + (begin - figures.EPOCH) // step * step, last.end), step
+    return Period(EPOCH + (begin - EPOCH) // step * step, last.end), step
 
 
 def _added(spans: Iterable[Span], period: Period, step: timedelta) -> dict[Key, _Sum]:

@@ -217,7 +217,7 @@ def _readings(
         of_place[service, name] = {
             Hold.DESTINATION_UNAVAILABLE: _closed(name, is_writable, "write"),
             Hold.DELETION_LAG: _overdue(stale.get(name, 0), resident.get(name, 0), deletions.get(name)),
-            Hold.DESTINATION_FULL: _used(destinations.get(name, Destination())),
+            Hold.DESTINATION_FULL: _used(destinations.get(name, Destination()), resident.get(name, 0)),
         }
     return {
         demand.flow.key: {
@@ -242,12 +242,15 @@ def _closed(name: str, able: bool | None, verb: str) -> GuardReading:
     return GuardReading(value, {"rse": name, "signal": f"availability_{verb}"})
 
 
-def _used(destination: Destination) -> GuardReading:
-    """Return which part of a space is used, or will be by what is on its way, when the cycle ends."""
+def _used(destination: Destination, ours: int) -> GuardReading:
+    """Return which part of a space is used, or will be by what is on its way, when the cycle ends.
+
+    Beside it stands what of that is ours: the rest is used by others.
+    """
     space, free = destination.space, destination.free
     if space is None or free is None or space <= 0:
         return GuardReading(None, {})
-    numbers = {"space": space, "free": free, **destination.age_numbers}
+    numbers = {"space": space, "free": free, "resident": ours, **destination.age_numbers}
     return GuardReading(1 - (free + destination.going) / space, numbers)
 
 

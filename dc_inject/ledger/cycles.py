@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -71,25 +72,13 @@ class CycleReader(InjectionReader):
     def decisions(self, since: datetime | None = None) -> tuple[ControlDecision, ...]:
         """Return what control decided or advised in the cycles from a start on, by cycle, scenario and link."""
         rows = self._db.rows(
-            "SELECT d.*, start, length, scenario, source, destination, through, r.hold AS row_hold "
+            "SELECT d.*, start, length, scenario, source, destination, through, "
+            "r.hold AS row_hold, r.numbers AS row_numbers "
             "FROM decision AS d JOIN cycle ON start = d.cycle JOIN account AS a ON a.id = d.account "
             "LEFT JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE d.cycle >= ?",
             stored(since) if since is not None else 0,
         )
-        made = (
-            ControlDecision(
-                cycle=cycle_of(row["start"], row["length"]),
-                key=flow_key(row),
-                mode=row["mode"],
-                hold=of_control(row["hold"], row["row_hold"], acts=row["mode"] == Mode.ACT.value),
-                target=row["target"],
-                bias=row["bias"],
-                numbers=json.loads(row["numbers"]),
-                guards={Hold(name): numbers for name, numbers in json.loads(row["guards"]).items()},
-            )
-            for row in rows
-        )
-        return tuple(sorted(made, key=lambda decision: (decision.cycle, decision.key)))
+        return tuple(sorted(map(_decision, rows), key=lambda decision: (decision.cycle, decision.key)))
 
     def given_in(self, since: datetime, before: datetime) -> Mapping[FlowKey, tuple[int, int]]:
         """Return what each flow key was given in the cycles of a time: bytes injected, and rules and jobs."""
@@ -117,6 +106,26 @@ class CycleReader(InjectionReader):
         for row in rows:
             counts[row["through"]].append((row["made"], row["unsent"]))
         return counts
+
+
+def _decision(row: sqlite3.Row) -> ControlDecision:
+    acts, law = row["mode"] == Mode.ACT.value, json.loads(row["numbers"])
+    guards = {Hold(name): numbers for name, numbers in json.loads(row["guards"]).items()}
+    hold = of_control(row["hold"], row["row_hold"], acts=acts)
+    by_hold = {Hold.BACKLOG: law, **guards}
+    if acts and row["row_hold"] is not None:
+        by_hold[Hold(row["row_hold"])] = json.loads(row["row_numbers"])
+    return ControlDecision(
+        cycle=cycle_of(row["start"], row["length"]),
+        key=flow_key(row),
+        mode=row["mode"],
+        hold=hold,
+        target=row["target"],
+        bias=row["bias"],
+        numbers=law,
+        guards=guards,
+        held={} if hold is None else by_hold.get(hold, {}),
+    )
 
 
 class Cycles(Injections, CycleReader):

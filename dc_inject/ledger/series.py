@@ -14,16 +14,19 @@ those that are not over yet, which are due more than they can have got.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum
+from operator import add
 from typing import NamedTuple
 
 from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored
+from dc_inject.ledger.entry_rows import PLAINLY, entry_of
 from dc_inject.ledger.store import flow_key, held
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers, losses
 from dc_inject.model.goals import Mode
 
 Window = tuple[datetime, datetime]  # from the first moment, before the second
@@ -46,14 +49,27 @@ class Period(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of rows, in bytes but for `rules`; `estimated` is the change of the part of `moved` that is one."""
+    """Sums in bytes but for `rules`; `estimated` is the change of the part of `moved` that is one.
 
-    due: int
-    injected: int
-    moved: int
-    estimated: int
-    forgiven: int
-    rules: int
+    The first six are of rows. The others are of injections that are over, as `Lost` has them.
+    """
+
+    due: int = 0
+    injected: int = 0
+    moved: int = 0
+    estimated: int = 0
+    forgiven: int = 0
+    rules: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    ended_otherwise: int = 0
+    not_moved_estimated: int = 0
+    failed: int = 0
+
+    @property
+    def not_moved(self) -> int:
+        """What was injected, and had not moved when its rule or job ended."""
+        return self.expired + self.cancelled + self.ended_otherwise
 
 
 class Span(NamedTuple):
@@ -100,14 +116,31 @@ class HeldFlow(NamedTuple):
     missing: int
 
 
+class ControlMode(NamedTuple):
+    """How many links control held in a mode (or left alone), in how many rows (a link in a cycle), and when."""
+
+    mode: Mode
+    links: int
+    cycles: int
+    since: datetime
+    until: datetime
+
+
 _LAST = "(SELECT coalesce(min(iif(closed_at IS NULL, start, NULL)), max(start)) FROM cycle)"
 _NEWS = ", ".join(f"{name} - reported_{name}" for name in ("injected", "moved", "estimated", "rules"))
+_LOST = (
+    "injection.failed > 0 OR (state IN ('complete', 'ended', 'gone') "
+    "AND injection.moved + present + injection.failed < bytes)"
+)
 _ROWS = (
     "SELECT cycle AS at, account, due, forgiven, injected, moved, estimated, rules FROM cycle_row UNION ALL "  # noqa: S608  our own words
     f"SELECT {_LAST}, id, 0, 0, {_NEWS} FROM account "
     "WHERE injected <> reported_injected OR moved <> reported_moved OR estimated <> reported_estimated "
     "OR rules <> reported_rules"
 )
+
+
+_OF_ROWS = Sums._fields[: Sums._fields.index("rules") + 1]
 
 
 class SeriesReader(CycleReader):
@@ -134,7 +167,7 @@ class SeriesReader(CycleReader):
         kind, values = _kind(period)
         keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
         starts: dict[int, datetime] = {}
-        sums = ", ".join(f"sum({name})" for name in Sums._fields)
+        sums = ", ".join(f"sum({name})" for name in _OF_ROWS)
         rows = self._db.stream(
             f"SELECT at / ? AS step, {kind} AS kind, account, {sums} FROM ({_ROWS}) "  # noqa: S608  our own words
             "JOIN cycle ON start = at WHERE start >= ? AND start < ? GROUP BY step, kind, account",
@@ -147,6 +180,28 @@ class SeriesReader(CycleReader):
             if number not in starts:
                 starts[number] = moment(number * stored(step))
             yield Span(starts[number], CycleKind(apart), keys[account], Sums(*added))
+
+    def lost(self, period: Period, step: timedelta) -> Iterator[Span]:
+        """Yield what each flow key lost in each step of a period, in the order of time (`model/losses.py`).
+
+        It counts in the cycle in which its rule or job ended or, if none was open then, in the one before.
+        """
+        first, last = self.first_cycle(), self.last_cycle()
+        if first is None or last is None:
+            return
+        cycles = self.cycles(Period(first.start, last.end, period.excluded))
+        starts = [cycle.start for cycle, _ in cycles]
+        sums: dict[tuple[datetime, CycleKind, FlowKey], Sums] = defaultdict(Sums)
+        for row in self._db.stream(f"{PLAINLY} WHERE {_LOST}"):
+            entry = entry_of(row)
+            over_at = entry.completed_at or entry.ended_at or entry.observed_at or entry.injection.cycle.start
+            cycle, kind = cycles[max(bisect_right(starts, over_at) - 1, 0)]
+            if period.since <= cycle.start < period.until:
+                start = moment(stored(cycle.start) // stored(step) * stored(step))
+                lost, key = Sums(**losses.of_entry(entry)._asdict()), entry.injection.flow
+                sums[start, kind, key] = Sums(*map(add, sums[start, kind, key], lost))
+        for (start, kind, key), total in sorted(sums.items()):
+            yield Span(start, kind, key, total)
 
     def by_scenario(self, period: Period) -> Iterator[tuple[Cycle, str, int, int]]:
         """Yield what each scenario was due, and what of it moved, in each cycle that counts, oldest first."""
@@ -248,6 +303,26 @@ class SeriesReader(CycleReader):
         holds = ((flow_key(row), held(row["hold"], row["numbers"]), row["cycles"], row["missing"]) for row in rows)
         lines = (HeldFlow(key, why, *counts) for key, why, *counts in holds if why is not None)
         return sorted(lines, key=lambda line: (line.key, line.held.hold))
+
+    def control_modes(self, period: Period) -> list[ControlMode]:
+        """Return in which modes links were controlled, in the planned cycles of a period that they were due any.
+
+        Nothing is planned at a simulated fixed rate, nor while nothing is injected any more.
+        """
+        rows = self._db.rows(
+            "SELECT coalesce(d.mode, ?) AS how, count(DISTINCT r.account) AS links, count(*) AS cycles, "
+            "min(r.cycle) AS since, max(r.cycle + length) AS until FROM cycle_row AS r "
+            "JOIN cycle ON start = r.cycle LEFT JOIN decision AS d ON d.cycle = r.cycle AND d.account = r.account "
+            "WHERE planned_at IS NOT NULL AND r.due > 0 AND r.cycle >= ? AND r.cycle < ? "
+            "GROUP BY how ORDER BY since, how",
+            Mode.OFF.value,
+            stored(period.since),
+            stored(period.until),
+        )
+        return [
+            ControlMode(Mode(row["how"]), row["links"], row["cycles"], moment(row["since"]), moment(row["until"]))
+            for row in rows
+        ]
 
     def advice(self) -> Iterator[tuple[FlowKey, Hold | None, Numbers, int]]:
         """Yield what control advised of a link in each cycle: hold, numbers of the law, and what was injected."""

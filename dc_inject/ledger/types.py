@@ -32,6 +32,16 @@ class Totals:
     failed: int = 0
 
     @property
+    def on_its_way(self) -> int:
+        """The part of `injected` that has not arrived and still may; `coming` has what is in doubt as well."""
+        return self.coming - self.in_doubt
+
+    @property
+    def not_moved(self) -> int:
+        """The part of `injected` that had not arrived when its rule or job ended: it will not arrive any more."""
+        return self.injected - self.moved - self.on_its_way
+
+    @property
     def accepted(self) -> int:
         """What was ever injected, whatever became of it: it does not go down at a failure, as `injected` does."""
         return self.injected + self.failed
@@ -73,7 +83,8 @@ class ControlDecision:
 
     `hold` is the leading one, None where nothing holds the link; with `act` the same as in the cycle's row, unless
     that names something else than control. `target` is in bytes per second. `numbers` are
-    the signals of the law, bytes and seconds; `guards` are the readings of the guards that hold.
+    the signals of the law, bytes and seconds; `guards` are the readings of the guards that hold. `held` are the
+    numbers behind `hold`, which follow from the others and from the cycle's row.
     """
 
     cycle: Cycle
@@ -84,6 +95,7 @@ class ControlDecision:
     bias: float
     numbers: Numbers
     guards: Mapping[Hold, Numbers]
+    held: Numbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

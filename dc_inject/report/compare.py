@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dc_inject.report.figures import DIMENSIONS
+from dc_inject.report.tracks import DIMENSIONS
 
 Report = Mapping[str, Any]
 SHOWN = ("due", "injected", "moved", "ratio", "grade", "sign")
@@ -21,6 +21,7 @@ def compared(report: Report, other: Report) -> dict[str, Any]:
     return {
         "campaign": other["campaign"],
         "simulated_in": other["simulated_in"],
+        "control": other["control"],
         "since": other["since"],
         "until": other["until"],
         "counted": _pair("", report["counted"], other["counted"]),

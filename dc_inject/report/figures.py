@@ -1,9 +1,9 @@
 """The figures of a report: what a campaign was due, injected and moved, over time and in total, from its ledger.
 
-Everything is added up from the rows of cycles, which never change once a cycle is closed (`ledger/series.py`).
-So the figures of the whole campaign are its accounts, to the byte, also while it runs. Each row belongs to one
-link of one scenario: every byte counts under exactly one scenario, one source and one destination. A second hop is
-a link of its own, so a byte that hops twice has moved twice, once on each link.
+Everything is added up (`tracks.py`) from the rows of cycles, which never change once a cycle is closed, and from
+what is over and did not move (`ledger/series.py`). So the figures of the whole campaign are its accounts, to the
+byte, also while it runs. A second hop is a link of its own, so a byte that hops twice has moved twice, once on
+each link.
 
 Everything has three sums: *counted*, *excluded* (cycles that touch a window which somebody left out with a reason)
 and *open* (cycles that are not over). Averages, that is all ratios, are of counted cycles only: an open cycle is
@@ -19,7 +19,7 @@ interface, described in docs/reference/report.md. Text and pages are made of it 
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,20 +29,19 @@ from typing import Any, NamedTuple
 from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
-from dc_inject.model import Cycle, FlowKey, Hold
+from dc_inject.model import EPOCH, Cycle, FlowKey, Hold
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
 from dc_inject.report import marks, repeats, sites, thresholds
+from dc_inject.report.tracks import DIMENSIONS, SITES, Times, Track, Tracks, added
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # steps count from then
 HOUR = timedelta(hours=1)
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
 LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
-DIMENSIONS = ("scenario", "source", "destination")
 SERIES = {"due": "target", "injected": "injected", "moved": "moved"}  # over time, and how people call them
-SITES = ("source_site", "destination_site")  # where menus or URLs tell the sites of the ends
 GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "-"), (float("-inf"), "red", "--"))
 METHOD = """
 Everything is from the ledger of dc_inject: what it was to inject, what it injected, and what it saw arrive. Other
@@ -70,6 +69,12 @@ Sources and destinations are the RSEs, or the URL prefixes, of the links.
 
 Time to completion: from the acceptance of a rule or job until all of it had arrived, of those that became complete
 in this time.
+
+Not moved: what was injected, and had not moved when its rule or job ended, as of the last look at it some minutes
+before. It will not arrive any more, and the debt does not ask for it again. It expired if its lifetime was over,
+was cancelled if dc_inject had ended it before that (dc-inject end --cancel), and ended otherwise if it was gone
+before that and the ledger does not know why. It stands in the cycle in which that was seen. Failed bytes are not
+part of it: they are no longer injected, and are due again.
 
 Failed files are those of the whole campaign, because the ledger keeps no times of them.
 """
@@ -137,8 +142,8 @@ def report(
         return None
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
     long = step(cycles)
-    times = _Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
-    total, names, links = _added(view, chosen, long, times, sites.site_of(view))
+    times = Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
+    total, names, links = added(view, chosen, long, times, sites.site_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
@@ -146,14 +151,15 @@ def report(
         "campaign": view.campaign or view.path.stem,
         "simulated_in": view.simulated_in,
         "scales": marks.scales(view, chosen.since, chosen.until),
+        "control": _control(view, chosen),
         "at": moment(now),
         "running": view.holder() is not None,
         "since": moment(cycles[0].start),
         "until": moment(cycles[-1].end),
         "cycle_seconds": round(cycles[-1].length.total_seconds()),
         "step_seconds": round(long.total_seconds()),
-        "totals": figures(total.total()),
-        **{kind.name.lower(): figures(total.total(kind)) for kind in CycleKind},
+        "totals": with_losses(total.total()),
+        **{kind.name.lower(): with_losses(total.total(kind)) for kind in CycleKind},
         "excluded_windows": [
             {
                 "since": moment(window.since),
@@ -206,7 +212,7 @@ def _links(
         {
             **key.names(),
             "second_hop": key in hops,
-            **figures(Sums(*sums)),
+            **with_losses(Sums(*sums)),
             "completion": completion([completions.get(key, ())]),
             "held": {hold.value: count for hold, count in holds.get(key, {}).items()},
         }
@@ -232,6 +238,11 @@ def figures(sums: Sums) -> dict[str, Any]:
     }
 
 
+def with_losses(sums: Sums) -> dict[str, Any]:
+    """Return figures and what was lost: bytes that will not arrive, by how their rule or job ended."""
+    return {**figures(sums), "not_moved": sums.not_moved, **{name: getattr(sums, name) for name in Lost._fields}}
+
+
 def completion(times: Iterable[Sequence[int]]) -> dict[str, Any] | None:
     """Return how many rules and jobs became complete, and their median and 90th percentile, in seconds."""
     durations = array("q", chain.from_iterable(times))
@@ -242,88 +253,10 @@ def completion(times: Iterable[Sequence[int]]) -> dict[str, Any] | None:
     return {"count": len(ordered), "median": round(median), "p90": round(most)}
 
 
-# --------------------------------------------------------------------------- adding up
+# --------------------------------------------------------------------------- over time, by name
 
 
-class _Times:
-    """The steps of a report: when each starts, how many seconds of cycles it has, and which are of a day."""
-
-    def __init__(self, cycles: Sequence[Cycle], long: timedelta, begun: datetime) -> None:
-        """Take the cycles, the length of a step, and since when anything was due."""
-        seconds: dict[datetime, float] = {}
-        at = EPOCH + (cycles[0].start - EPOCH) // long * long
-        while at <= cycles[-1].start:  # hours without a cycle are steps too
-            seconds[at] = 0.0
-            at += long
-        for cycle in cycles:
-            start = EPOCH + (cycle.start - EPOCH) // long * long
-            seconds[start] += max((cycle.end - max(cycle.start, begun)).total_seconds(), 0.0)
-        self.starts, self.seconds = list(seconds), list(seconds.values())
-        self.number = {start: number for number, start in enumerate(self.starts)}
-        days: dict[str, list[int]] = defaultdict(list)
-        for number, start in enumerate(self.starts):
-            days[f"{start:%Y-%m-%d}"].append(number)
-        self.days = {day: range(numbers[0], numbers[-1] + 1) for day, numbers in days.items()}
-
-
-class _Track:
-    """Sums over steps, of each kind of cycles apart."""
-
-    def __init__(self, steps: int) -> None:
-        """Take how many steps there are."""
-        self._steps = steps
-        self._of: dict[CycleKind, list[array[int]]] = {}
-
-    def add(self, kind: CycleKind, number: int, sums: Sums) -> None:
-        """Add sums to those of a step."""
-        fields = self._of.get(kind)
-        if fields is None:
-            fields = self._of[kind] = [array("q", bytes(8 * self._steps)) for _ in sums]
-        for field, value in zip(fields, sums, strict=True):
-            if value:
-                field[number] += value
-
-    def total(self, *kinds: CycleKind, span: range | None = None) -> Sums:
-        """Return the sums of kinds of cycles (of all, unless named) in a span of steps (in all)."""
-        part = slice(None) if span is None else slice(span.start, span.stop)
-        of_kinds = [self._of[kind] for kind in kinds or CycleKind if kind in self._of]
-        return Sums(
-            *(sum(sum(fields[column][part]) for fields in of_kinds) for column in range(len(Sums._fields)))
-        )
-
-    def series(self, name: str) -> list[int]:
-        """Return the sums of one field by step, of all kinds of cycles."""
-        column = Sums._fields.index(name)
-        return [sum(values) for values in zip(*(f[column] for f in self._of.values()), strict=True)]
-
-
-Tracks = dict[str, _Track]
-
-
-def _added(
-    view: Reader, chosen: Period, long: timedelta, times: _Times, site_of: Mapping[str, str]
-) -> tuple[_Track, dict[str, Tracks], dict[FlowKey, list[int]]]:
-    """Read all rows once; return the sums of all, by name in each dimension, and of each link's counted rows."""
-    count = len(times.starts)
-    total = _Track(count)
-    names: dict[str, Tracks] = {part: defaultdict(lambda: _Track(count)) for part in (*DIMENSIONS, *SITES)}
-    scenarios, sources, destinations, source_sites, destination_sites = names.values()
-    links: dict[FlowKey, list[int]] = defaultdict(lambda: [0] * len(Sums._fields))
-    for start, kind, key, sums in view.spans(chosen, long):
-        number = times.number[start]
-        source, destination = key.link.source, key.link.destination
-        for track in (total, scenarios[key.scenario], sources[source], destinations[destination]):
-            track.add(kind, number, sums)
-        if site_of:
-            source_sites[site_of.get(source, source)].add(kind, number, sums)
-            destination_sites[site_of.get(destination, destination)].add(kind, number, sums)
-        link = links[key]
-        if kind is CycleKind.COUNTED:
-            link[:] = [a + b for a, b in zip(link, sums, strict=True)]
-    return total, names, links
-
-
-def _over_time(track: _Track, times: _Times) -> dict[str, Any]:
+def _over_time(track: Track, times: Times) -> dict[str, Any]:
     """Return the figures of each step and of each day."""
     steps = [
         {
@@ -340,10 +273,10 @@ def _over_time(track: _Track, times: _Times) -> dict[str, Any]:
     return {"steps": steps, "days": days}
 
 
-def _of_time(track: _Track, span: range) -> dict[str, Any]:
+def _of_time(track: Track, span: range) -> dict[str, Any]:
     """Return what there was in a span of steps; its ratio is that of what counts."""
     counted = figures(track.total(CycleKind.COUNTED, span=span))
-    everything = figures(track.total(span=span))
+    everything = with_losses(track.total(span=span))
     apart = {kind.name.lower(): track.total(kind, span=span) for kind in (CycleKind.EXCLUDED, CycleKind.OPEN)}
     return {
         **everything,
@@ -352,23 +285,23 @@ def _of_time(track: _Track, span: range) -> dict[str, Any]:
     }
 
 
-def _sorted(tracks: Tracks) -> list[tuple[str, _Track]]:
+def _sorted(tracks: Tracks) -> list[tuple[str, Track]]:
     """Return names with their sums, the largest first."""
 
-    def size(item: tuple[str, _Track]) -> tuple[int, str]:
+    def size(item: tuple[str, Track]) -> tuple[int, str]:
         sums = item[1].total()
         return -max(sums.due, sums.moved), item[0]
 
     return sorted(tracks.items(), key=size)
 
 
-def _name(name: str, track: _Track, times: _Times) -> dict[str, Any]:
+def _name(name: str, track: Track, times: Times) -> dict[str, Any]:
     """Return what counts of a scenario, source or destination, in all and by day."""
     days = (figures(track.total(CycleKind.COUNTED, span=span)) for span in times.days.values())
     brief = ("due", "injected", "moved", "moved_estimated", "ratio", "grade", "sign")
     return {
         "name": name,
-        **figures(track.total(CycleKind.COUNTED)),
+        **with_losses(track.total(CycleKind.COUNTED)),
         "days": [{key: day[key] for key in brief} for day in days],
     }
 
@@ -393,7 +326,7 @@ def _series(tracks: Tracks) -> list[dict[str, Any]]:
 # --------------------------------------------------------------------------- holds, failures, marks
 
 
-def _holds(view: Reader, chosen: Period, long: timedelta, times: _Times) -> list[dict[str, Any]]:
+def _holds(view: Reader, chosen: Period, long: timedelta, times: Times) -> list[dict[str, Any]]:
     """Return for each hold in how many rows it led, what was missing in them, and both by step."""
     entries: dict[str, dict[str, Any]] = {}
     for row in view.holds_over_time(chosen, long):
@@ -412,6 +345,19 @@ def _failures(view: Reader) -> dict[str, int]:
     for classes in view.failures().values():
         counts.update(classes)
     return dict(counts.most_common())
+
+
+def _control(view: Reader, chosen: Period) -> list[dict[str, Any]]:
+    """Return which control was in force, for how many links, and when; `fixed` is a rate that nobody plans."""
+    if view.simulated_in is not None and view.last_planned() is None:
+        counts = view.cycle_counts().values()
+        modes = [("fixed", sum(count > 0 for count in counts), sum(counts), chosen.since, chosen.until)]
+    else:
+        modes = [(row.mode.value, *row[1:]) for row in view.control_modes(chosen)]
+    return [
+        {"mode": mode, "links": links, "cycles": cycles, "since": moment(since), "until": moment(until)}
+        for mode, links, cycles, since, until in modes
+    ]
 
 
 def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:

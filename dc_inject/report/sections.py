@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
 
 from dc_inject.model.units import counted, format_duration, format_rate, format_size
-from dc_inject.report.figures import SITES
+from dc_inject.report import losses
+from dc_inject.report.tables import NONE, Cell, Report, Section, Table, number, percent, rate, ratio, size, time_of
+from dc_inject.report.tracks import SITES
 
-Report = Mapping[str, Any]
+FIXED = {"fixed": "a fixed rate"}  # a policy of simulations
 WORST = 20  # links in the tables of those that are furthest behind, and slowest
-NONE = "-"
-
-
-class Cell(NamedTuple):
-    """What stands in a table; `grade` is the colour of a ratio, whose sign is in the text.
-
-    `value` is the number by which a page sorts what is written with a unit.
-    """
-
-    text: str
-    grade: str | None = None
-    value: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table: its heads, of which the first `texts` are of texts and the others of numbers, and its rows."""
-
-    heads: tuple[str, ...]
-    texts: int
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a report: its name in links, its title, what it says, and its table."""
-
-    name: str
-    title: str
-    words: tuple[str, ...] = ()
-    table: Table | None = None
 
 
 def sections(report: Report) -> Iterator[Section]:
@@ -63,6 +32,7 @@ def sections(report: Report) -> Iterator[Section]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
         words = (why, "Later cycles may have made up what was missing.")
         yield Section("holds", "Holds", words, _holds(report))
+    yield from losses.sections(report)
     if report["failed_files"]:
         yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(report))
     if report["redistributed"]:
@@ -76,21 +46,6 @@ def sections(report: Report) -> Iterator[Section]:
     if report["marks"]:
         yield Section("marks", "What happened", (), _marks(report))
     yield Section("method", "How it is computed", tuple(report["method"]))
-
-
-def size(value: int, estimated: int = 0) -> Cell:
-    """Return a size, with ~ where a part of it is an estimate."""
-    return Cell(("~" if estimated > 0 else "") + format_size(value), value=value)
-
-
-def number(value: int) -> Cell:
-    """Return a count."""
-    return Cell(f"{value:,}", value=value)
-
-
-def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
-    """Return a ratio in percent, with the sign of its colour beside."""
-    return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour, value)
 
 
 def title(report: Report) -> str:
@@ -109,16 +64,21 @@ def heading(report: Report) -> str:
         f" Rates are those of the menus times {', '.join(times)}, by `run --scale`." if report["scales"] else ""
     )
     when = f"{time_of(report['since'], report)} to {time_of(report['until'], report)} UTC"
-    return f"{simulated}{when}, as the ledger stood at {time_of(report['at'], report)}{running}.{scaled}"
+    known = f"as the ledger stood at {time_of(report['at'], report)}{running}"
+    return f"{simulated}{when}, {known}.{scaled}{_control(report['control'], report)}"
 
 
-def time_of(moment: str, report: Report) -> str:
-    """Return a time in minutes, or in seconds where steps are not of whole minutes."""
-    return moment[: 19 if report["step_seconds"] % 60 else 16].replace("T", " ")
+def _control(modes: Sequence[Report], report: Report) -> str:
+    """Say which control was in force, with times if that changed; nothing if no cycle was planned."""
+    changed = len({(row["since"], row["until"]) for row in modes}) > 1
 
+    def when(row: Report) -> str:
+        return f" ({time_of(row['since'], report)} to {time_of(row['until'], report)})" if changed else ""
 
-def _percent(value: float | None) -> str:
-    return NONE if value is None else f"{100 * value:.1f} %"
+    said = [
+        f"{FIXED.get(row['mode'], row['mode'])} for {counted(row['links'], 'links')}{when(row)}" for row in modes
+    ]
+    return f" Control: {', '.join(said)}." if said else ""
 
 
 def _verdict(report: Report) -> Iterator[str]:
@@ -128,8 +88,10 @@ def _verdict(report: Report) -> Iterator[str]:
     else:
         moved, due = size(counted_["moved"], counted_["moved_estimated"]).text, format_size(counted_["due"])
         colour = f"{verdict['grade']} ({verdict['sign']})"
-        injected = f"{_percent(verdict['injected_ratio'])} were injected"
-        yield f"{moved} of {due} due have moved: {_percent(verdict['ratio'])}, {colour}; {injected}."
+        injected = f"{percent(verdict['injected_ratio'])} were injected"
+        yield f"{moved} of {due} due have moved: {percent(verdict['ratio'])}, {colour}; {injected}."
+    if lost := losses.sentence(report):
+        yield lost
     colours = ", ".join(f"{number} {colour}" for colour, number in verdict["scenarios"].items() if number)
     if colours:
         yield f"Scenarios: {colours}."
@@ -172,11 +134,6 @@ def _amounts(row: Report, *, averaged: bool = True) -> tuple[Cell, ...]:
         size(row["moved"], row["moved_estimated"]),
         ratio(row["ratio"], row["grade"], row["sign"]) if averaged else Cell(NONE),
     )
-
-
-def rate(value: float, seconds: float) -> Cell:
-    """Return the mean rate of bytes over a time, or that there was no time."""
-    return Cell(format_rate(value / seconds), value=value / seconds) if seconds else Cell(NONE)
 
 
 def _over_time(report: Report) -> str:
@@ -370,7 +327,7 @@ def _compared(report: Report) -> Iterator[Section]:
     when = f"{time_of(other['since'], report)} to {time_of(other['until'], report)} UTC"
     grid, name = other["simulated_in"], other["campaign"]
     simulated = "" if grid is None else f" was simulated in the grid {grid}: no real transfer is in it. It"
-    words = f"{name}, {when},{simulated} stands to the right. "
+    words = f"{name}, {when},{simulated} stands to the right.{_control(other['control'], report)} "
     words += "The difference is that of the ratios, in points of a percent."
     pairs = [{**other["counted"], "name": "in all"}, *other["scenarios"]]
     title = f"Compared with {name}" if grid is None else f"Compared with a simulation of {name}"

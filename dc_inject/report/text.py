@@ -5,18 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from heapq import merge
+from itertools import groupby
+from operator import add, attrgetter
 
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import Period
+from dc_inject.ledger.series import CycleKind, Period, Sums
+from dc_inject.model import FlowKey
+from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.report import figures
-from dc_inject.report.sections import Report, Section, Table, heading, sections, title
+from dc_inject.report.sections import heading, sections, title
+from dc_inject.report.tables import Report, Section, Table
 
 HEADS = (
     *("start", "seconds", "scenario", "source", "destination", "service", "due", "injected", "moved"),
-    *("moved_estimated", "forgiven", "rules", "kind"),
+    *("moved_estimated", "forgiven", "rules", *Lost._fields, "kind"),
 )
 
 
@@ -37,11 +44,15 @@ def lines(view: Reader, chosen: Period) -> Iterator[str]:
     grid = [] if view.simulated_in is None else [no_formula(visible(view.simulated_in))]
     yield _row([*HEADS, *("simulated_in" for _ in grid)])
     seconds = round(long / timedelta(seconds=1))
-    for span in view.spans(chosen, long):
-        link = span.key.link
-        names = (span.key.scenario, link.source, link.destination, link.through)
-        key = [no_formula(visible(name)) for name in names]
-        yield _row([figures.moment(span.start), seconds, *key, *span.sums, span.kind.name.lower(), *grid])
+    start_of = attrgetter("start")
+    spans = merge(view.spans(chosen, long), view.lost(chosen, long), key=start_of)
+    for start, of_step in groupby(spans, key=start_of):
+        sums: dict[tuple[CycleKind, FlowKey], Sums] = defaultdict(Sums)
+        for _, kind, flow, more in of_step:
+            sums[kind, flow] = Sums(*map(add, sums[kind, flow], more))
+        for (kind, flow), total in sums.items():
+            key = [no_formula(visible(name)) for name in flow.names().values()]
+            yield _row([figures.moment(start), seconds, *key, *total, kind.name.lower(), *grid])
 
 
 def _row(cells: Sequence[object]) -> str:

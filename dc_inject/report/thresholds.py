@@ -86,7 +86,7 @@ class _Sums:
             spans = self._view.spans(period, AT_ONCE)
             self._read[start] = [(span.key, span.sums) for span in spans if span.kind is CycleKind.COUNTED]
         of_links = [sums for key, sums in self._read[start] if threshold.matches(key)]
-        total = Sums(*map(sum, zip(*of_links, strict=True))) if of_links else Sums(0, 0, 0, 0, 0, 0)
+        total = Sums(*map(sum, zip(*of_links, strict=True))) if of_links else Sums()
         failed = (
             sum(classes.values()) for key, classes in self._view.failures().items() if threshold.matches(key)
         )

@@ -12,7 +12,7 @@ from dc_inject.cli import tables
 from dc_inject.engine import control_records
 from dc_inject.engine.control_records import Before
 from dc_inject.ledger import ControlDecision, Ledger
-from dc_inject.model import Control, Hold, Mode
+from dc_inject.model import Control, Held, Hold, Mode
 from dc_inject.planning.control import Memory, Past, Signals, decide
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 from tests.core.builders import flow
@@ -93,6 +93,45 @@ def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal
     unknown = run("status", made.path, "--decisions", "1", "--link", "A:B").exception
     assert "the campaign has no link A -> B" in str(unknown)
     assert "chooses among decisions" in str(run("status", made.path, "--link", str(KIT.link)).exception)
+
+
+def test_a_link_whose_destination_is_full_shows_its_space_before_its_window(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the row of the cycle: where that names a limit of the plan, no guard has read anything."""
+    numbers = {"in_flight": 800 * GB, "window": 2100 * GB, "allowed": 1300 * GB}
+    space = {"space": 6000 * GB, "age": 900, "resident": 5600 * GB, "withdrawn": 500 * GB}
+    dry = {"reading": 0.98, "until": 0.95, "space": 5000 * GB, "free": 100 * GB, "resident": 4000 * GB}
+    later = CYCLE.next
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        full = Held(Hold.DESTINATION_FULL, space)
+        ledger.open_cycle(later, dict.fromkeys((FNAL, KIT, MESH), (GB, full)), later.start)
+        guards = {Hold.DESTINATION_FULL: dry}
+        ledger.record_decisions(
+            [
+                ControlDecision(later, FNAL, "act", None, 5e8, 0.0, numbers, {}),
+                ControlDecision(later, KIT, "advise", Hold.DESTINATION_FULL, 5e8, 0.0, numbers, guards),
+                ControlDecision(later, MESH, "advise", None, 5e8, 0.0, numbers, {}),
+            ]
+        )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+
+    def shown(*more: str) -> str:
+        told = run("status", made.path, "--decisions", "1", *more).stdout
+        assert max(map(len, told.splitlines())) <= 80
+        return " ".join(told.split())
+
+    window = "in_flight=800 GB window=2.1 TB allowed=1.3 TB"
+    assert f"space=6 TB age=15min resident=5.6 TB withdrawn=500 GB {window}" in shown("--link", str(FNAL.link))
+    kit = f"reading=0.98 until=0.95 space=5 TB free=100 GB resident=4 TB {window}"
+    assert kit in shown("--link", str(KIT.link))
+    assert f"advise 4 Gb/s {window}" in shown("--link", str(MESH.link))
+    held = {
+        row["destination"]: row["held"]
+        for row in json.loads(run("status", made.path, "--decisions", "1", "--format", "json").stdout)
+    }
+    assert held == {FNAL.link.destination: space, KIT.link.destination: dry, MESH.link.destination: {}}
 
 
 def test_times_are_whole_on_a_narrow_terminal(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

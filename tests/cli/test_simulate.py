@@ -101,6 +101,15 @@ def test_what_it_ends_with_for_programs(tmp_path):
     assert "exists already" in again.exception.message
 
 
+def test_what_the_ledger_says_did_not_move_is_what_the_grid_lost():
+    """The ledger knows neither the grid nor its transfers, only what moved until minutes before rules ended."""
+    told = json.loads(of("link-at-70-percent", "--policy", "off", "--format", "json").stdout)
+    lost = told["lost"]["unsent_bytes"] + told["lost"]["interrupted_bytes"]
+    assert lost > 100e9
+    assert told["total"]["not_moved"] == pytest.approx(lost, abs=1000)  # parts of bytes of each rule
+    assert told["lost"]["failed_files"] == told["total"]["failed"] == 0
+
+
 def test_a_ledger_that_cannot_be_kept_is_refused_before_anything_is_simulated(tmp_path):
     error = of("one-link", "--ledger", tmp_path / "nowhere" / "kept.sqlite").exception
     assert isinstance(error, UsageError)

@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.active_entries import STATES
+from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle, Dataset, Held, Hold, State
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Outcome, Status
@@ -145,6 +146,21 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert sum(row.moved for row in own) == totals.moved
                 assert sum(row.estimated for row in own) == totals.estimated
                 assert sum(row.rules for row in own) == totals.rules
+
+    @invariant()
+    def what_was_injected_has_moved_or_is_on_its_way_or_will_not_move(self):
+        own = {key: [0, 0] for key in self.ledger.accounts()}  # on its way, not moved: as the rows say
+        for entry in self.ledger.entries(*ACCEPTED):
+            rest = entry.injection.item.bytes - entry.present - entry.failed - entry.moved
+            own[entry.injection.flow][entry.state is not State.LIVE] += rest
+        lost = {key: [0, 0] for key in own}
+        for span in self.ledger.lost(Period(START, self.cycle.end), LENGTH):
+            lost[span.key][0] += span.sums.not_moved
+            lost[span.key][1] += span.sums.failed
+        for key, totals in self.ledger.accounts().items():
+            assert [totals.on_its_way, totals.not_moved] == own[key]
+            assert totals.injected == totals.moved + totals.on_its_way + totals.not_moved
+            assert lost[key] == [totals.not_moved, totals.failed]
 
     @invariant()
     def what_is_counted_by_state_and_destination_is_there(self):

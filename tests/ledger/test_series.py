@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import chain
+from operator import add
 
 import pytest
 
-from dc_inject.ledger.series import CycleKind, Period
+from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.ports import Status
 from tests.ledger.world import (
@@ -41,14 +43,14 @@ def nth(number):
 
 def agree(ledger):
     """Compare all steps with the accounts, which triggers keep."""
-    sums = {key: [0] * 6 for key in ledger.accounts()}
-    for span in ledger.spans(DAY, HOUR):
-        sums[span.key] = [a + b for a, b in zip(sums[span.key], span.sums, strict=True)]
+    sums = {key: Sums() for key in ledger.accounts()}
+    for span in chain(ledger.spans(DAY, HOUR), ledger.lost(DAY, HOUR)):
+        sums[span.key] = Sums(*map(add, sums[span.key], span.sums))
     accounts = ledger.accounts()
-    assert sums == {
-        key: [one.due, one.injected, one.moved, one.estimated, one.forgiven, one.rules]
-        for key, one in accounts.items()
-    }
+    for key, one in accounts.items():
+        amounts = (one.due, one.injected, one.moved, one.estimated, one.forgiven, one.rules)
+        assert sums[key][: len(amounts)] == amounts
+        assert (sums[key].not_moved, sums[key].failed) == (one.not_moved, one.failed)
     return accounts
 
 
@@ -69,6 +71,67 @@ def test_the_sums_of_all_steps_are_the_accounts_at_any_moment(ledger):
     ledger.open_cycle(nth(1), {}, nth(1).start)
     agree(ledger)
     assert [span.sums.moved for span in ledger.spans(DAY, LENGTH) if span.kind is CycleKind.OPEN] == [70 * GB]
+
+
+def test_what_had_not_moved_counts_in_the_cycle_in_which_its_rule_ended_by_how_it_ended(ledger):
+    """Each dataset of 100 GB has moved 30 GB; the numbers are those of the injections' own rows."""
+    names = ("complete", "expired", "cancelled", "gone", "stalled", "live", "doubt", "part")
+    made = {name: injection(f"cms:{name}", AC if name in {"gone", "part"} else AB) for name in names}
+    started(ledger, *made.values())
+    accepted(ledger, *(one for name, one in made.items() if name != "doubt"))
+    ledger.call([made["doubt"].key], START + MINUTE)
+    for number in range(1, 6):
+        ledger.open_cycle(nth(number), {}, nth(number).start)
+    keys = {name: one.key for name, one in made.items()}
+    some = {"files_done": 15, "moved": 30 * GB}
+    ledger.observe(
+        [
+            seen(key, Status.MOVING, exact=name != "expired", **some)
+            for name, key in keys.items()
+            if name != "doubt"
+        ],
+        START + 3 * MINUTE,
+    )
+    assert sum(one.not_moved for one in agree(ledger).values()) == 0
+    ledger.observe([seen(keys["complete"], Status.COMPLETE)], START + 4 * MINUTE)
+    ledger.observe([seen(keys["part"], Status.COMPLETE, exact=True, **some)], START + 4 * MINUTE)  # so it says
+    ledger.end_asked([keys["cancelled"], keys["complete"]], nth(1).start)
+    absent = [seen(keys[name], Status.ABSENT) for name in ("complete", "cancelled", "gone")]
+    ledger.observe(absent, nth(1).start + MINUTE)
+    ledger.observe([seen(keys["stalled"], Status.ABSENT, failed=70 * GB)], nth(2).start)
+    ledger.observe([seen(keys["expired"], Status.ABSENT)], nth(4).start + 2 * MINUTE)
+    ledger.gone([keys["cancelled"]], nth(5).start)
+    accounts = agree(ledger)
+    assert accounts[AB].not_moved == 140 * GB
+    assert accounts[AB].injected == accounts[AB].moved + accounts[AB].on_its_way + accounts[AB].not_moved
+    assert (accounts[AB].on_its_way, accounts[AB].in_doubt) == (70 * GB, 100 * GB)
+    lost = {(span.start, span.key): span.sums for span in ledger.lost(DAY, LENGTH)}
+    assert lost == {
+        (START, AC): Sums(ended_otherwise=70 * GB),
+        (nth(1).start, AB): Sums(cancelled=70 * GB),
+        (nth(1).start, AC): Sums(ended_otherwise=70 * GB),
+        (nth(2).start, AB): Sums(failed=70 * GB),
+        (nth(4).start, AB): Sums(expired=70 * GB, not_moved_estimated=70 * GB),
+    }
+    assert [span.start for span in ledger.lost(Period(nth(2).start, nth(4).start), HOUR)] == [START]
+    rows = ledger._db.rows("SELECT state, bytes - present - failed - moved AS rest FROM injection")
+    over = sum(row["rest"] for row in rows if row["state"] in {"complete", "ended", "gone"})
+    assert over == sum(one.not_moved for one in accounts.values()) == 280 * GB
+    around = (nth(4).start, nth(4).end)
+    kinds = {span.kind for span in ledger.lost(Period(START, DAY.until, (around,)), LENGTH)}
+    assert kinds == {CycleKind.OPEN, CycleKind.EXCLUDED}
+
+
+def test_what_ends_when_no_cycle_is_open_counts_in_the_one_before(ledger):
+    made = injection("cms:1", AB)
+    started(ledger, made)
+    (key,) = accepted(ledger, made)
+    ledger.close_cycle(CYCLE, CYCLE.end)
+    ledger.observe([seen(key, Status.ABSENT)], START + 5 * HOUR)
+    assert [(span.start, span.sums.expired) for span in ledger.lost(DAY, LENGTH)] == [(START, 100 * GB)]
+    ledger.open_cycle(nth(40), {}, nth(40).start)
+    assert [span.start for span in ledger.lost(DAY, LENGTH)] == [START]
+    assert list(ledger.lost(Period(nth(1).start, DAY.until), LENGTH)) == []
 
 
 def test_cycles_are_kept_apart_that_are_open_or_excluded(ledger):

@@ -1,0 +1,67 @@
+"""What did not move although its rule or job is over, as people read it: a sentence, tables by link and day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dc_inject.model.units import format_size
+from dc_inject.report.tables import Cell, Report, Section, Table, percent, size
+
+WORST = 20  # links in the table of those that lost most
+ENDS = {"expired": "expired", "cancelled": "cancelled", "ended_otherwise": "ended otherwise"}
+HEADS = ("injected", "not moved", "of injected", *ENDS.values(), "failed")
+
+
+def sentence(report: Report) -> str:
+    """Say how much of what was injected did not move, and how it ended; empty if nothing is known to be lost."""
+    total = report["totals"]
+    if not total["not_moved"]:
+        return ""
+    how = ", ".join(f"{format_size(total[name])} {words}" for name, words in ENDS.items() if total[name])
+    lost = size(total["not_moved"], total["not_moved_estimated"]).text
+    return f"{lost} ({_part(total)} of what was injected) had not moved when their rules or jobs ended: {how}."
+
+
+def sections(report: Report) -> Iterator[Section]:
+    """Yield the tables of what was lost; nothing if nothing was."""
+    if not _is_lost(report["totals"]):
+        return
+    words = [sentence(report) or "All that was injected has moved or is on its way."]
+    if failed := report["totals"]["failed"]:
+        words.append(
+            f"{format_size(failed)} failed for good: these no longer count as injected, and are due again."
+        )
+    links = sorted(filter(_is_lost, report["links"]), key=lambda row: -(row["not_moved"] + row["failed"]))[:WORST]
+    names = ("scenario", "source", "destination")
+    rows = ((*(Cell(row[name]) for name in names), *_amounts(row)) for row in links)
+    yield Section(
+        "not-moved", "Not moved when its rule ended", tuple(words), Table((*names, *HEADS), 3, tuple(rows))
+    )
+    if len(report["days"]) > 1:
+        yield _by("day", report["days"], "day")
+    if len(report["scenarios"]) > 1:
+        yield _by("scenario", report["scenarios"], "name")
+
+
+def _by(noun: str, rows: Iterable[Report], name: str) -> Section:
+    lost = tuple((Cell(row[name]), *_amounts(row)) for row in rows if _is_lost(row))
+    return Section(
+        f"not-moved-{noun}s", f"Not moved when its rule ended, by {noun}", (), Table((noun, *HEADS), 1, lost)
+    )
+
+
+def _is_lost(row: Report) -> bool:
+    return bool(row["not_moved"] or row["failed"])
+
+
+def _part(row: Report) -> str:
+    return percent(row["not_moved"] / row["injected"] if row["injected"] > 0 else None)
+
+
+def _amounts(row: Report) -> tuple[Cell, ...]:
+    return (
+        size(row["injected"]),
+        size(row["not_moved"], row["not_moved_estimated"]),
+        Cell(_part(row)),
+        *(size(row[name]) for name in (*ENDS, "failed")),
+    )
