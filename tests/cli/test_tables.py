@@ -38,7 +38,7 @@ ROW = {
 }
 HELD = {"held": "destination-unavailable", "numbers": {"free": 1, "wanted": 2}}
 HELD_CYCLES = next(column for column in closing_table.SUMMARY if column.key == "held")
-SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"too-coarse": 3}}
+SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"too-coarse": 3}, "not_moved": 99 * GB}
 
 
 @pytest.fixture(scope="module")
