@@ -97,7 +97,7 @@ SIGNALS = (
     tables.Column("signal", "signal missing"),
     tables.Column("subject", "of"),
     tables.Column("since", "since", whole=True),
-    tables.Column("why", "why"),
+    tables.Column("why", "why", below=True),
 )
 CHANGED = (
     tables.Column("at", "changed at", whole=True),

@@ -35,7 +35,8 @@ from tests.menu.texts import draft, text
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "menus.md").read_text()
 MAKING = (ROOT / "docs" / "how-to" / "make-menus.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE + MAKING, re.MULTILINE | re.DOTALL)
+CHOOSING = (ROOT / "docs" / "how-to" / "choose-control.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE + MAKING + CHOOSING, re.MULTILINE | re.DOTALL)
 FILES = {name: content for _, name, content in BLOCKS if name}
 EXAMPLES = [content for kind, name, content in BLOCKS if kind == "yaml" and not name]
 
