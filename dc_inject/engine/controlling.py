@@ -39,6 +39,7 @@ from dc_inject.planning.guards import GuardReading
 
 log = logging.getLogger(__name__)
 
+TAIL = 0.05  # of what is in flight: how old so many bytes are says nothing of the others
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
 
@@ -115,8 +116,8 @@ def _signals(
     now: datetime,
 ) -> dict[FlowKey, Signals]:
     """Return what is known of links; `due_now` is what they are due in the cycle, with all that is due on top."""
-    accounts, oldest = ledger.accounts(), ledger.on_their_way_since()
-    stuck = stuck_bytes(ledger)
+    accounts, seen_since = ledger.accounts(), ledger.on_their_way_since()
+    stuck, oldest = stuck_bytes(ledger), oldest_since(ledger)
     completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
     rows: dict[FlowKey, list[Row]] = defaultdict(list)
     since = cycle.start - control.CYCLES * cycle.length
@@ -133,7 +134,7 @@ def _signals(
         most = max([due_now[key], *asked[-2:]])
         if most == 0:
             continue
-        first, seen = oldest.get(key, (None, None))
+        first, (_, seen) = oldest.get(key), seen_since.get(key, (None, None))
         signals[key] = Signals(
             target=most / cycle.length.total_seconds(),
             length=cycle.length,
@@ -262,6 +263,29 @@ def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
             item = entry.injection.item
             stuck[entry.injection.flow] += -(-item.bytes * entry.files_stuck // max(item.files, 1))
     return stuck
+
+
+def oldest_since(ledger: Reader) -> dict[FlowKey, datetime]:
+    """Return since when the oldest of what each flow has in flight is on its way, less a small part of its bytes.
+
+    A dataset stays on its way for one file that is tried again: it is old, but few of its bytes are.
+    """
+    left: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
+    for entry in ledger.entries(State.LIVE):
+        item = entry.injection.item
+        size = item.bytes - entry.present - entry.failed - entry.moved
+        size -= item.bytes * entry.files_stuck // max(item.files, 1)
+        if entry.accepted_at is not None and size > 0:
+            left[entry.injection.flow].append((entry.accepted_at, size))
+    oldest = {}
+    for key, parts in left.items():
+        rest = TAIL * sum(size for _, size in parts)
+        for since, size in sorted(parts):
+            rest -= size
+            if rest < 0:
+                oldest[key] = since
+                break
+    return oldest
 
 
 def _with_overhead(due: int, flow: Flow) -> int:

@@ -26,12 +26,12 @@ what W / latency gives, which is less than its target and never a collapse.
 
 **D is measured only where bytes are late**: where there was work all the time, and something is on its way for
 longer than C + T + A (or three quarters of its lifetime), and there is more in flight than arrives in that time
-at the rate of the last two cycles. Else the link was short of work, one file is tried again, or its latency is
-all there is to see. Bytes that expired unsent in the last two cycles were late, although nothing that is late
-is left. Then D is the mean of the last four cycles: the best of them would be the noise of a link that carries
-little. It is at least a fiftieth of R, so that a link that stood still is tried. Where nothing is late any
-more, D grows a little in each cycle, and at once to the lower of the last two arrivals, as acknowledgements
-clock a sender. One good cycle of a slow link says nothing of the next one.
+at the rate of the last two cycles. Else the link was short of work, or its latency is all there is to see. A
+small part of the bytes is left out, since files are tried again. Bytes that expired unsent in the last two cycles
+were late, although nothing that is late is left. Then D is the mean of the last four cycles: the best of them
+would be the noise of a link that carries little. It is at least a fiftieth of R, so that a link that stood still
+is tried. Where nothing is late any more, D grows a little in each cycle, and at once to the lower of the last two
+arrivals, as acknowledgements clock a sender. One good cycle of a slow link says nothing of the next one.
 
 While bytes are late, no more goes out than has arrived in the last cycle: what is in flight does not grow.
 
@@ -107,9 +107,10 @@ class Signals:
 
     `target` is bytes per second; `in_flight` and `floor` are bytes. `past` are the last cycles in which the link
     was due anything, without a gap, the last one at the end. `oldest` is for how long the oldest of what is in
-    flight is on its way. `floor` is what the link needs to have under way in any case: a dataset, or what FTS has
-    transfers for. `limited` is whether something else than this controller held the link in the cycle before,
-    `catches_up` whether it owed as much from before as a cycle may give on top of its due.
+    flight is on its way, but for a small part of its bytes. `floor` is what the link needs to have under way in
+    any case: a dataset, or what FTS has transfers for. `limited` is whether something else than this controller
+    held the link in the cycle before, `catches_up` whether it owed as much from before as a cycle may give on top
+    of its due.
     """
 
     target: float

@@ -206,7 +206,7 @@ class Grid:
 
 
 def _most_exact(of_links: Mapping[str, T], source: str, destination: str) -> T | None:
-    names = (f"{source}:{destination}", f"*:{destination}", f"{source}:*")
+    names = (f"{source}:{destination}", f"*:{destination}", f"{source}:*", "*:*")
     return next((of_links[name] for name in names if name in of_links), None)
 
 

@@ -61,6 +61,17 @@ def test_a_fixed_rate_fills_the_queue_of_a_slow_link_until_it_expires():
     assert told("link-at-70-percent", "--days", 0.5, "--policy", "act")["lost"]["unsent_bytes"] == 0
 
 
+def test_files_that_are_tried_again_do_not_make_a_link_late(tmp_path):
+    """Each file takes an hour; in a quarter of the datasets one fails and takes two: few bytes, but old ones."""
+    grid = (SCENARIOS / "one-link" / "grid.yaml").read_text()
+    grid += "fts: {per_storage: 2000}\nlinks: {'*:*': {rate: 12 Gb/s, overhead: 1 h, actives: 2..2000}}\n"
+    (tmp_path / "grid.yaml").write_text(grid)
+    menu = str(SCENARIOS / "one-link" / "menu.yaml")
+    done = ledgers.run("simulate", menu, "--grid", tmp_path / "grid.yaml", "--policy", "act", "--format", "json")
+    total = json.loads(done.stdout)["total"]
+    assert total["injected"] >= 0.7 * total["due"]
+
+
 def test_what_a_fixed_rate_could_not_submit_is_not_made_up():
     """Rucio is down for 40 of 300 minutes: two or three cycles of twenty are lost."""
     fixed = told("rucio-down", "--days", 5 / 24, "--policy", "fixed")["total"]

@@ -76,6 +76,15 @@ def test_the_smallest_grid_has_the_defaults():
     assert (made.fts, made.rucio, made.default_link) == (g.Fts(), g.Rucio(), g.LinkTraits())
 
 
+def test_the_most_exact_entry_means_a_link():
+    patterns = ("*:*", "a:*", "*:b", "a:b")
+    links = {pattern: g.LinkTraits(rate=float(number)) for number, pattern in enumerate(patterns, 1)}
+    for count, pattern in enumerate(patterns, 1):
+        made = g.Grid("small", {}, {}, links=dict(list(links.items())[:count]))
+        assert made.traits("a", "b") == links[pattern]
+        assert made.traits("c", "d") == links["*:*"]
+
+
 @pytest.mark.parametrize(
     ("more", "place", "message", "hint"),
     [
