@@ -35,19 +35,28 @@ COLUMNS = (
 
 
 class HeldLink(NamedTuple):
-    """For how many cycles a hold held a link, why it did last, and how many bytes were missing in these cycles."""
+    """For how many cycles a hold held a link, why it did last, and how many bytes were missing in these cycles.
+
+    `limit` is which of a campaign's limits it is, where it is one.
+    """
 
     key: FlowKey
     hold: Hold
     why: str
     cycles: int
     missing: int
+    limit: str = ""
+
+    @property
+    def name(self) -> str:
+        """The hold, with the limit that it is: `campaign-limit (total)`."""
+        return f"{self.hold.value} ({self.limit})" if self.limit else self.hold.value
 
 
 def held_links(ledger: Reader) -> list[HeldLink]:
     """Return the links that were held, and why, but for holds that need no action."""
     return [
-        HeldLink(line.key, line.held.hold, _why(line.held), line.cycles, line.missing)
+        HeldLink(line.key, line.held.hold, _why(line.held), line.cycles, line.missing, _limit(line.held))
         for line in ledger.held_flows()
         if not line.held.hold.harmless
     ]
@@ -58,19 +67,24 @@ def _why(held: Held) -> str:
     return f"in the last such cycle: {sentence(held)}" if held.numbers.get("message") else sentence(held)
 
 
+def _limit(held: Held) -> str:
+    return str(held.numbers.get("limit", "")) if held.hold is Hold.CAMPAIGN_LIMIT else ""
+
+
 def of_seeds(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
     """Return what at least half of the seeds have in common: medians, and the sentence that most of them have."""
-    seeds: dict[tuple[FlowKey, Hold], list[HeldLink]] = defaultdict(list)
+    seeds: dict[tuple[FlowKey, Hold, str], list[HeldLink]] = defaultdict(list)
     for run in runs:
         for link in run:
-            seeds[link.key, link.hold].append(link)
+            seeds[link.key, link.hold, link.limit].append(link)
     common = []
-    for (key, hold), links in seeds.items():
+    for (key, hold, limit), links in seeds.items():
         if 2 * len(links) >= len(runs):
             none = [0] * (len(runs) - len(links))
             ((why, _),) = Counter(link.why for link in links).most_common(1)
-            cycles, missing = (median([*of, *none]) for of in zip(*(link[-2:] for link in links), strict=True))
-            common.append(HeldLink(key, hold, why, round(cycles), round(missing)))
+            amounts = zip(*((link.cycles, link.missing) for link in links), strict=True)
+            cycles, missing = (median([*of, *none]) for of in amounts)
+            common.append(HeldLink(key, hold, why, round(cycles), round(missing), limit))
     return common
 
 

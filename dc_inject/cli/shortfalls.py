@@ -222,7 +222,7 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
     missing = sum(link.missing for link in holds)
     most = [link for link in holds[:MOST_CAUSES] if link.missing >= SELDOM * missing]
     for link in most:
-        yield Cause(link.hold.value, f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}")
+        yield Cause(link.name, f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}")
     led, failed = {link.hold for link in most}, past.failed(line)
     not_injected = made.not_injected.get(line.key, {})
     yield from _of_bytes(line, not_injected, " not injected")

@@ -293,12 +293,17 @@ class SeriesReader(CycleReader):
         return counts
 
     def held_flows(self) -> list[HeldFlow]:
-        """Return how often each hold led for each flow key, and why it did last, by flow key and hold."""
+        """Return how often each hold led for each flow key, and why it did last, by flow key and hold.
+
+        The limits of a campaign are told apart, which are one hold.
+        """
         # SQLite takes columns that are not added up, such as `numbers`, from the row with the maximum.
         rows = self._db.rows(
             "SELECT scenario, source, destination, through, hold, numbers, max(cycle), count(*) AS cycles, "
             "sum(max(r.due - r.injected, 0)) AS missing FROM cycle_row AS r JOIN account ON id = account "
-            "WHERE hold IS NOT NULL GROUP BY account, hold"
+            "WHERE hold IS NOT NULL GROUP BY account, hold, CASE WHEN hold = ? THEN "
+            "(numbers LIKE '%\"rules_per_hour\"%') + 2 * (numbers LIKE '%\"files_in_flight\"%') END",
+            Hold.CAMPAIGN_LIMIT.value,
         )
         holds = ((flow_key(row), held(row["hold"], row["numbers"]), row["cycles"], row["missing"]) for row in rows)
         lines = (HeldFlow(key, why, *counts) for key, why, *counts in holds if why is not None)

@@ -155,6 +155,11 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.TOO_COARSE: "the next dataset is too large for what is left",
 }
 _OF = ("by", "why", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
+_OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
+    "total": "{} in total: raise `total` in its `limits`, or lower rates",
+    "rules_per_hour": "{} rules an hour: raise `rules_per_hour` in its `limits`, or take larger datasets",
+    "files_in_flight": "{} files in flight: raise `files_in_flight` in its `limits`, or lower rates",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +181,25 @@ def of_control(decided: str | None, row: str | None, *, acts: bool) -> Hold | No
 
 
 def sentence(held: Held) -> str:
-    """Return a hold in words without numbers, which differ from cycle to cycle, but with those of its message."""
+    """Return a hold in words without numbers, which differ from cycle to cycle, but with those of its message.
+
+    A limit of the campaign is told with its value, and without what would hold nearly as much: it is one limit,
+    whatever else there is.
+    """
     message, also = held.numbers.get("message"), held.numbers.get("also")
-    names = ", ".join(str(held.numbers[name]) for name in _OF if name in held.numbers)
-    words = str(message) if message else IN_SHORT[held.hold] + (f" ({names})" if names else "")
+    if held.hold is Hold.CAMPAIGN_LIMIT and "most" in held.numbers:
+        limit = str(held.numbers["limit"])
+        return f"the menu allows {_OF_CAMPAIGN[limit].format(_most(held.numbers))}"
+    names = [str(held.numbers[name]) for name in _OF if name in held.numbers]
+    names += [_most(held.numbers)] if "most" in held.numbers else []
+    words = str(message) if message else IN_SHORT[held.hold] + (f" ({', '.join(names)})" if names else "")
     return f"{words}; {also} would hold it nearly as much" if also else words
+
+
+def _most(numbers: Numbers) -> str:
+    """Return the value of a limit: a rate, or a count."""
+    most = float(numbers["most"])
+    return units.grouped(most) if numbers.get("limit") in _COUNTED else units.format_rate(most)
 
 
 def beside(held: Held, others: Iterable[Hold]) -> Held:
@@ -195,6 +214,8 @@ def format_numbers(numbers: Numbers) -> str:
     counts = {"wanted", "left"} if numbers.get("limit") in _COUNTED or "time_for" in numbers else set()
 
     def shown(name: str, value: float | str) -> str:
+        if name == "most":
+            return _most(numbers).replace(" ", "")
         if name in _DURATIONS and isinstance(value, int):
             return units.format_duration(timedelta(seconds=value)).replace(" ", "")
         return units.format_size(value) if name in _SIZES - counts and isinstance(value, int) else str(value)

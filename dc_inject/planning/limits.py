@@ -446,4 +446,5 @@ def _rate(
     """A limit in bytes per second: even over cycles, and no more than it says over an hour of whole cycles."""
     allowed = limit * length.total_seconds()
     room = int(limit * max(HOUR, length).total_seconds() * (1 + TOLERANCE)) - spent
-    return Constraint(hold, members, allowed, True, {**numbers, "allowed": int(allowed)}, room=max(room, 0))
+    numbers = {**numbers, "most": round(limit), "allowed": int(allowed)}
+    return Constraint(hold, members, allowed, True, numbers, room=max(room, 0))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from dc_inject.model import Bundle, File, Held, Hold, Item, Limits
+from dc_inject.model import Bundle, File, Held, Hold, Item, Limits, Numbers
 from dc_inject.model.goals import Recycle, SecondHop
 from dc_inject.model.holds import Trait, beside
 from dc_inject.model.items import blocked, bundled
@@ -215,7 +215,8 @@ def drop_beyond_limits(
             kept_items[i].add(index)
         else:
             limit, left = ("rules_per_hour", rules) if rules_left < 1 else ("files_in_flight", files)
-            line.stopped = Held(Hold.CAMPAIGN_LIMIT, {"limit": limit, "left": left, "wanted": len(order)})
+            over: Numbers = {"limit": limit, "most": getattr(limits, limit), "left": left, "wanted": len(order)}
+            line.stopped = Held(Hold.CAMPAIGN_LIMIT, over)
     for i, line in enumerate(lines):
         line.items = [item for index, item in enumerate(line.items) if index in kept_items[i]]
 

@@ -52,6 +52,10 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
             Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),
             "the menu's own limit on a site (KIT, in)",
         ),
+        (
+            Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "most": 25 * GB // 10, "allowed": GB}),
+            "the menu's own limit on a site (KIT, in, 20 Gb/s)",
+        ),
         (Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}), "somebody stopped it (ann, downtime)"),
         (Held(Hold.FAILING, {"also": "backlog"}), "most transfers fail; backlog would hold it nearly as much"),
     ],
@@ -60,6 +64,36 @@ def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, 
     held(ledger, {LINKS[0]: hold})
     (row,) = hold_reasons.reasons(hold_reasons.held_links(ledger))
     assert row["why"] == words
+
+
+TOTAL = "the menu allows 20 Gb/s in total: raise `total` in its `limits`, or lower rates"
+RULES = "the menu allows 1,000 rules an hour: raise `rules_per_hour` in its `limits`, or take larger datasets"
+FILES = "the menu allows 100,000 files in flight: raise `files_in_flight` in its `limits`, or lower rates"
+
+
+def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_link_last(ledger):
+    """And whatever would have held it nearly as much."""
+    limits = [
+        {"limit": "rules_per_hour", "most": 1000, "left": 3, "wanted": 9},
+        {"limit": "total", "most": 25 * GB // 10, "allowed": GB},
+        {"limit": "total", "most": 25 * GB // 10, "allowed": GB, "also": "backlog"},
+        {"limit": "files_in_flight", "most": 100_000, "left": 2, "wanted": 9},
+    ]
+    cycle = CYCLE
+    for numbers in limits:
+        held = Held(Hold.CAMPAIGN_LIMIT, numbers)
+        ledger.open_cycle(cycle, {LINKS[0]: (GB, held), LINKS[1]: (GB, held)}, cycle.start)
+        ledger.close_cycle(cycle, cycle.end)
+        cycle = cycle.next
+    links = hold_reasons.held_links(ledger)
+    rows = hold_reasons.reasons(links)
+    assert {(row["why"], row["links"], row["cycles"], row["missing"]) for row in rows} == {
+        (TOTAL, 2, 4, 4 * GB),
+        (RULES, 2, 2, 2 * GB),
+        (FILES, 2, 2, 2 * GB),
+    }
+    assert hold_reasons.of_seeds([links, links]) == links
+    assert {link.name for link in links} == {f"campaign-limit ({numbers['limit']})" for numbers in limits}
 
 
 def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_rest_is_counted(

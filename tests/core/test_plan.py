@@ -266,7 +266,9 @@ def test_files_in_flight_are_a_brake() -> None:
     assert sum(i.item.files for i in made.injections) == 200
     low, high = made.decisions
     assert (len(high.items), len(low.items)) == (9, 1)
-    assert low.held == Held(Hold.CAMPAIGN_LIMIT, {"limit": "files_in_flight", "left": 200, "wanted": 18})
+    assert low.held == Held(
+        Hold.CAMPAIGN_LIMIT, {"limit": "files_in_flight", "most": 1000, "left": 200, "wanted": 18}
+    )
 
 
 def test_lifetimes_follow_the_space_unless_rules_can_be_ended_early() -> None:

@@ -184,7 +184,9 @@ def test_a_hold_says_its_numbers():
     ("numbers", "said"),
     [
         ({"wanted": 63_750_000_000, "budget": 0, "space": 10**9}, "wanted=63.8 GB budget=0 B space=1 GB"),
-        ({"limit": "rules_per_hour", "left": 3, "wanted": 20}, "limit=rules_per_hour left=3 wanted=20"),
+        ({"limit": "rules_per_hour", "most": 1000, "left": 3}, "limit=rules_per_hour most=1,000 left=3"),
+        ({"limit": "total", "most": 25 * 10**8, "wanted": 20}, "limit=total most=20Gb/s wanted=20 B"),
+        ({"site": "KIT", "direction": "in", "most": 25 * 10**8}, "site=KIT direction=in most=20Gb/s"),
         ({"time_for": 3, "wanted": 20}, "time_for=3 wanted=20"),
         ({"failed": 0.33, "probe": 10**9, "message": "no"}, "failed=0.33 probe=1 GB message=no"),
     ],
