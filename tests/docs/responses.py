@@ -1,27 +1,76 @@
-"""Step responses of the controller, measured on the toy link of the tests, for explanation/control.md."""
+"""Step responses of the controller and of a fixed rate, measured in the twin, for explanation/control.md."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from html import escape
+from itertools import accumulate
+from pathlib import Path
 
-from tests.core.toy import Toy
+from dc_inject.cli import forecast, simulation
+from tests.docs import ROOT
 
-CYCLES = 72
+CYCLES = 64
+MOST = 10  # cycles' worth on the vertical axis
+WORTH = 10e9 / 8 * 900  # bytes: 10 Gb/s for a cycle
 WIDE, HIGH, MARGIN, TOP = 480, 200, 40, 36  # of a panel
 SVG = "http://www.w3.org/2000/svg"
 FAMILY = "DejaVu Sans, Verdana, sans-serif"
+POLICIES = {simulation.FIXED: "fixed rate", "act": "control"}
 LINES = (
-    ("in flight, fixed rate", "#b0b8c0", "fixed", lambda toy: toy.in_flight),
-    ("in flight, control", "#1f6fb4", "act", lambda toy: toy.in_flight),
-    ("moved, control", "#2f9e5a", "act", lambda toy: toy.moved),
+    ("in flight, fixed rate", "#b0b8c0", simulation.FIXED, "in_flight"),
+    ("in flight, control", "#1f6fb4", "act", "in_flight"),
+    ("moved, control", "#2f9e5a", "act", "moved"),
 )
-PANELS: Sequence[tuple[str, Callable[[float], float], float]] = (  # title, capacity, latency in cycles
-    ("the link carries 0.7 of its target", lambda _t: 0.7, 0.1),
-    ("an outage of six cycles", lambda t: 0.0 if 24 <= t < 30 else 1.2, 0.1),
-    ("0.4 of the target for 24 cycles", lambda t: 0.4 if 24 <= t < 48 else 1.2, 0.1),
-    ("a latency of four cycles", lambda _t: 1.2, 4.0),
+SCENARIO = ROOT / "menus" / "twin" / "one-link"
+LINK = "T2_CH_CERN:T1_DE_KIT_Disk"
+_STEP = "{{fault: capacity, subject: '" + LINK + "', at: 6 h, for: {hours} h, part: {part} %}}"
+PANELS: Sequence[tuple[str, str, str]] = (  # title, what the link is like, what goes wrong
+    ("the link carries 0.7 of its target", "rate: 7 Gb/s", ""),
+    ("an outage of six cycles", "rate: 12 Gb/s", _STEP.format(hours=1.5, part=0)),
+    ("a third of the target for 24 cycles", "rate: 12 Gb/s", _STEP.format(hours=6, part=28)),
+    ("each file takes an hour", "rate: 12 Gb/s, overhead: 1 h, actives: 2..2000", ""),
 )
+
+
+@dataclass(frozen=True)
+class Response:
+    """How a link responds, in each cycle, in cycles' worth of bytes; in flight is that at the end of the cycle."""
+
+    in_flight: Sequence[float]
+    moved: Sequence[float]
+    expired: float  # part of what was due that expired before its transfer began
+    interrupted: float  # and while it ran
+
+
+@cache
+def response(link: str, trouble: str, policy: str) -> Response:
+    """Simulate a link of the grid of menus/twin/one-link, changed like this."""
+    grid = (SCENARIO / "grid.yaml").read_text()
+    grid += f"fts: {{per_storage: 2000}}\nlinks: {{'{LINK}': {{{link}}}}}\ntroubles: [{trouble}]\n"
+    menu = (SCENARIO / "menu.yaml").read_text().replace("end: 2027-02-08 22:00", "end: 2027-02-09 02:00")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "grid.yaml").write_text(grid)
+        (folder / "menu.yaml").write_text(menu)
+        request = simulation.Request([folder / "menu.yaml"], folder / "grid.yaml", policy=policy)
+        with simulation.new_ledger(folder / "ledger.sqlite") as ledger:
+            made = simulation.run(request, ledger)
+            rows = ledger.rows(before=made.end)
+            ended = [each for parts in ledger.expired(made.start, made.start).values() for each in parts]
+    assert len(rows) == CYCLES, policy
+    gone = [sum(size for at, size in ended if row.cycle.start < at <= row.cycle.end) for row in rows]
+    added = (row.injected - row.moved - expired for row, expired in zip(rows, gone, strict=True))
+    lost, due = forecast.lost(made.world), sum(row.due for row in rows)
+    return Response(
+        [in_flight / WORTH for in_flight in accumulate(added)],
+        [row.moved / WORTH for row in rows],
+        lost["unsent_bytes"] / due,
+        lost["interrupted_bytes"] / due,
+    )
 
 
 def picture() -> str:
@@ -29,36 +78,35 @@ def picture() -> str:
     width, height = 2 * WIDE, 2 * HIGH + TOP
     parts = [
         f'<svg xmlns="{SVG}" viewBox="0 0 {width} {height}" font-family="{FAMILY}" font-size="12" role="img">',
-        "<title>Step responses of the controller and of a fixed rate, on a toy link</title>",
+        "<title>Step responses of the controller and of a fixed rate, in the twin</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
     for number, (name, colour, _, _) in enumerate(LINES):
         x = MARGIN + number * 220
         parts.append(f'<path d="M{x} 16h24" stroke="{colour}" stroke-width="2" fill="none"/>')
         parts.append(f'<text x="{x + 30}" y="20">{escape(name)}</text>')
-    for number, (title, capacity, latency) in enumerate(PANELS):
+    for number, (title, link, trouble) in enumerate(PANELS):
         left, top = number % 2 * WIDE, TOP + number // 2 * HIGH
-        parts += _panel(left, top, title, capacity, latency)
+        parts += _panel(left, top, title, {policy: response(link, trouble, policy) for policy in POLICIES})
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(left: int, top: int, title: str, capacity: Callable[[float], float], latency: float) -> list[str]:
-    toys = {policy: Toy(capacity, policy, latency=latency).run(CYCLES) for policy in ("fixed", "act")}
+def _panel(left: int, top: int, title: str, responses: Mapping[str, Response]) -> list[str]:
     bottom, tall, wide = top + HIGH - 30, HIGH - 60, WIDE - MARGIN - 16
     parts = [
         f'<text x="{left + MARGIN}" y="{top + 18}" font-weight="bold">{escape(title)}</text>',
         f'<path d="M{left + MARGIN} {top + 26}V{bottom}h{wide}" stroke="#5b6b7b" fill="none"/>',
     ]
-    for worth in (0, 2, 4, 6, 8):
-        y = bottom - tall * worth / 8
+    for worth in range(0, MOST + 1, 2):
+        y = bottom - tall * worth / MOST
         parts.append(f'<text x="{left + MARGIN - 8}" y="{y + 4:.0f}" text-anchor="end">{worth}</text>')
-    for cycle in range(0, CYCLES + 1, 12):
+    for cycle in range(0, CYCLES + 1, 8):
         x = left + MARGIN + wide * cycle / CYCLES
         parts.append(f'<text x="{x:.0f}" y="{bottom + 16}" text-anchor="middle">{cycle}</text>')
     for _, colour, policy, values in LINES:
         points = " ".join(
-            f"{left + MARGIN + wide * cycle / CYCLES:.1f},{bottom - tall * min(value, 8.2) / 8:.1f}"
-            for cycle, value in enumerate(values(toys[policy]))
+            f"{left + MARGIN + wide * cycle / CYCLES:.1f},{bottom - tall * value / MOST:.1f}"
+            for cycle, value in enumerate(getattr(responses[policy], values), 1)
         )
         parts.append(f'<polyline points="{points}" stroke="{colour}" stroke-width="2" fill="none"/>')
     return parts
@@ -66,12 +114,13 @@ def _panel(left: int, top: int, title: str, capacity: Callable[[float], float], 
 
 def table() -> str:
     """Return what the panels come to, as rows of Markdown."""
-    rows = ["| link | policy | moved | most in flight | expired unsent |", "|---|---|---|---|---|"]
-    for title, capacity, latency in PANELS:
-        for policy, name in (("fixed", "fixed rate"), ("act", "control")):
-            toy = Toy(capacity, policy, latency=latency).run(96)
+    heads = ("link", "policy", "moved", "most in flight", "expired unsent", "expired in transfer")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for title, link, trouble in PANELS:
+        for policy, name in POLICIES.items():
+            made = response(link, trouble, policy)
             rows.append(
-                f"| {title} | {name} | {sum(toy.moved):.1f} | {max(toy.in_flight):.1f} "
-                f"| {100 * toy.expired_part:.1f} % |"
+                f"| {title} | {name} | {sum(made.moved):.1f} | {max(made.in_flight):.1f} "
+                f"| {100 * made.expired:.1f} % | {100 * made.interrupted:.1f} % |"
             )
     return "\n".join(rows)
