@@ -31,7 +31,12 @@ COUNTED = {
     "forgiven": "forgiven_bytes_total",
     "rules": "rules_made_total",
 }
-GAUGED = {"resident": "resident_bytes", "in_doubt": "in_doubt_bytes", "estimated": "moved_estimated_bytes"}
+GAUGED = {
+    "resident": "resident_bytes",
+    "in_doubt": "in_doubt_bytes",
+    "estimated": "moved_estimated_bytes",
+    "not_moved": "not_moved_bytes",
+}
 
 
 class Bookkeeping(Collector):

@@ -9,12 +9,12 @@ what failed for good is no longer injected, and is due once more (`model/transit
 
 How a rule or job ended follows from the times that the ledger keeps of it:
 
-- `expired`: its lifetime was over, whatever else was tried before.
-- `cancelled`: dc_inject had asked to end it before: `dc-inject end --cancel`, or a run whose rule found files of
-  it at the destination already.
-- `ended_otherwise`: it was gone before its lifetime was over, and this ledger knows of nobody who asked for that.
+- `cancelled`: dc_inject asked to end it before its lifetime was over: `dc-inject end --cancel`, or a run whose
+  rule found files of it at the destination already.
+- `expired`: it was there until its lifetime was over.
+- `ended_otherwise`: it was gone before that, and this ledger knows of nobody who asked for it.
 
-Services and this machine may differ by the duration of a call: hence `GRACE`.
+The clocks of services and of this machine may differ, and a call takes its time: hence `GRACE`.
 """
 
 from __future__ import annotations
@@ -45,22 +45,26 @@ def of_entry(entry: Entry) -> Lost:
     """Return what of an entry did not move."""
     size = entry.injected - entry.moved if entry.state in OVER else 0
     estimated = 0 if entry.moved_exact else size
+    if _was_cancelled(entry):
+        return Lost(cancelled=size, not_moved_estimated=estimated, failed=entry.failed)
     if _has_expired(entry):
         return Lost(expired=size, not_moved_estimated=estimated, failed=entry.failed)
-    if entry.end_asked_at is not None:
-        return Lost(cancelled=size, not_moved_estimated=estimated, failed=entry.failed)
     return Lost(ended_otherwise=size, not_moved_estimated=estimated, failed=entry.failed)
 
 
-def _has_expired(entry: Entry) -> bool:
-    """Whether its lifetime was over when its end was seen.
+def _was_cancelled(entry: Entry) -> bool:
+    """Whether it was asked to end before the end of the lifetime that it was given.
 
-    Once its end was asked for, its service names that moment as the end of its lifetime, so that what it was given
-    counts then.
+    What its service says of that (`expires_at`) is the moment of asking, from then on. What services do not end by
+    themselves is asked to end when its lifetime is over, and has expired.
     """
+    asked_at, since = entry.end_asked_at, entry.accepted_at
+    return asked_at is not None and since is not None and asked_at < since + entry.injection.lifetime
+
+
+def _has_expired(entry: Entry) -> bool:
+    """Whether its lifetime was over when its end was seen: the one that it was given, or that its service says."""
     if entry.ended_at is None or entry.accepted_at is None:
         return False
-    ends = [entry.accepted_at + entry.injection.lifetime]
-    if entry.end_asked_at is None and entry.expires_at is not None:
-        ends.append(entry.expires_at)
-    return entry.ended_at >= min(ends) - GRACE
+    given = entry.accepted_at + entry.injection.lifetime
+    return entry.ended_at >= min(given, entry.expires_at or given) - GRACE

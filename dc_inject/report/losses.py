@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from dc_inject.model.units import format_size
-from dc_inject.report.tables import Cell, Report, Section, Table, percent, size
+from dc_inject.report.tables import NONE, Cell, Report, Section, Table, percent, size
 
+TITLE = "Not moved when its rule ended"
 WORST = 20  # links in the table of those that lost most
 ENDS = {"expired": "expired", "cancelled": "cancelled", "ended_otherwise": "ended otherwise"}
 HEADS = ("injected", "not moved", "of injected", *ENDS.values(), "failed")
@@ -31,23 +32,20 @@ def sections(report: Report) -> Iterator[Section]:
         words.append(
             f"{format_size(failed)} failed for good: these no longer count as injected, and are due again."
         )
+    counted = report["counted"]
+    if any(counted[name] != report["totals"][name] for name in ("not_moved", "failed")):
+        left_out = f"{format_size(counted['not_moved'])} not moved, {format_size(counted['failed'])} failed"
+        words.append(f"Links and scenarios are listed with what counts in averages: {left_out}.")
     links = sorted(filter(_is_lost, report["links"]), key=lambda row: -(row["not_moved"] + row["failed"]))[:WORST]
     names = ("scenario", "source", "destination")
-    rows = ((*(Cell(row[name]) for name in names), *_amounts(row)) for row in links)
-    yield Section(
-        "not-moved", "Not moved when its rule ended", tuple(words), Table((*names, *HEADS), 3, tuple(rows))
-    )
-    if len(report["days"]) > 1:
-        yield _by("day", report["days"], "day")
-    if len(report["scenarios"]) > 1:
-        yield _by("scenario", report["scenarios"], "name")
-
-
-def _by(noun: str, rows: Iterable[Report], name: str) -> Section:
-    lost = tuple((Cell(row[name]), *_amounts(row)) for row in rows if _is_lost(row))
-    return Section(
-        f"not-moved-{noun}s", f"Not moved when its rule ended, by {noun}", (), Table((noun, *HEADS), 1, lost)
-    )
+    rows = tuple((*(Cell(row[name]) for name in names), *_amounts(row)) for row in links)
+    table = Table((*names, *HEADS), 3, rows) if rows else None
+    yield Section("not-moved", TITLE, tuple(words), table)
+    for noun, name in (("day", "day"), ("scenario", "name")):
+        every = report[f"{noun}s"]
+        lost = tuple((Cell(row[name]), *_amounts(row)) for row in every if _is_lost(row))
+        if lost and len(every) > 1:
+            yield Section(f"not-moved-{noun}s", f"{TITLE}, by {noun}", (), Table((noun, *HEADS), 1, lost))
 
 
 def _is_lost(row: Report) -> bool:
@@ -63,5 +61,5 @@ def _amounts(row: Report) -> tuple[Cell, ...]:
         size(row["injected"]),
         size(row["not_moved"], row["not_moved_estimated"]),
         Cell(_part(row)),
-        *(size(row[name]) for name in (*ENDS, "failed")),
+        *(size(row[name]) if row[name] else Cell(NONE, value=0) for name in (*ENDS, "failed")),
     )

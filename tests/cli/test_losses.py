@@ -168,8 +168,18 @@ def test_people_read_it_in_the_verdict_and_in_tables(campaign: Path, fmt: str) -
     assert f"{sentence}70 GB cancelled." in page
     assert page.count(sentence) == 2
     assert "30 GB failed for good" in page
+    assert "listed with what counts in averages: 70 GB not moved, 30 GB failed." in page  # one cycle is open
     for title in ("Not moved when its rule ended", "by day", "by scenario"):
         assert title in page
+
+
+def test_a_table_of_nothing_is_left_out(campaign: Path) -> None:
+    """What was lost on the second day is in a cycle that is open, and counts in no average."""
+    page = run("report", campaign, "--since", "2027-02-09T00:00Z").stdout
+    part = page.partition("## Not moved when its rule ended\n")[2].partition("\n## ")[0]
+    assert "160 GB expired" in part
+    assert "|" not in part
+    assert "by scenario" not in page
 
 
 def test_nothing_is_said_of_losses_where_there_are_none(tmp_path: Path) -> None:

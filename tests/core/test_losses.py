@@ -36,8 +36,10 @@ def entry(state: State, **more: object) -> Entry:
             {"ended_at": START + HOUR, "expires_at": START + HOUR - SECOND, "end_asked_at": START + HOUR - SECOND},
             Lost(cancelled=70 * GB),
         ),
-        # it was asked in vain: its lifetime was over
-        ({"ended_at": START + 2 * HOUR, "end_asked_at": START + HOUR}, Lost(expired=70 * GB)),
+        # it was seen to be gone long afterwards, by the next `run` or `end`
+        ({"ended_at": START + 3 * HOUR, "end_asked_at": START + HOUR}, Lost(cancelled=70 * GB)),
+        # a job that had outlived its lifetime
+        ({"ended_at": START + 3 * HOUR, "end_asked_at": START + 2 * HOUR}, Lost(expired=70 * GB)),
     ],
 )
 def test_it_counts_by_how_its_rule_ended(times: dict[str, object], lost: Lost) -> None:

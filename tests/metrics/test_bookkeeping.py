@@ -156,6 +156,13 @@ def test_what_fails_is_counted_apart_and_takes_nothing_from_what_was_injected(pa
         assert found["dc_inject_failed_bytes_total", labels(GOOD)] == 30 * GB
 
 
+def test_what_had_not_moved_when_its_rule_ended_is_told(path: Path) -> None:
+    assert scrape(Metrics(path))["dc_inject_not_moved_bytes", labels(GOOD)] == 0
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.observe([Observation(injection(1).key, Status.ABSENT)], UNTIL)
+    assert scrape(Metrics(path))["dc_inject_not_moved_bytes", labels(GOOD)] == 50 * GB
+
+
 def test_the_state_of_the_campaign(path: Path) -> None:
     """Target, debt, pool, holds, rules, pauses, missing signals, credentials and build, as the ledger has them."""
     found = scrape(Metrics(path))
