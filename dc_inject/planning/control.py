@@ -46,7 +46,8 @@ What the window holds back stays in the debt up to two cycles' worth and is forg
 worth at most, and F counts what is queued: so there is no burst after an outage. While a link makes up for
 that, it gets more than its due: then neither C goes up, which would follow its own queue, nor the bias down.
 
-u bounds what is chosen as well as what is wanted, to within half a dataset of W (`link_plan.py`).
+u bounds what is chosen as well as what is wanted, to within half a dataset of W, and to D (L + A) with all of it:
+else a dataset that takes much of a lifetime would go out when it cannot arrive in time (`link_plan.py`).
 
 Where a signal is missing the law does without it, and the decision says so: without C the window is bounded by
 D and the lifetime alone; without A the observation counts as one cycle old. C is not believed in the first four
@@ -172,6 +173,12 @@ class Decision:
             **{name: round(value.total_seconds()) for name, value in times.items() if value is not None},
             **({"missing": " ".join(seen.missing)} if seen.missing else {}),
         }
+
+    @property
+    def in_time(self) -> int:
+        """Bytes that may be added and still arrive within the longest lifetime, at the rate of now."""
+        lifetime = self.signals.lifetime + _age(self.signals)
+        return max(int(self.delivered * lifetime.total_seconds()) - self.signals.in_flight, 0)
 
     @property
     def limits(self) -> bool:

@@ -259,8 +259,9 @@ def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, int | None,
     """Return how many bytes more would arrive in time, the most that may be chosen for that, and on what it rests.
 
     None is not known, or no such bound. That is the hold `backlog`. Where the controller acts it is what its
-    window has room for. Then a dataset may go out when half of it fits, and the smallest on an empty link: what
-    waits in the debt for a coarse dataset is no reason to let it out on a link that is held.
+    window has room for. Then a dataset may go out when half of it fits and all of it arrives in time, and the
+    smallest on an empty link: what waits in the debt for a coarse dataset is no reason to let it out on a link
+    that is held.
     """
     decision = demand.decision
     if decision is None:
@@ -270,6 +271,8 @@ def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, int | None,
     allowed = max(decision.allowed, smallest) if is_empty else decision.allowed
     half = -(-smallest // 2)
     most = max(allowed + half, smallest) if max(allowed, decision.room) >= half else allowed
+    if not is_empty:
+        most = min(most, decision.in_time)
     return allowed, max(most - demand.intended, 0), decision.numbers
 
 

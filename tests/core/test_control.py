@@ -301,6 +301,17 @@ def test_what_waits_in_the_debt_for_a_dataset_does_not_let_it_out_on_a_full_link
     assert count or (row.held is not None and row.held.hold is Hold.BACKLOG)
 
 
+@pytest.mark.parametrize(("size", "count"), [(0.5, 1), (0.6, 0)])
+def test_a_dataset_goes_out_only_if_all_of_it_arrives_within_its_lifetime(size, count):
+    """At a tenth of the target 0.86 cycles' worth do, 0.3 are in flight, and half of both fits into the window."""
+    slow = replace(SEEN, past=(Past(WORTH, WORTH // 10, WORTH),) * 4, in_flight=3 * WORTH // 10)
+    decision = decide(Memory(completion=T, delivered=WORTH / T.total_seconds() / 10), slow)
+    assert decision.room > 0.3 * WORTH
+    owes = demand(flow(), WORTH, account=Account(9 * WORTH), coming=slow.in_flight, decision=decision, before=None)
+    made = plan(situation([owes], items(*[int(size * WORTH)] * 20)))
+    assert len(made.injections) == count
+
+
 PROBES = [(0.01, 0.1), (0.12, 0.12), (0.3, 0.3), (4, 4)]  # a dataset, and what goes out, in cycles' worth
 
 
