@@ -237,8 +237,8 @@ def _sentence(report: dict[str, Any]) -> str:
     return (
         f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
         f"{'; '.join(_verdict(report))}\n"
-        f"{units.format_size(gone['unsent_bytes'])} expire before their transfers begin, "
-        f"{units.format_size(gone['interrupted_bytes'])} while they run; "
+        f"{units.format_size(gone['unsent_bytes'])} expire before their transfers have begun, "
+        f"{units.format_size(gone['interrupted_bytes'])} after; "
         f"files cancelled: {units.grouped(gone['cancelled_files'])}; "
         f"files of rules failed in all attempts: {units.grouped(gone['failed_files'])}"
         f"{' (`failed files` has only those of jobs)' if gone['failed_files'] else ''}"

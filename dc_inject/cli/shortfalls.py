@@ -287,8 +287,8 @@ def _unexplained(line: SummaryLine, explained: int, failed: int, led: Collection
     elif explained >= MOST_OF_IT * missing:
         return
     elif line.injected - line.moved - coming - failed > most:
-        yield Cause("inconclusive: what was injected did not all arrive, and waited for nothing in FTS")
+        yield Cause("inconclusive: what was injected did not all arrive, and waited for nothing in Rucio or FTS")
     elif not led:
         yield Cause("inconclusive: too little was injected, and no hold says why")
     elif OF_LINK.intersection(led):
-        yield Cause("inconclusive: its files waited for nothing in FTS")
+        yield Cause("inconclusive: its files waited for nothing in Rucio or FTS")

@@ -54,7 +54,7 @@ FIGURES: Mapping[str, Figure] = {
     **{key: Figure(words, tables.percent) for key, words in forecast.MOVED.items()},
     "hours_within": Figure("hours within 0.9", tables.percent),
     "expired_of_due": Figure("expired unsent", lambda part: f"{100 * part:.2f} %"),
-    "interrupted_of_due": Figure("expired in transfer", lambda part: f"{100 * part:.2f} %"),
+    "interrupted_of_due": Figure("expired unfinished", lambda part: f"{100 * part:.2f} %"),
     "cancelled_files": Figure("files cancelled", units.grouped),
     "hours_nearly_full": Figure("hours above 98 %", lambda hours: f"{hours:.1f}"),
     "peak_to_mean": Figure("peak/mean", lambda ratio: f"{ratio:.2f}"),

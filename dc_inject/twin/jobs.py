@@ -67,10 +67,10 @@ class Jobs:
         if job.number is None:
             return
         self._lost.failed_files += job.failed
-        self._lost.unsent_files += job.waiting
-        self._lost.unsent_bytes += job.size(job.waiting)
-        left = int(self._transfers.left[job.number])
-        self._lost.interrupted_bytes += job.size(left - job.waiting)
+        untried, left = self._transfers.untried(job.number), int(self._transfers.left[job.number])
+        self._lost.unsent_files += untried
+        self._lost.unsent_bytes += job.size(untried)
+        self._lost.interrupted_bytes += job.size(left - untried)
         self._lost.cancelled_files += left
         self._transfers.close([job.number])
         job.number, job.waiting = None, 0

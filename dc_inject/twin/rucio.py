@@ -9,7 +9,7 @@ A dataset can be at a destination once only, until the last of its files is dele
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -56,9 +56,11 @@ class Rule:
 class Lost:
     """What ended without having arrived."""
 
-    unsent_bytes: float = 0.0  # of requests that FTS never started
+    unsent_bytes: float = 0.0  # of files whose transfer had not begun
     unsent_files: int = 0
-    interrupted_bytes: float = 0.0  # of files that were being transferred
+    interrupted_bytes: float = (
+        0.0  # of files whose transfer had begun: it ran, or had failed and was to be retried
+    )
     cancelled_files: int = 0  # that FTS had in its queues or under way
     failed_files: int = 0
 
@@ -75,6 +77,7 @@ class Rules:
         self.there: dict[tuple[str, str], Rule] = {}  # (dataset, destination) -> what is not deleted yet
         self.lost = Lost()
         self._unsent: deque[Rule] = deque()
+        self._is_behind = False  # whether the submitter left something in its last pass
         self._by_end: list[tuple[float, int, Rule]] = []
         self._order = count()
         self._by_job: dict[int, Rule] = {}
@@ -111,6 +114,14 @@ class Rules:
             able -= files
             if not rule.waiting:
                 self._unsent.popleft()
+        self._is_behind = not able and bool(self._unsent)
+
+    def held_back(self, *, is_down: bool) -> Mapping[tuple[str, str], int]:
+        """Return how many requests of each link wait for the submitter, if it is down or does not keep up."""
+        waiting = Counter[tuple[str, str]]()
+        for rule in self._unsent if is_down or self._is_behind else ():
+            waiting[rule.queue.source, rule.queue.destination] += rule.waiting
+        return waiting
 
     def poll(self, now: float) -> None:
         """See which rules are complete, or have nothing left that could still arrive."""
@@ -148,10 +159,10 @@ class Rules:
         self.lost.failed_files += rule.failed
         rule.waiting, rule.ended = 0, now
         if rule.job is not None:
-            never_started, left = self._transfers.waits(rule.job), int(self._transfers.left[rule.job])
-            self.lost.unsent_files += never_started
-            self.lost.unsent_bytes += rule.bytes * never_started / rule.files
-            self.lost.interrupted_bytes += rule.bytes * (left - never_started) / rule.files
+            untried, left = self._transfers.untried(rule.job), int(self._transfers.left[rule.job])
+            self.lost.unsent_files += untried
+            self.lost.unsent_bytes += rule.bytes * untried / rule.files
+            self.lost.interrupted_bytes += rule.bytes * (left - untried) / rule.files
             self.lost.cancelled_files += left
             jobs.append(rule.job)
             del self._by_job[rule.job]

@@ -90,6 +90,7 @@ class Transfers:
         self._head_job, self._head_left, self._head_tries = none(), none(), none()
         self.settled: list[int] = []  # jobs of which nothing is left, since somebody looked
         self.done, self.failed, self.left, self._waits, self._retries, self._job_queue = (none() for _ in range(6))
+        self._untried = none()
         self._size, self._takes_space = np.zeros(0), np.zeros(0)
         self._free_jobs: list[int] = []
         specs = list(grid.storages.values())
@@ -111,7 +112,7 @@ class Transfers:
         if not self._free_jobs:
             self._grow_jobs()
         job = self._free_jobs.pop()
-        self.done[job] = self.failed[job] = self.left[job] = self._waits[job] = 0
+        self.done[job] = self.failed[job] = self.left[job] = self._waits[job] = self._untried[job] = 0
         self._size[job], self._takes_space[job], self._job_queue[job] = (
             size,
             float(takes_space),
@@ -123,11 +124,16 @@ class Transfers:
     def submit(self, job: int, files: int) -> None:
         """Queue files of a job."""
         self.left[job] += files
+        self._untried[job] += files
         self._enqueue(_Waiting(job, files, 0))
 
     def waits(self, job: int) -> int:
         """Return how many files of a job FTS has not started, or not again."""
         return int(self._waits[job])
+
+    def untried(self, job: int) -> int:
+        """Return how many files of a job FTS has never started."""
+        return int(self._untried[job])
 
     def close(self, jobs: list[int]) -> None:
         """Cancel what is left of jobs, which FTS then has to work off, and forget them."""
@@ -323,6 +329,7 @@ class Transfers:
             self._head_left[queues] -= taken + through
             self.waiting[queues] -= taken + through
             np.subtract.at(self._waits, job, taken + through)
+            np.subtract.at(self._untried, job, (taken + through) * (tries == 0))
             more = (taken < slots) & (self.waiting[queues] > 0)
             if not more.any():
                 break
@@ -434,7 +441,8 @@ class Transfers:
     def _grow_jobs(self) -> None:
         """Make room for twice as many jobs."""
         before, size = len(self.done), max(2 * len(self.done), 1024)
-        for name in ("done", "failed", "left", "_waits", "_retries", "_size", "_takes_space", "_job_queue"):
+        numbers = ("done", "failed", "left", "_waits", "_untried", "_retries", "_job_queue")
+        for name in (*numbers, "_size", "_takes_space"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros(size - before, dtype=old.dtype)]))
         self._free_jobs = list(range(size - 1, before - 1, -1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from typing import NamedTuple
@@ -155,9 +155,16 @@ class World:
             case Fault.DELETION if storage is not None:
                 self.storages.slower[storage] = trouble.part if begins else 1.0
 
+    def _not_passed_on(self) -> Iterator[tuple[tuple[str, str], str, float]]:
+        """Yield each link with requests that Rucio should have passed on to FTS, with why it has not."""
+        why = "Rucio is down" if self.rucio_is_down else "Rucio's submitter passes on too few requests"
+        for link, files in self.rucio.held_back(is_down=self.rucio_is_down).items():
+            if files:
+                yield link, why, float(files)
+
     def _sample(self, now: float) -> None:
         transfers, storages = self.transfers, self.storages
-        for link, why, files in holding_back(transfers, self.network, storages):
+        for link, why, files in (*holding_back(transfers, self.network, storages), *self._not_passed_on()):
             waits = self.held_back.setdefault(link, {}).setdefault(why, Waits(array("d"), array("d")))
             waits.at.append(now)
             waits.files.append(files)

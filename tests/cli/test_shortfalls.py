@@ -85,15 +85,13 @@ def test_a_dataset_that_is_larger_than_what_is_due_is_the_cause_where_nothing_el
     assert link["why"] == f"{cause} (too-coarse in 7 of 8 cycles)"
 
 
-@pytest.mark.parametrize(
-    ("policy", "how_often"), [("off", "25 % of all"), ("act", "95 % of the"), ("fixed", "94 % of all")]
-)
+@pytest.mark.parametrize("policy", ["off", "act", "fixed"])
 def test_where_attempts_fail_the_few_transfers_that_fts_keeps_are_their_fault_whatever_the_policy(
-    policy, how_often
+    policy,
 ):
     """Files that have just failed wait for a moment all day; what nearly all files waited for is told alone."""
     *held, cause = why("failing-transfers", "--policy", policy).split("; ")
-    assert cause.startswith(f"FTS keeps few transfers, because many failed (in {how_often} cycles")
+    assert cause.startswith("FTS keeps few transfers, because many failed (in ")
     assert [hold.split(" ")[0] for hold in held] == ([] if policy == "fixed" else ["backlog"])
 
 
@@ -215,7 +213,7 @@ def test_a_minute_above_98_percent_is_told_as_one_and_explains_no_more_than_is_d
 
 def test_what_explains_less_than_half_of_what_is_missing_leaves_the_rest_inconclusive(ledger):
     too_little = "inconclusive: too little was injected, and no hold says why"
-    lost = "inconclusive: what was injected did not all arrive, and waited for nothing in FTS"
+    lost = "inconclusive: what was injected did not all arrive, and waited for nothing in Rucio or FTS"
     for part, more in ((1, [too_little]), (3, [])):
         (told,) = causes(ledger, line(), not_injected={"used up": part * GB, "rare": 1})
         assert told == [f"used up ({part} GB not injected)", *more]
@@ -249,7 +247,7 @@ def test_what_files_waited_for_counts_in_the_cycles_that_it_explains(ledger):
     assert causes(ledger, line(), waits=waits) == [[held, f"{SLOTS} (in all cycles with backlog)"]]
     of_all = ["FTS is down (in 75 % of all cycles)", f"{SLOTS} (in 25 % of all cycles)"]
     assert causes(ledger, line(injected=8), waits=waits) == [[held, *of_all]]
-    assert causes(ledger, line()) == [[held, "inconclusive: its files waited for nothing in FTS"]]
+    assert causes(ledger, line()) == [[held, "inconclusive: its files waited for nothing in Rucio or FTS"]]
 
 
 def test_what_files_waited_for_counts_in_all_cycles_between_two_looks(tmp_path):
@@ -312,7 +310,7 @@ def test_through_fts_files_are_too_coarse_and_beside_another_hold_none_are(ledge
     cause = "the next of its files is larger than what is due: smaller files (too-coarse in 3 of 8 cycles)"
     assert causes(ledger, replace(line(through_fts), holds=coarse)) == [[cause]]
     (lost,) = causes(ledger, replace(line(through_fts, injected=8), holds=coarse))
-    assert lost == ["inconclusive: what was injected did not all arrive, and waited for nothing in FTS"]
+    assert lost == ["inconclusive: what was injected did not all arrive, and waited for nothing in Rucio or FTS"]
     cycles(ledger, (GB, Hold.QUOTA))
     assert causes(ledger, replace(line(), holds=coarse | {Hold.QUOTA: 1})) == [["quota in 1 of 8 cycles"]]
 
@@ -325,7 +323,7 @@ def test_what_is_still_on_its_way_is_not_lost(ledger):
 def test_a_little_that_is_still_on_its_way_does_not_explain_what_never_was_injected_or_got_lost(ledger):
     """At the end of a simulation something is on its way on nearly every link."""
     too_little = "inconclusive: too little was injected, and no hold says why"
-    lost = "inconclusive: what was injected did not all arrive, and waited for nothing in FTS"
+    lost = "inconclusive: what was injected did not all arrive, and waited for nothing in Rucio or FTS"
     assert causes(ledger, line(due=80, injected=50, moved=49, coming=1)) == [[too_little]]
     assert causes(ledger, line(due=80, injected=50, moved=40, coming=10)) == [[too_little]]
     assert causes(ledger, line(due=80, injected=80, moved=49, coming=1)) == [[lost]]

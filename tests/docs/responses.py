@@ -114,7 +114,7 @@ def _panel(left: int, top: int, title: str, responses: Mapping[str, Response]) -
 
 def table() -> str:
     """Return what the panels come to, as rows of Markdown."""
-    heads = ("link", "policy", "moved", "most in flight", "expired unsent", "expired in transfer")
+    heads = ("link", "policy", "moved", "most in flight", "expired unsent", "expired unfinished")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for title, link, trouble in PANELS:
         for policy, name in POLICIES.items():

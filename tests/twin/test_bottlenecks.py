@@ -17,7 +17,7 @@ FREE = Fts(per_storage=10_000)
 
 def two(a=None, b=None, link=WIDE, **more):
     ends = storage("A", **(a or {})), storage("B", **(b or {}))
-    return grid(*ends, default_link=link, rucio=Rucio(requests=1e6), **{"fts": FREE, **more})
+    return grid(*ends, default_link=link, **{"fts": FREE, "rucio": Rucio(requests=1e6), **more})
 
 
 def down(fault, subject=""):
@@ -78,6 +78,24 @@ def test_files_that_fts_does_not_start_wait_for_it_although_transfers_are_free()
     world.advance(900)
     assert world.transfers.actives()[0] < 100
     assert held_back(world) == {("A", "B"): "FTS has not started them yet"}
+
+
+@pytest.mark.parametrize(
+    ("more", "whys"),
+    [
+        ({}, set()),
+        ({"rucio": Rucio(requests=0.1)}, {"Rucio's submitter passes on too few requests"}),
+        ({"troubles": (Trouble(Fault.RUCIO_DOWN, 300, 3600),)}, {"Rucio is down"}),
+    ],
+)
+def test_requests_that_rucio_does_not_pass_on_are_held_back_by_it(more, whys):
+    """A sample sees rules of the last minute, too, which wait for the submitter's next pass."""
+    world = World(two(**more), 1)
+    for step in range(60):
+        if step % 4 == 3:
+            rule(world, "A", "B", 40)
+        world.advance(world.now + world.step)
+    assert world.held_back.get(("A", "B"), {}).keys() == whys
 
 
 def test_transfers_that_fts_took_away_because_many_failed_are_missing_for_that_until_it_gives_them_back():

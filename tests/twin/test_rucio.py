@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dc_inject.twin.grid import Fault, Fts, LinkTraits, Rucio, Trouble
+from dc_inject.twin.jobs import Job
+from dc_inject.twin.transfers import Queue
 from dc_inject.twin.world import World
 from tests.twin.grids import GB, HOUR, arrived, grid, rule, storage
 
@@ -53,6 +55,28 @@ def test_a_rule_that_expires_drops_what_was_not_sent_and_its_files_are_deleted()
     assert made.is_gone
     assert (made.left, made.doomed) == (0, None), "rules that keep each other alive would fill the memory"
     assert not world.rucio.there
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_files_that_wait_for_another_attempt_when_their_rule_or_job_ends_had_begun(direct):
+    """Of 20 files FTS starts 2 at a time, and nearly all attempts fail: in 10 minutes all were begun."""
+    failing = LinkTraits(failures=0.9, actives=(2, 2), overhead=0, file_speed=0.1 * GB)
+    ends = storage("A"), storage("B")
+    world = World(grid(*ends, default_link=failing, fts=replace(FREE, retries=1000), rucio=QUICK), 1)
+    queue = Queue("A", "B", "test", 3)
+    if direct:
+        world.jobs.submit("key", Job(queue, 20, round(20 * GB)))
+        world.advance(600)
+        world.jobs.end(world.jobs.jobs["key"])
+        done = world.jobs.jobs["key"].done
+    else:
+        made = rule(world, "A", "B", 20, lifetime=600)
+        world.advance(900)
+        done = made.done
+    lost = world.rucio.lost
+    assert 0 < done < 18
+    assert (lost.unsent_files, lost.unsent_bytes) == (0, 0)
+    assert lost.interrupted_bytes == pytest.approx((20 - done) * GB)
 
 
 def test_deletions_that_are_slower_than_arrivals_fill_a_disk():
