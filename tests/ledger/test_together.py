@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView, place
+from dc_inject.ledger.series import Period, Sums
 from dc_inject.ledger.types import ControlDecision
-from dc_inject.model import Dataset, FlowKey, Link
+from dc_inject.model import Dataset, FlowKey, Link, Mode
 from dc_inject.model.overrides import Kind
 from dc_inject.model.plan import Plan
 from dc_inject.model.ports import Status
@@ -111,6 +112,10 @@ def test_what_belongs_to_a_link_stays_with_it(shards: Shards, view: LedgerView) 
         zip(FLOWS, (GB, 2 * GB), strict=True)
     )
     assert [row.key for row in view.rows()] == list(FLOWS)
+    day = Period(START, START + timedelta(days=1))
+    lost = [(span.start, span.key, span.sums) for span in view.lost(day, LENGTH)]
+    assert lost == [(START, flow, Sums(failed=(n + 1) * GB)) for n, flow in enumerate(FLOWS)]
+    assert [(row.mode, row.links, row.cycles) for row in view.control_modes(day)] == [(Mode.ACT, 2, 2)]
 
 
 def test_a_cycle_is_planned_and_closed_when_the_first_shard_has(shards: Shards, view: LedgerView) -> None:
