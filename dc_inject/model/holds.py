@@ -154,6 +154,7 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.OVERLOAD: "no time for all calls",
     Hold.TOO_COARSE: "the next dataset is too large for what is left",
 }
+_SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
 _OF = ("by", "why", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
 _OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
     "total": "{} in total: raise `total` in its `limits`, or lower rates",
@@ -190,6 +191,8 @@ def sentence(held: Held) -> str:
     if held.hold is Hold.CAMPAIGN_LIMIT and "most" in held.numbers:
         limit = str(held.numbers["limit"])
         return f"the menu allows {_OF_CAMPAIGN[limit].format(_most(held.numbers))}"
+    if held.hold is Hold.POOL_DRY and "wanted" in held.numbers:
+        message = _SMALL_POOL
     names = [str(held.numbers[name]) for name in _OF if name in held.numbers]
     names += [_most(held.numbers)] if "most" in held.numbers else []
     words = str(message) if message else IN_SHORT[held.hold] + (f" ({', '.join(names)})" if names else "")

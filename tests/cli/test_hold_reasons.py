@@ -56,6 +56,11 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
             Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "most": 25 * GB // 10, "allowed": GB}),
             "the menu's own limit on a site (KIT, in, 20 Gb/s)",
         ),
+        (Held(Hold.POOL_DRY, {"pool_items": 0, "pool_bytes": 0, "resident": GB}), "nothing left to inject"),
+        (
+            Held(Hold.POOL_DRY, {"pool_bytes": GB, "wanted": 2 * GB, "budget": GB}),
+            "the pool is too small for the rates: take more or larger datasets, or let data go sooner",
+        ),
         (Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}), "somebody stopped it (ann, downtime)"),
         (Held(Hold.FAILING, {"also": "backlog"}), "most transfers fail; backlog would hold it nearly as much"),
     ],
