@@ -230,7 +230,8 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
     expired = line.injected - line.moved - sum(failed.values()) > (1 - SHORT) * line.due
     storage = past.storages(line)[1]
     if led & OF_SPACE and (filled := past.filled(storage)) < FILLED:
-        yield Cause(f"{storage} filled to {tables.percent(filled)} at most: bytes on their way count too")
+        why = ": bytes on their way count too" if Hold.DESTINATION_FULL in led else ""  # others pace by deletions
+        yield Cause(f"{storage} filled to {tables.percent(filled)} at most{why}")
     waited = _waited(line, led, past, expired=expired)
     yield from waited
     if not led and not expired and (coarse := line.holds.get(Hold.TOO_COARSE)):

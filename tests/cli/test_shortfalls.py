@@ -296,6 +296,15 @@ def test_what_lacks_room_at_one_disk_adds_up_whatever_the_ends_of_its_links_are_
         ] * 2
 
 
+@pytest.mark.parametrize(
+    ("hold", "more"), [(Hold.DESTINATION_FULL, ": bytes on their way count too"), (Hold.DELETION_LAG, "")]
+)
+def test_how_full_a_disk_was_is_told_where_it_never_was_nearly_full(hold, more, ledger):
+    """A guard that lets in as much as is deleted counts no bytes on their way."""
+    cycles(ledger, (GB, hold))
+    assert causes(ledger, line(), used=59.0) == [[f"{hold} in 1 of 8 cycles", f"B filled to 59.0 % at most{more}"]]
+
+
 def test_deletions_that_are_slow_in_few_of_the_cycles_are_no_cause(ledger):
     """They would have been room enough in one of three."""
     much = (3 * GB, Hold.DESTINATION_FULL)
