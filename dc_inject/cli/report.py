@@ -99,7 +99,7 @@ def report(
     ledger_path: Path | None,
     renewed_every: float,
 ) -> None:
-    r"""Report what was due, injected and moved, by hour, day, scenario and site; holds, failures, notes.
+    r"""Report what was due, injected, moved and lost, by hour, day, scenario and site; holds, failures, notes.
 
     It reads only the ledger, so it works at any time, also while the campaign runs. Only you can read the file
     that it writes (mode 0600), because names of links and reasons are in it.
