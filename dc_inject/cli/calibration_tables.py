@@ -160,9 +160,10 @@ def _show_inconclusive(made: Made) -> None:
     """Say which links the grid does not predict, and what that means for forecasts."""
     from dc_inject.twin.prediction_errors import MOST_MISSED
 
-    most, links = tables.percent(MOST_MISSED), units.counted(len(made.calibrated.fit.links), "links")
+    most, links = f"{100 * MOST_MISSED:.0f} %", units.counted(len(made.calibrated.fit.links), "links")
     if not made.inconclusive:
-        click.echo(f"each link is predicted within {most}: simulations in this grid can be trusted so far")
+        unknown = ", but no forecast shows what it is worth" if isinstance(made.forecast, str) else ""
+        click.echo(f"the grid predicts each link within {most}{unknown}")
         return
     click.echo(
         f"simulations in this grid are inconclusive for {len(made.inconclusive)} of {links}: it misses what they "

@@ -7,7 +7,8 @@ reported: that of the fit in held-out cycles, and that of a forecast (`simulate_
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -146,24 +147,31 @@ def read(view: Reader) -> Past:
         for signal in view.signals()
         if signal.name == "site" and signal.value is not None
     }
+    # Rules are observed in rounds within a cycle; at a fixed rate, only at the end of each.
+    looks = 1 if simulate_own_menus.was_fixed(view, closed) else Settings().observations_per_cycle
     return Past(
         name,
         length.total_seconds(),
         count,
-        length.total_seconds() / Settings().observations_per_cycle,
+        length.total_seconds() / looks,
         sent,
         {ends: arrays.floats(cycles) for ends, cycles in moved.items()},
         {end: sites[end] for end in ends_of if end in sites},
-        {
-            grid_name(source): sizes
-            for source, sizes in view.sizes_at_sources().items()
-            if grid_name(source) in ends_of
-        },
+        {source: sizes for source, sizes in _stocks(view, sent).items() if source in ends_of},
         {grid_name(url): urls.host_of(url) for url in urls_},
         all(identity.may_end is not False for identity in view.identities()),
         frozenset(ends_of),
         {ends: arrays.flags(cycles) for ends, cycles in held.items()},
     )
+
+
+def _stocks(view: Reader, sent: Sequence[Sent]) -> dict[str, list[tuple[int, int]]]:
+    """Return files and bytes of what each source held; of one that was never listed, of what it sent."""
+    as_sent: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for rule in sent:
+        as_sent[rule.link[0]].add((rule.files, rule.bytes))
+    listed = {grid_name(source): sizes for source, sizes in view.sizes_at_sources().items() if sizes}
+    return {source: sorted(sizes) for source, sizes in as_sent.items()} | listed
 
 
 def _sent(rule: Accepted, start: datetime) -> Sent:

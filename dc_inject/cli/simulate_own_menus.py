@@ -176,7 +176,7 @@ class OwnMenus:
             try:
                 simulation.run(request, ledger, passed=passed)
             except (MenuError, ServiceError) as error:
-                raise UsageError(str(error)) from None
+                raise UsageError(str(error).replace(f"{folder}/", "")) from None
             now = _by_ends(ledger, self.period)
         ends = sorted(
             ends for ends in {*self.then, *now} if any(self.then.get(ends, ())) or any(now.get(ends, ()))
@@ -227,9 +227,14 @@ def _path(record: MenuInForce, copy: Path) -> Path:
     raise UsageError(f"{record.name} brings in other files, which are not there as they were")
 
 
+def was_fixed(view: Reader, cycles: Sequence[Cycle]) -> bool:
+    """Whether a campaign was injected at a fixed rate, without plans."""
+    return not any(view.is_planned(cycle) for cycle in cycles)
+
+
 def _policy(view: Reader, cycles: Sequence[Cycle]) -> str | None:
     """Return the policy that has to be asked for to get what the ledger shows; None: what the menus say."""
-    if not any(view.is_planned(cycle) for cycle in cycles):
+    if was_fixed(view, cycles):
         return simulation.FIXED
     decided = {(decision.key, decision.mode) for decision in view.decisions()}
     modes = {mode for _, mode in decided}

@@ -217,9 +217,14 @@ def _fit(
         alone = full[link] if groups[link] is None else np.zeros(past.cycles, dtype=bool)
         before = None if begin is None else begin.links.get(link)
         rate = _as_before(_capacity(carried[link], alone), None if before is None else before.rate)
-        files = of_link.of_file(failures[link].rate.value or 0.0, daemons + past.look / 2)
+        fails = failures[link].rate.value
+        if fails is None and not failures[link].files:
+            fails = 0.0
+        files = of_link.of_file(fails, daemons + past.look / 2)
         if before is not None and (files.overhead is None) == (before.files.overhead is None):
-            files = FileFit(_as_before(files.speed, before.files.speed), before.files.overhead)
+            files = files._replace(
+                speed=_as_before(files.speed, before.files.speed), overhead=before.files.overhead
+            )
         links[link] = LinkFit(rate, groups[link], files, failures[link])
     deletions = {}
     for storage in sorted({link[1] for link in times}):

@@ -97,7 +97,7 @@ def _services(fit: Fit) -> Iterator[str]:
     every = f"{_number(fit.daemons)} s"
     least, most = ASSUMED_FTS.actives
     yield "# assumed, but for limits that would forbid what moved: those of storages show in the capacities below"
-    yield f"fts: {{actives: {least}..{min(max(most, 2 * fit.transfers), 10_000)}, per_storage: {NO_LIMIT}}}"
+    yield f"fts: {{actives: {least}..{min(max(most, fit.transfers), 10_000)}, per_storage: {NO_LIMIT}}}"
     yield f"rucio:  # assumed; the fastest rule allows daemons no rarer than every {every}"
     for key in ("submit_every", "poll_every", "judge_every", "reap_every"):
         yield f"  {key}: {every}"
@@ -188,11 +188,10 @@ def _links(fit: Fit) -> Iterator[str]:
 
 
 def _file(link: LinkFit) -> Iterator[str]:
-    speed, overhead = link.files
+    speed, overhead = link.files.speed, link.files.overhead
     if speed.value is None:
-        few = f"only {units.counted(speed.count, 'rules')} did not have to wait"
-        what = few if speed.count else "all rules had to wait"
-        yield f"    # file_speed, overhead: not known, since {what}; assumed"
+        why = f"file_speed, overhead: not known, since {link.files.why}; assumed"
+        yield from (f"    # {line}" for line in textwrap.wrap(why, 100))
         yield f"    file_speed: {_speed(ASSUMED.file_speed)}"
     elif overhead is None:
         yield (
@@ -231,7 +230,7 @@ def _failures(failures: FailureFit) -> Iterator[str]:
 def _stocks(past: Past) -> Iterator[str]:
     if not any(past.stocks.values()):
         return
-    yield "datasets:  # as the sources were last seen, between the smallest and the largest"
+    yield "datasets:  # as sources were last seen, or else as they sent them, between the smallest and the largest"
     for source, datasets in sorted(past.stocks.items()):
         files = [count for count, _ in datasets if count]
         sizes = [size / count for count, size in datasets if count]

@@ -86,7 +86,7 @@ def inconclusive(
     """Return the links of which a simulation in the grid is inconclusive, and why.
 
     `forecasts` has what the campaign's own menus move, where it can be compared; `at_times` has the links that
-    were full at times for no reason that the grid has.
+    were full at times for no reason that the grid has, which counts unless a forecast is good all the same.
     """
     held_out = {error.link: error.prediction for error in errors}
     reasons = {
@@ -105,5 +105,5 @@ def _reasons(
         yield f"in cycles held out the grid moves {held_out}"
     if forecast is not None and forecast.misses(moved):
         yield f"in a forecast the grid moves {forecast}"
-    if at_times:
+    if at_times and (forecast is None or forecast.misses(moved)):
         yield "it was full at times, and the grid does not have the reason"

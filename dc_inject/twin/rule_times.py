@@ -3,6 +3,12 @@
 A rule that waited for nobody takes as long as its slowest file: attempts x (overhead + size / speed), and what
 daemons and looks add. So a straight line through rules of different file sizes has the overhead at its foot, and
 the speed in its slope; `corrected` takes off what a replay shows of all else.
+
+A rule certainly waited for nobody if FTS had at most as many files of the link as the transfers with which it
+begins. Links that carry much rarely have so few. There all rules count that began while the link was not full, if
+those that found many files under way took hardly longer than those that found few: the number of transfers had
+grown to what they needed. What they waited all the same is in a replay, too. But if files failed for good and no
+rate of failures is known, the time of these rules contains retries, and tells nothing of one attempt.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dc_inject.model import units
 from dc_inject.twin.arrays import Flags, Floats
 from dc_inject.twin.grid import Fts, LinkTraits
 from dc_inject.twin.replay import Past
@@ -20,6 +27,8 @@ from dc_inject.twin.replay import Past
 LATE = 4.0  # times the fastest rule of a link: what takes longer has waited
 LEAST_TIMED = 20  # rules
 FEW = sum(Fts().actives) // 2  # files of a link under way: FTS begins with so many transfers
+RISE = 0.5  # of a rule's time with few files under way: if rules with many take so much longer, they waited
+DAMPING = 0.5  # of corrections where rules may have waited: then their time changes by more than that of a file
 CERTAIN = 0.3  # of the slope: above this error, the speed of a file is not told
 RETRIES = Fts().retries
 
@@ -36,10 +45,14 @@ class Measured:
 
 
 class FileFit(NamedTuple):
-    """Speed and overhead of a file; where only its time is known, that is the bound, and there is no overhead."""
+    """Speed and overhead of a file; where only its time is known, that is the bound, and there is no overhead.
+
+    `why` is the reason why nothing is known.
+    """
 
     speed: Measured
     overhead: float | None
+    why: str = ""
 
     @property
     def overhead_or_assumed(self) -> float:
@@ -61,19 +74,22 @@ class RuleTimes:
         failed = np.array([rule.failed > 0 for rule in rules])
         over = np.array([min(s.completed or np.inf, s.ended or np.inf) for s in rules])
         self.fastest = float(self._taken.min(initial=np.inf))
+        self._is_seldom_seen = past.look >= past.cycle
         self._looks = round(past.cycles * past.cycle / past.look)
         self._wait = LATE * max(self.fastest, past.look)
-        self._late = self._at_looks(past, self._accepted + self._wait, np.where(failed, 0.0, over))
+        is_expired = np.isinf(self._taken) & np.isfinite(over)  # it waited, though perhaps not as long as `_wait`
+        patience = np.where(is_expired, np.minimum(self._wait, (over - self._accepted) / 2), self._wait)
+        self._late = self._at_looks(past, self._accepted + patience, np.where(failed, 0.0, over))
         by_end = np.argsort(over)
         ended = np.concatenate([[0], np.cumsum(self._files[by_end])])
         under_way = np.cumsum(self._files) - ended[np.searchsorted(over[by_end], self._accepted, side="right")]
         at_look = np.minimum(self._accepted / past.look, self._looks).astype(int)
-        self._quiet = np.flatnonzero(
-            (under_way <= FEW)  # its own among them
-            & (self._late[at_look] == 0)
-            & (self._taken <= self._wait)
-            & ~failed
-        )
+        in_cycle = np.minimum(self._accepted / past.cycle, past.cycles - 1).astype(int)
+        in_time = (self._late[at_look] == 0) & (self._taken <= self._wait) & np.isfinite(self._taken) & ~failed
+        self._few = np.flatnonzero(in_time & (under_way <= FEW))  # its own among them
+        self._in_time = np.flatnonzero(in_time & ~self.full(past)[in_cycle])
+        self._rise = _rise(under_way[self._in_time], self._taken[self._in_time])
+        self._quiet, self._damping = self._few, 1.0
         self._attempts = np.ones(len(rules))
 
     def _at_looks(self, past: Past, since: Floats, until: Floats) -> Floats:
@@ -93,15 +109,37 @@ class RuleTimes:
         full = np.array([late[c * looks : (c + 1) * looks + 1].all() for c in range(past.cycles)], dtype=bool)
         return full | past.held[self._link] if self._link in past.held else full
 
-    def of_file(self, failures: float, added: float) -> FileFit:
+    def _why_no_more(self, failures: float | None) -> str:
+        """Return why rules that began with more files under way do not count; empty where they do."""
+        in_time, few = (
+            f"{f'only {len(rules):,}' if len(rules) else 'none'} of {units.counted(len(self.numbers), 'rules')}"
+            for rules in (self._in_time, self._few)
+        )
+        few = f"{few} began with at most {FEW} files of the link under way"
+        if len(self._in_time) < LEAST_TIMED:
+            return f"{in_time} began while the link was not full, and did not wait"
+        if self._rise > RISE:
+            return f"{few}, and with many of them rules took {100 * self._rise:.0f} % longer than with few"
+        if failures is None:
+            return f"{few}, and the time of the others contains retries, whose rate is not known"
+        return ""
+
+    def of_file(self, failures: float | None, added: float) -> FileFit:
         """Return speed and overhead of a file, by rules that had to wait for nobody; `added` is daemons and looks.
 
-        The overhead is None where it is not told apart from the speed.
+        The overhead is None where it is not told apart from the speed. `failures` is None if files failed for good
+        and nobody knows how many attempts do.
         """
+        why = "rules were observed only once in a cycle" if self._is_seldom_seen else ""
+        self._quiet, self._damping = self._few, 1.0
+        if not why and len(self._few) < LEAST_TIMED:
+            why = self._why_no_more(failures)
+            if not why:
+                self._quiet, self._damping = self._in_time, DAMPING
         quiet, unknown = self._quiet, Measured(None, 0.0, len(self._quiet))
-        if len(quiet) < LEAST_TIMED:
-            return FileFit(unknown, None)
-        self._attempts = attempts(failures, self._files)
+        if why:
+            return FileFit(unknown, None, why)
+        self._attempts = attempts(failures or 0.0, self._files)
         times, sizes = np.maximum(self._taken[quiet] - added, 1.0), self._size[quiet]
         overhead, slope, error = self._line(times)
         if slope <= 0 or error > CERTAIN * slope:
@@ -136,20 +174,33 @@ class RuleTimes:
     def corrected(self, fit: FileFit, completed: Sequence[float | None]) -> FileFit:
         """Return speed and overhead moved by what rules took less or more than in a replay."""
         replayed = np.array([np.nan if c is None else c for c in (completed[n] for n in self.numbers)])
-        missing = (self._taken - (replayed - self._accepted))[self._quiet]
+        missing = self._damping * (self._taken - (replayed - self._accepted))[self._quiet]
         measured = np.isfinite(missing)
         if fit.speed.value is None or measured.sum() < LEAST_TIMED:
             return fit
         missing = np.where(measured, missing, missing[measured].mean())  # of those that failed there
-        slope = 1 / fit.speed.value
+        slope, attempted = 1 / fit.speed.value, self._attempts[self._quiet]
+        bytes_ = float((attempted * self._size[self._quiet]).mean())
         if fit.overhead is None:
-            more = missing.mean() / (self._attempts[self._quiet] * self._size[self._quiet]).mean()
+            more = missing.mean() / bytes_
             return fit._replace(speed=replace(fit.speed, value=1 / max(slope + more, 0.05 * slope)))
         overhead, steeper, _ = self._line(missing)
+        if fit.overhead + overhead < 0:  # the rest of what is missing is the slope's
+            overhead, steeper = -fit.overhead, (missing.mean() + fit.overhead * attempted.mean()) / bytes_
         new = max(slope + steeper, 0.05 * slope)
         wide = [1 / max(1 / edge + new - slope, 0.05 * new) for edge in (fit.speed.low, fit.speed.high)]
         speed = replace(fit.speed, value=1 / new, low=wide[0], high=wide[1])
-        return FileFit(speed, max(fit.overhead + overhead, 0.0))
+        return FileFit(speed, fit.overhead + overhead)
+
+
+def _rise(under_way: Floats, taken: Floats) -> float:
+    """Return how much longer rules took with many files under way than with few, as a part of that."""
+    if len(taken) < LEAST_TIMED:
+        return 0.0
+    few, many = np.percentile(under_way, [10, 90])
+    aside = under_way - under_way.mean()
+    slope = (aside @ taken) / max(aside @ aside, 1.0)
+    return float(slope * (many - few) / max(taken.mean() + slope * (few - under_way.mean()), 1.0))
 
 
 def _assumed_overhead(of_file: float) -> float:

@@ -96,6 +96,29 @@ def test_a_forecast_has_the_policy_and_the_links_of_the_campaign(folder):
     assert (narrowed.policy, narrowed.links) == ("fixed", ["A:C"])
 
 
+def test_a_campaign_at_a_fixed_rate_is_forecast_with_datasets_like_those_that_it_sent(folder, capsys):
+    """Nobody listed its sources, and its rules were observed only at the end of each cycle."""
+    path = simulated(folder, "--policy", "fixed")
+    made = calibrated(folder, path)
+    assert not isinstance(made.forecast, str)
+    assert made.forecast.policy == "fixed"
+    assert made.forecast.total.forecast > 0
+    with LedgerView.open(path) as view, view.snapshot():
+        past = simulate_calibrate.read(view)
+    assert past.look == past.cycle
+    assert set(past.stocks["A"]) == {(rule.files, rule.bytes) for rule in past.sent}
+    assert "rules were observed only once in a cycle" in (folder / "fitted.yaml").read_text()
+
+
+def test_why_there_is_no_forecast_names_no_temporary_folder(folder, monkeypatch):
+    path = simulated(folder, "--policy", "fixed")
+    monkeypatch.setattr(simulate_calibrate, "_stocks", lambda *_: {})
+    forecast = calibrated(folder, path).forecast
+    assert isinstance(forecast, str)
+    assert "grid.yaml has no datasets at A" in forecast
+    assert "dc_inject-" not in forecast
+
+
 def test_rates_that_no_menu_has_are_told_by_what_is_due(folder):
     forecast = calibrated(folder, simulated(folder, "--scale", "0.5")).forecast
     assert not isinstance(forecast, str)

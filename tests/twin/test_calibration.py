@@ -193,3 +193,83 @@ def test_cycles_in_which_a_link_was_held_for_its_backlog_tell_its_capacity():
     rate = calibrated(held, grid).fit.links[LINK].rate
     assert rate.count == CYCLES - 2
     assert rate.value == pytest.approx(30 * GB / CYCLE, rel=0.3)
+
+
+def busy(wait: float = 0.0, *, held: bool = False, failed: int = 0, look: float = CYCLE / 5) -> Past:
+    """A link with more than 100 files under way at any time, on which the rules of every other hour waited.
+
+    Twice as much is under way in these hours.
+    """
+    rules = []
+    for number, rule in enumerate(every(60.0)):
+        is_busy = bool(rule.accepted // 3600 % 2)
+        files, over = 60 if is_busy else 30, rule.accepted + 400 + wait * is_busy
+        rules.append(
+            replace(rule, files=files, bytes=files * 10**9, completed=over, ended=over, done=files)
+            if number != 3 or not failed
+            else replace(rule, files=files, bytes=files * 10**9, ended=over, done=files - failed, failed=failed)
+        )
+    marked = {LINK: np.full(CYCLES, True)} if held else {}
+    return replace(past(*rules, moved=400.0 * GB), held=marked, look=look)
+
+
+def time_of_file(known: Past) -> str:
+    """What the file says of the time of a link's files."""
+    text = grid_text.text(calibrated(known, grid).fit)
+    return " ".join(text.replace("\n    #", "").partition("file_speed")[2].partition("failures")[0].split())
+
+
+def test_rules_that_find_many_files_under_way_show_the_time_of_a_file_if_they_took_no_longer():
+    """FTS has grown by then; a link that carries much never has so few under way as FTS begins with."""
+    files = calibrated(busy(), grid).fit.links[LINK].files
+    assert files.speed.value is not None
+    assert files.speed.count > 100
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (
+            busy(500.0),
+            "only 2 of 180 rules began with at most 66 files of the link under way, and with many of them",
+        ),
+        (busy(failed=1), "and the time of the others contains retries, whose rate is not known; assumed"),
+        (busy(held=True), "none of 180 rules began while the link was not full, and did not wait; assumed"),
+        (busy(look=CYCLE), "since rules were observed only once in a cycle; assumed"),
+    ],
+)
+def test_why_the_time_of_a_file_is_not_known_is_the_condition_that_drops_its_rules(known, expected):
+    assert expected in time_of_file(known)
+
+
+def test_rules_that_expired_have_waited_though_the_fastest_one_took_nearly_their_lifetime():
+    """Else such a link would never have been full, and what it carries would have no bound but this."""
+    rules = [replace(rule, ended=rule.expires) for rule in every(300.0)]
+    rules[0] = replace(rules[0], completed=6000.0, ended=6000.0, done=10)
+    rate = calibrated(past(*rules, moved=1.0 * GB), grid).fit.links[LINK].rate
+    assert rate.count > 3
+
+
+@pytest.mark.parametrize(("speed", "overhead", "interval"), [(20, 10, 170.0), (20, 10, 250.0)])
+def test_the_time_of_a_file_is_found_on_a_link_that_always_has_many_under_way(speed, overhead, interval):
+    """What rules waited in FTS's queue is in the replay, too, so the corrections take it off."""
+    sizes = np.random.default_rng(1).uniform(3, 6, 100)
+    text = (
+        f"grid: 1\nname: x\ndefaults: {{link: {{file_speed: {speed} MB/s, overhead: {overhead} s}}}}\n"
+        "sites: {S: {storages: {A: {}, B: {}}}}\n"
+    )
+    sent = [
+        replace(rule, files=60, bytes=60 * int(sizes[number] * GB)) for number, rule in enumerate(every(interval))
+    ]
+    seen = replay(past(*sent), grid_file.read(text.encode(), "g"))
+    rules = [
+        replace(rule, completed=at, ended=at, done=60 if at else 0)
+        for rule, at in zip(sent, seen.completed, strict=True)
+    ]
+    files = calibrated(replace(past(*rules), moved=seen.moved), grid).fit.links[LINK].files
+    assert files.speed.count > 40
+    found, true = (
+        least + 4.5 * GB / bytes_
+        for least, bytes_ in ((files.overhead_or_assumed, files.speed.value), (overhead, speed * 1e6))
+    )
+    assert found == pytest.approx(true, rel=0.1)

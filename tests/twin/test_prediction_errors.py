@@ -53,6 +53,11 @@ def test_all_reasons_of_a_link_are_told():
     ]
 
 
+def test_that_a_link_was_full_at_times_counts_unless_a_forecast_shows_that_it_hardly_matters():
+    assert reasons(GOOD, GOOD, at_times=[LINK]) == ""
+    assert reasons(GOOD, None, at_times=[LINK]) == "it was full at times, and the grid does not have the reason"
+
+
 def test_what_a_grid_moves_where_nothing_moved_is_missed_though_it_is_no_part_of_it():
     """A link that is down moves nothing, and everything in a grid that does not know why."""
     assert reasons(Prediction(0, TB), GOOD) == "in cycles held out the grid moves 1 TB instead of 0 B"
