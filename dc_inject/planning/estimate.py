@@ -1,13 +1,20 @@
 """What repeats of a measurement tell: their mean, how sure it is, and whether they measured one thing at all.
 
-The interval has two parts. Repeats differ: that is Student's t. And each of them counts whole datasets or files,
-so it is never known better than to one of them over its length, even if all repeats count the same. A count that
-may begin and end anywhere within one is off by the difference of two rectangular distributions, whose standard
-deviation is 1 / sqrt(6) of it (JCGM 100:2008, the GUM, F.2.2.1). Both are added as variances, and multiplied by t:
-a few repeats tell of neither for sure.
+Repeats of which only a value each is known differ: Student's t (`Estimate.of`). Of repeats that follow each other
+without a gap more is known, the counts at all their readings, and so more can be told (`Estimate.of_line`): where
+each of them begins and ends matters less to a line through all counts than to a mean, which only the first and the
+last count decide.
 
-Repeats that follow each other without a gap tell more together: where each of them begins and ends matters less to
-a line through all counts (`slope`) than to a mean, which only the first and the last count decide.
+How sure that line is depends on why counts leave it. A count may be late, since files that start together arrive
+together: the next one then makes up for it. Or the link itself may carry more or less by chance: nothing makes up
+for that. The first leaves the line more exact than its repeats are, by far; the second does not. So both are taken
+as what they are, of a ratio that is not known: `_deviation` weighs ratios by how well each explains the counts, as
+Bayes has it. That is known from few repeats: Student's t is taken of the repeats, not of the readings.
+
+Besides, wholes are counted, datasets or files: repeats in a row know their rate to one of them over their time,
+even if all count the same. A count that may begin and end anywhere within one is off by the difference of two
+rectangular distributions, whose standard deviation is 1 / sqrt(6) of it (JCGM 100:2008, the GUM, F.2.2.1). It is
+added as a variance.
 """
 
 from __future__ import annotations
@@ -15,11 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 # Student's t for 95 % (two-sided), by degrees of freedom from one on
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 Course = Sequence[tuple[float, float]]  # a repeat: seconds since its begin, and the count since then
+EXACT = 1e-12  # part of the squares of all counts: what is less is the rounding of numbers
+RATIOS = (0.0, 0.1, 1.0, 10.0, 100.0)  # variances: of what varies between two readings, in that of what is late
 DIFFER = 0.1  # of the higher mean: repeats before and after a change differ by more than this
 
 
@@ -32,17 +43,21 @@ class Estimate:
     repeats: int
 
     @classmethod
-    def of(cls, values: Sequence[float], resolutions: Sequence[float] = ()) -> Estimate:
-        """Return the mean of repeats (two or more), with its interval.
+    def of(cls, values: Sequence[float]) -> Estimate:
+        """Return the mean of repeats (two or more), with its interval."""
+        return cls(fmean(values), _t(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
 
-        `resolutions` is the least by which each value can differ from another one, in their unit (0: any).
+    @classmethod
+    def of_line(cls, runs: Sequence[Sequence[Course]], whole: float) -> Estimate:
+        """Return the slope of the line through all counts of repeats (two or more), with its interval.
+
+        The repeats of a run follow each other without a gap; what moved between runs is not known. `whole` is the
+        least by which a count can differ from another one (0: any).
         """
-        counted = sum(resolution**2 for resolution in resolutions) / 6 / len(values)
-        return cls(
-            fmean(values),
-            _t(len(values) - 1) * math.sqrt((stdev(values) ** 2 + counted) / len(values)),
-            len(values),
-        )
+        repeats, lasted = sum(map(len, runs)), sum(course[-1][0] for run in runs for course in run)
+        counted = len(runs) * (whole / lasted) ** 2 / 6
+        half = _t(repeats - 1) * math.sqrt(_deviation([_increments(run) for run in runs]) ** 2 + counted)
+        return cls(slope(runs), half, repeats)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -66,6 +81,57 @@ def slope(runs: Sequence[Sequence[Course]]) -> float:
         above += sum((time - middle) * (count - mean) for time, count in zip(times, counts, strict=True))
         below += _squares(times)
     return above / below
+
+
+def _increments(run: Sequence[Course]) -> list[tuple[float, float]]:
+    """Return the seconds and the counts from each reading of a run to the next."""
+    readings = [[(0.0, 0.0), *course] for course in run]
+    return [(b[0] - a[0], b[1] - a[1]) for course in readings for a, b in pairwise(course)]
+
+
+def _deviation(runs: Sequence[Sequence[tuple[float, float]]]) -> float:
+    """Return the standard deviation of a slope, by the increments of each run.
+
+    That of a mixture of the ratios, each weighted by its likelihood whatever the slope and the size of both are.
+    """
+    fits = [_fit(runs, ratio) for ratio in RATIOS]
+    if not all(fit.variance > 0 for fit in fits):
+        return 0.0
+    likeliest = max(fit.log_likelihood for fit in fits)
+    weights = [math.exp(fit.log_likelihood - likeliest) for fit in fits]
+    middle = sum(weight * fit.slope for weight, fit in zip(weights, fits, strict=True)) / sum(weights)
+    squares = [fit.variance + (fit.slope - middle) ** 2 for fit in fits]
+    return math.sqrt(sum(weight * square for weight, square in zip(weights, squares, strict=True)) / sum(weights))
+
+
+class _Fit(NamedTuple):
+    """A slope with its variance, and how likely the counts are with that."""
+
+    slope: float
+    variance: float
+    log_likelihood: float
+
+
+def _fit(runs: Sequence[Sequence[tuple[float, float]]], ratio: float) -> _Fit:
+    """Return the slope by generalized least squares, where the ratio of both variances is known.
+
+    What is late is in two increments, with opposite signs, and what varies in one, in proportion to its time: the
+    covariances are a tridiagonal matrix, which is taken apart row by row (Cholesky).
+    """
+    usual = fmean(seconds for run in runs for seconds, _ in run)
+    times = both = counts = logarithms = 0.0
+    for run in runs:
+        pivot, time, count = math.inf, 0.0, 0.0
+        for seconds, counted in run:
+            time, count = seconds + time / pivot, counted + count / pivot
+            pivot = 2 + ratio * seconds / usual - 1 / pivot
+            times, both, counts = times + time**2 / pivot, both + time * count / pivot, counts + count**2 / pivot
+            logarithms += math.log(pivot)
+    freedom = sum(map(len, runs)) - 1
+    variance = max(counts - both**2 / times, 0.0) / freedom
+    if variance <= counts * EXACT:
+        return _Fit(both / times, 0.0, math.inf)
+    return _Fit(both / times, variance / times, -(logarithms + math.log(times) + freedom * math.log(variance)) / 2)
 
 
 def changed(values: Sequence[float]) -> int:

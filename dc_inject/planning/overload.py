@@ -22,7 +22,8 @@ def overloaded(ladder: Ladder, verdicts: Sequence[Verdict]) -> list[Verdict]:
 
     The first of them was not reached. What a trial has left is moved in the next, whatever that asks for, so only
     their sums tell when all of it has arrived, unless what moves was asked for during a long time: but then enough
-    still waits. At some time clearly more was asked for than moved since.
+    still waits. At some time clearly more was asked for than moved since: where enough waits, one trial that moves
+    that much may only have had its turn to, since what starts together arrives together.
     """
     run: list[Verdict] = []
     trials = conclusive(verdicts)
@@ -33,8 +34,10 @@ def overloaded(ladder: Ladder, verdicts: Sequence[Verdict]) -> list[Verdict]:
             continue
         run = [*run, trial]
         asked = sum(verdict.asked for verdict in run)
-        arrived = _moved(run) >= TAKES_ALL * asked and not (trial.quickest and enough(ladder, trial))
-        if arrived or mean_rate(run[1:] or run) >= FOLLOWS * max(verdict.rate for verdict in run):
+        waits = trial.quickest is not None and enough(ladder, trial)
+        arrived = _moved(run) >= TAKES_ALL * asked and not waits
+        follows = mean_rate(run[1:] or run) >= FOLLOWS * max(verdict.rate for verdict in run)
+        if arrived or (follows and not (waits and len(run) == 2)):
             run = []
     return run
 

@@ -9,9 +9,9 @@ above the capacity tells more than many below: the search
    thrice as much is on its way as a link always has there; when more is, for what moves. Since the link has more
    to move than it can, each trial begins where the last one ended, and tells what it carries. If all that waited
    arrives, it was not too much, and the search goes on up;
-3. ends after four trials that began with enough waiting, or more while they differ: the slope of the line through
-   what had moved at all their readings is where the link stands, with the interval in which it lies with a
-   probability of 95 % (Student's t, of what moved in each trial).
+3. ends after four trials that began with enough waiting, or more while they leave it unsure: the slope of the line
+   through what had moved at all their readings is where the link stands, with the interval in which it lies with a
+   probability of 95 % (`estimate.py`).
 
 Why a line, and why no more waits than has to: an overloaded link sends as much as it can, but a file counts only
 when all of it is there. What is under way at the begin and at the end of a time differs, since files that start
@@ -35,7 +35,7 @@ up a trial ends as soon as what it asks for moves (`follows`): if that was only 
 
 FTS may be what is too small for a link (`ramp.py`). It begins with half of the transfers that it may run, and adds
 one a minute only while at least as many files wait as it runs: hence the queue. Where the link may need more
-transfers than FTS begins with, there are more repeats, and what moved before it grew does not count.
+transfers than FTS begins with, repeats go on while what moves rises, and what moved before it grew does not count.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import NamedTuple
 
 from dc_inject.model import units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import overload, ramp
-from dc_inject.planning.estimate import Estimate, changed, slope
+from dc_inject.planning.estimate import DIFFER, Estimate, changed
 from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
 from dc_inject.planning.verdict import Cause, Reading, Verdict
 
@@ -60,7 +60,7 @@ ABOVE = 1.06  # times what moves: what an overloaded link is asked for
 ROOM = 0.2  # part of what shall wait: so much more is asked for
 LEAST, MOST = 4, 6  # repeats at the end
 WIDE = 0.1  # of the mean: half of an interval for which repeats go on
-LINE = 6 / 5  # the variance of a slope in that of a mean, where what moves differs by chance from time to time
+NARROW = 0.07  # the same, where FTS may be too small
 TRIALS = 40  # after which a link that never settles is given up
 LONGEST = 4  # steps: how long the first trial waits for something to complete
 SOON = 3  # so much shorter may a trial on the way up be
@@ -83,11 +83,10 @@ def follows(ladder: Ladder, trial: Verdict, dataset: int) -> bool:
     """Tell whether a trial on the way up may end after a third of its time, since what it asks for moves.
 
     By chance it may have moved more than the link carries: then the next one is too much, which is looked for
-    anyway. One that has not moved enough may only be late. Datasets that are coarse need all of the time.
+    anyway. One that has not moved enough may only be late.
     """
-    coarse = window(ladder, trial.rate, dataset) > ladder.shortest
-    soon = trial.end - trial.measured >= ladder.shortest / SOON
-    return trial.good and soon and not coarse and trial.rate < ladder.highest
+    soon = trial.end - trial.measured >= window(ladder, trial.rate, dataset) / SOON
+    return trial.good and soon and trial.rate < ladder.highest
 
 
 def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
@@ -111,7 +110,7 @@ def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     if higher is not None:
         return higher
     small = _may_be_small(ladder, trials)
-    if _sure(_rates(_repeats(ladder, trials)), MOST if small else LEAST):
+    if _sure(_repeats(ladder, trials), small=small):
         return NextStep(Next.STOP)
     following = _overload(ladder, run) if run else NextStep(Next.CONFIRM, last.rate)
     return replace(following, why=RAMPING if small else "")
@@ -141,8 +140,7 @@ def _by_halves(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep:
         return replace(_to(ladder, (good + bad) / 2), pause=not last.good)
     if last.rate != good or not last.good:
         return replace(_to(ladder, good), pause=not last.good)
-    enough = _sure(_rates(_repeats(ladder, trials)), LEAST)
-    return NextStep(Next.STOP) if enough else NextStep(Next.CONFIRM, good)
+    return NextStep(Next.STOP) if _sure(_repeats(ladder, trials)) else NextStep(Next.CONFIRM, good)
 
 
 def _bounds(ladder: Ladder, trials: Sequence[Verdict]) -> tuple[float, float]:
@@ -281,7 +279,7 @@ def _counting(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
     return [Repeat(min(trial.moved_rate, trial.rate), trial) for trial in _same(trials)[1:]]
 
 
-def _estimate(repeats: Sequence[Repeat], most: float) -> Estimate:
+def _estimate(repeats: Sequence[Repeat], most: float = math.inf) -> Estimate:
     """Return the slope through repeats, at most a rate (bytes per second), with its interval."""
     runs: list[list[Verdict]] = []
     for _, trial in repeats:
@@ -289,10 +287,9 @@ def _estimate(repeats: Sequence[Repeat], most: float) -> Estimate:
             runs[-1].append(trial)
         else:
             runs.append([trial])
-    resolutions = [trial.counted_by / (trial.end - trial.measured).total_seconds() for _, trial in repeats]
-    spread = Estimate.of(_rates(repeats), resolutions)
-    rate = slope([[trial.course for trial in run] for run in runs])
-    return Estimate(min(rate, most), math.sqrt(LINE) * spread.half, len(repeats))
+    whole = max(trial.counted_by for _, trial in repeats)
+    line = Estimate.of_line([[trial.course for trial in run] for run in runs], whole)
+    return replace(line, mean=min(line.mean, most))
 
 
 def _rates(repeats: Sequence[Repeat]) -> list[float]:
@@ -304,12 +301,19 @@ def _grow(rates: Sequence[float]) -> bool:
     return half > 0 and fmean(rates[-half:]) > (1 + PRECISION) * fmean(rates[:half])
 
 
-def _sure(rates: Sequence[float], least: int) -> bool:
-    """Whether there are enough repeats: so many at least, more while they differ much."""
-    if len(rates) < least:
-        return False
-    estimated = Estimate.of(rates)
-    return len(rates) >= MOST or estimated.half <= WIDE * estimated.mean
+def _sure(repeats: Sequence[Repeat], *, small: bool = False) -> bool:
+    """Whether there are enough repeats: the least, and more while what they tell together is not sure.
+
+    Where FTS may be too `small` for the link, it has to be surer, and what moves must not rise meanwhile. Nor may
+    it seem to fall: in the second half of the repeats, or in the last one, which is then far below all others.
+    """
+    if len(repeats) < LEAST or len(repeats) >= MOST:
+        return len(repeats) >= MOST
+    estimated, rates, half = _estimate(repeats), _rates(repeats), len(repeats) // 2
+    rising = small and linear_regression(range(len(rates)), rates).slope > 0
+    begun = rates[-1] < (1 - DIFFER) * min(rates[:-1])
+    falling = begun or fmean(rates[-half:]) < (1 - DIFFER) * fmean(rates[:half])
+    return estimated.half <= (NARROW if small else WIDE) * estimated.mean and not rising and not falling
 
 
 def _may_be_small(ladder: Ladder, trials: Sequence[Verdict]) -> bool:

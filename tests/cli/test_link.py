@@ -66,7 +66,7 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     then = [line.split()[-1] for line in lines[1:-1]]
     assert then == ["step", "step", "between", *["confirm"] * 3, "stop"]
     assert lines[-1].startswith(
-        f"{A} -> {B}: stands at 5 Gb/s (95 %: 4.7 Gb/s to 5.3 Gb/s): of 8 Gb/s only 5 Gb/s moved, and "
+        f"{A} -> {B}: stands at 5 Gb/s (95 %: 4.86 Gb/s to 5.14 Gb/s): of 8 Gb/s only 5 Gb/s moved, and "
     )
     assert "step 3, not reached" not in done.stderr, "the last line says it"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}

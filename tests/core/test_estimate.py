@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import accumulate
 
 import pytest
 
@@ -19,11 +20,13 @@ def test_the_interval_is_that_of_students_t():
 
 
 def test_repeats_that_count_the_same_are_no_surer_than_they_can_count():
-    """Of four that count ones: 3.182 x sqrt(1 / 6) / sqrt(4)."""
-    assert Estimate.of([10] * 4, [1] * 4).half == pytest.approx(3.182 / math.sqrt(24))
-    assert Estimate.of([10] * 4, [0] * 4).half == 0
-    assert Estimate.of([9, 10, 11], [0.1] * 3).half > Estimate.of([9, 10, 11]).half
-    assert Estimate.of([1, 1], [10, 10]).interval[0] == 0
+    """Of four in a row that count ones: 3.182 x sqrt(1 / 6) / 4; of two runs of two, twice the variance."""
+    assert Estimate.of([10] * 4).half == 0
+    ten = [(1, 10)]
+    assert Estimate.of_line([[ten] * 4], 1) == Estimate(10, pytest.approx(3.182 * math.sqrt(1 / 6) / 4), 4)
+    assert Estimate.of_line([[ten] * 2] * 2, 1).half == pytest.approx(3.182 * math.sqrt(2 / 6) / 4)
+    assert Estimate.of_line([[ten] * 4], 0).half == 0
+    assert Estimate.of_line([[[(1, 1)]] * 2], 10).interval[0] == 0
 
 
 @pytest.mark.parametrize("repeats", [4, 6])
@@ -36,11 +39,46 @@ def test_of_what_is_counted_as_wholes_the_interval_has_the_true_rate_in_it(repea
         rate, edge, counts = draw.uniform(3, 30), draw.random(), []
         for _ in range(repeats):
             edge = edge if in_a_row else draw.random()
-            counts.append(math.floor(edge + rate))
+            counts.append([(1, math.floor(edge + rate))])
             edge = (edge + rate) % 1
-        low, high = Estimate.of(counts, [1] * repeats).interval
+        low, high = Estimate.of_line([counts] if in_a_row else [[count] for count in counts], 1).interval
         inside += low <= rate <= high
     assert inside >= 0.95 * 500
+
+
+def line(counts):
+    """Four repeats of three readings each, two minutes apart."""
+    return [[[(2 * part, counts[at + part] - counts[at]) for part in (1, 2, 3)] for at in (0, 3, 6, 9)]]
+
+
+def late(draw):
+    """What is counted each two minutes of 1 a minute, all of it late by up to a minute."""
+    return [minute - draw.uniform(0, 1) * (minute > 0) for minute in range(0, 25, 2)]
+
+
+def varying(draw):
+    """The same of what moves by chance: 1 a minute, with a standard deviation of 0.2 in two minutes."""
+    return [0, *accumulate(draw.gauss(2, 0.4) for _ in range(12))]
+
+
+@pytest.mark.parametrize(("counted", "widest"), [(late, 0.85), (varying, 1.0)])
+def test_the_interval_of_a_line_is_honest_whatever_makes_counts_differ(counted, widest):
+    """Of 500 lines 93 % or more; where counts are only late it is narrower than that of the mean."""
+    inside, lines, means = 0, 0.0, 0.0
+    for seed in range(500):
+        runs = line(counted(random.Random(seed)))
+        low, high = Estimate.of_line(runs, 0).interval
+        inside += low <= 1 <= high
+        lines += (high - low) / 2
+        means += Estimate.of([course[-1][1] / 6 for course in runs[0]]).half
+    assert inside >= 0.93 * 500
+    assert lines < widest * means
+
+
+def test_a_gap_between_repeats_makes_the_interval_of_a_line_wider():
+    """What the one before lacks is not in the next one."""
+    repeats = line(late(random.Random(1)))[0]
+    assert Estimate.of_line([[repeat] for repeat in repeats], 0).half > Estimate.of_line([repeats], 0).half
 
 
 @pytest.mark.parametrize(
@@ -84,9 +122,7 @@ def test_a_slope_is_nearer_to_the_rate_than_a_mean_where_counts_are_late_by_chan
     """Of 500 times four repeats of three counts each, all of them late by up to a minute of 24."""
     lines, means = 0.0, 0.0
     for seed in range(500):
-        draw = random.Random(seed)
-        counts = [minute - draw.uniform(0, 1) * (minute > 0) for minute in range(0, 25, 2)]
-        repeats = [[(2 * part, counts[at + part] - counts[at]) for part in (1, 2, 3)] for at in (0, 3, 6, 9)]
-        lines += (slope([repeats]) - 1) ** 2
+        counts = late(random.Random(seed))
+        lines += (slope(line(counts)) - 1) ** 2
         means += (counts[-1] / 24 - 1) ** 2
     assert lines < means / 2

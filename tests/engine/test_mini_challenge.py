@@ -267,7 +267,7 @@ def test_the_verdict_follows_from_the_ledger_and_another_process_goes_on(tmp_pat
     second = climbs(readings.progress(one.ledger.challenge()))
     one.run()
     assert [round(v.rate / GBPS) for v in second.verdicts[:2]] == [4, 8], "what was judged stays"
-    assert [round(v.rate / GBPS, 2) for v in second.verdicts[2:]] == [8, 16, *[9] * 6]
+    assert [round(v.rate / GBPS, 2) for v in second.verdicts[2:]] == [8, 16, *[9] * 4]
     assert second.verdicts[2].start >= START + 5 * HOUR
     assert readings.progress(one.ledger.challenge()).verdicts == second.verdicts
     rates = {round(row.due * 8 / CYCLE.total_seconds() / 1e9) for row in one.ledger.rows(since=START + 5 * HOUR)}
