@@ -16,7 +16,7 @@ import numpy as np
 
 from dc_inject.twin.network import Network
 from dc_inject.twin.storages import Storages
-from dc_inject.twin.transfers import Failure, Transfers
+from dc_inject.twin.transfers import PASSES, Failure, Transfers
 
 NEARLY = 0.99  # of what something carries
 
@@ -69,6 +69,8 @@ def _in_fts(transfers: Transfers) -> Callable[[tuple[str, str], int, int, int], 
             return "many transfers fail, and are tried again"
         if not passed_over[link]:
             return ""
+        if not transfers.at_its_limit:
+            return f"inconclusive: in a step the twin begins at most {PASSES} rules or jobs of a link"
         return "FTS works off cancelled files" if transfers.cancelling else "FTS has not started them yet"
 
     return why

@@ -73,6 +73,7 @@ class Transfers:
         self.starting = True  # whether FTS starts anything
         self.down: set[int] = set()  # storages where everything fails
         self.bad: dict[int | None, float] = {}  # storage (None: all) -> part of transfers that fails
+        self.at_its_limit = False  # whether FTS last started as many files as it can
         self.cancelling = 0.0  # files whose cancellation FTS has still to work off
         self.cancelled = 0  # files that were cancelled with FTS
         # Bytes that failed in all attempts, by link, why the last one did, and the storage whose fault it is.
@@ -256,6 +257,7 @@ class Transfers:
         shares = self._slots.rates(wanted, self._weight, room, SLOT_ROUNDS)
         slots = np.floor(shares + 1e-9).astype(np.int64)
         slots += self._one_more(slots, shares, wanted, room)
+        self.at_its_limit = bool(slots.sum() + 1 > room[1])
         chosen = np.flatnonzero(slots)
         if not len(chosen):
             return
