@@ -171,9 +171,12 @@ class TwinBackend:
         del rse
         return []
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.Missing]:
-        """Return nothing: nobody has named its FTS, and nobody could."""
-        return dict.fromkeys(links, ports.Missing("", ""))
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue | ports.Missing]:
+        """Return what waits in FTS on links, if the grid says that its FTS is named; nothing is said otherwise."""
+        if not self._world.grid.fts.named:
+            return dict.fromkeys(links, ports.Missing("", ""))
+        queues = {link: queue(self._world, (link.source, link.destination), self._clock) for link in links}
+        return {link: of_link for link, of_link in queues.items() if of_link is not None}
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
         """Return nothing: the account is no administrator."""
@@ -275,6 +278,24 @@ class TwinBackend:
             expires_at=self._clock.moment(rule.expires),
             error=f"{rule.failed} of {rule.files} files failed" if rule.failed else "",
         )
+
+
+def queue(world: World, ends: tuple[str, str], clock: TwinClock) -> ports.LinkQueue | None:
+    """Return what FTS tells of a link between two storages; None while it knows nothing of it."""
+    transfers, number = world.transfers, world.network.links.get(ends)
+    if number is None:
+        return None
+    optimizer, lately = transfers.optimizer, transfers.optimizer.lately(number)
+    return ports.LinkQueue(
+        int(transfers.queued()[number]),
+        int(transfers.actives()[number]),
+        lately.rate,
+        round(lately.file),
+        clock.moment(lately.at),
+        limit=int(optimizer.value[number]),
+        speed=lately.speed,
+        success=lately.success,
+    )
 
 
 def named(pattern: str, source: str, number: int) -> str:

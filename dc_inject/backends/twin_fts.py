@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from dc_inject.backends.twin import TwinClock, named
+from dc_inject.backends.twin import TwinClock, named, queue
 from dc_inject.model import (
     DatasetFilter,
     Entry,
@@ -139,7 +139,7 @@ class TwinFts:
     def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue]:
         """Return the transfers that wait on links, whoever asked for them."""
         self._call()
-        return {link: queue for link in links if (queue := self._queue(link)) is not None}
+        return {link: of_link for link in links if (of_link := self._queue(link)) is not None}
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
         """Return nothing: jobs go to FTS at once."""
@@ -179,9 +179,9 @@ class TwinFts:
         if key in jobs.jobs:
             return Outcome(key, key, adopted=True)
         ends = self._storage(injection.link.source), self._storage(injection.link.destination)
-        queue = Queue(*ends, injection.activity, injection.service_priority)
+        waiting_in = Queue(*ends, injection.activity, injection.service_priority)
         options = injection.job or JobOptions()
-        jobs.submit(key, Job(queue, item.files, item.bytes), options.retry)
+        jobs.submit(key, Job(waiting_in, item.files, item.bytes), options.retry)
         return Outcome(key, key)
 
     def _observation(self, entry: Entry) -> Observation:
@@ -212,10 +212,4 @@ class TwinFts:
         )
 
     def _queue(self, link: Link) -> ports.LinkQueue | None:
-        ends = self._storage(link.source), self._storage(link.destination)
-        transfers, number = self._world.transfers, self._world.network.links.get(ends)
-        if number is None:
-            return None
-        rate, size = transfers.optimizer.lately(number)
-        waiting, active = int(transfers.queued()[number]), int(transfers.actives()[number])
-        return ports.LinkQueue(waiting, active, rate, round(size), self._clock.now())
+        return queue(self._world, (self._storage(link.source), self._storage(link.destination)), self._clock)

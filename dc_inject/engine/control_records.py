@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger.inventory import Reading
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, Flow, FlowKey, Hold, Link, Mode
+from dc_inject.model import Cycle, Flow, FlowKey, Hold, Link, Mode, Numbers
 from dc_inject.model.holds import of_control
 from dc_inject.planning import control
 from dc_inject.planning.control import Decision, Memory
@@ -103,7 +103,7 @@ def new_record(
     Its guards and its floor stay as they were until the cycle is planned, also if it never is.
     """
     shared = {name: size for name, size in (("for_others", added), ("to_others", left)) if size}
-    law = Hold.BACKLOG.value if decision.limits else None, {**decision.numbers, **shared}
+    law = _law(decision, shared)
     key, old = flow.key, Cycle(cycle.start - control.CYCLES * cycle.length, cycle.length).name
     return {
         **key.names(),
@@ -129,10 +129,15 @@ def new_record(
     }
 
 
-def engaged_before(records: Records, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, frozenset[Hold]]:
-    """Return which guards held links before a cycle, as the `records` of them say."""
-    before = {key: known_before(records.get(subject(key), {}), cycle).guards for key in flows}
-    return {key: frozenset(map(Hold, guards)) for key, guards in before.items()}
+def decided_anew(record: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Return a record with what was decided anew since it was written, in the same cycle."""
+    shared = {name: record["law"][1][name] for name in ("for_others", "to_others") if name in record["law"][1]}
+    return {**record, "law": _law(decision, shared), "kept": _as_list(decision.memory)}
+
+
+def _law(decision: Decision, shared: Numbers) -> tuple[str | None, Numbers]:
+    """Return the hold that a decision is, and its numbers with those `shared` with other links."""
+    return Hold.BACKLOG.value if decision.limits else None, {**decision.numbers, **shared}
 
 
 def redistributed(view: Reader) -> dict[FlowKey, ForOthers]:

@@ -22,6 +22,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.engine.control_records import (
     Before,
     Records,
+    decided_anew,
     kept_records,
     known_before,
     new_record,
@@ -34,7 +35,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Held, Hold, Mode, State, units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import control, guards
-from dc_inject.planning.control import Decision, LinkShare, Past, Signals
+from dc_inject.planning.control import Decision, LinkShare, Past, Signals, Transfers
 from dc_inject.planning.guards import GuardReading
 
 log = logging.getLogger(__name__)
@@ -196,10 +197,23 @@ def _redistributed(
     return added, left, forgiven
 
 
+def foreseen(
+    controlled: Controlled, cycle: Cycle, transfers: Mapping[FlowKey, Transfers]
+) -> dict[FlowKey, Decision]:
+    """Return the decisions about links from which FTS takes transfers away, made anew with what it told."""
+    before = {key: known_before(controlled.records.get(subject(key), {}), cycle).memory for key in transfers}
+    return {
+        key: control.foreseen(decision, before[key], transfers[key])
+        for key, decision in controlled.decisions.items()
+        if key in transfers
+    }
+
+
 def engage(
     ledger: Ledger,
     records: dict[str, Mapping[str, Any]],
     cycle: Cycle,
+    foreseen: Mapping[FlowKey, Decision],
     readings: Mapping[FlowKey, Mapping[Hold, GuardReading]],
     floors: Mapping[FlowKey, int],
     leading: Callable[[FlowKey, guards.Engaged], Held | None],
@@ -210,7 +224,8 @@ def engage(
     `leading` chooses, of the guards that hold a link, the one to record; the plan may name a tighter limit.
 
     Links that are due nothing have no guards. `records` are those stored, and those that change are renewed in it;
-    `floors` are the bytes that links need to have in flight in the next cycle.
+    `foreseen` is what was decided anew since, and `floors` are the bytes that links need to have in flight in the
+    next cycle.
     """
     held_by: dict[FlowKey, dict[Hold, int]] = {}
     made: list[ControlDecision] = []
@@ -220,7 +235,7 @@ def engage(
         stored = records.get(name, {})
         if stored.get("cycle") != cycle.name:
             continue
-        record = dict(stored)
+        record = decided_anew(stored, foreseen[key]) if key in foreseen else dict(stored)
         before = {Hold(hold): calm for hold, calm in record["guards_before"].items()}
         engaged = held_by[key] = guards.engaged(before, seen)
         held = leading(key, engaged) if engaged else None

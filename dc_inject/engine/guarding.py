@@ -22,16 +22,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from dc_inject.engine import control_records, controlling, spaces
-from dc_inject.engine.calls import in_parts
+from dc_inject.engine import queues as fts_queues
 from dc_inject.engine.context import EngineContext, Room
+from dc_inject.engine.controlling import Controlled
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.holds import beside
-from dc_inject.model.ports import LinkQueue, Missing, Requests, RseFacts
-from dc_inject.model.services import SERVICES
+from dc_inject.model.ports import LinkQueue, Requests, RseFacts
 from dc_inject.planning import guards, lifetime
 from dc_inject.planning.guards import GuardReading
 from dc_inject.planning.limits import Deletions, Destination
@@ -41,12 +40,7 @@ from dc_inject.planning.situation import Demand, Situation
 LATE = timedelta(hours=1)  # after its deletion lag, when what ended should be gone at the latest
 LOOKS = 2  # cycles at least: whether it is gone is looked at once in each
 MEASURED = timedelta(hours=6)  # over which the duration of deletions is measured
-LINKS_AT_ONCE = 20  # that one call asks for queues
 LATELY = 4  # cycles over which the rate of deletions is measured
-LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anything above 0
-# FTS's optimizer runs once a minute, and looks at a link at the latest after five, but only while something waits
-# or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
-OLD = timedelta(minutes=10)
 FAILED_CYCLES = 3  # over which the failed part of ended bytes is measured
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
 STEP = 2  # transfers that FTS's optimizer adds at a time
@@ -59,19 +53,21 @@ def guarded(
     context: EngineContext,
     situation: Situation,
     facts: Facts,
-    records: dict[str, Mapping[str, Any]],
+    controlled_links: Controlled,
     deadline: datetime,
 ) -> Situation:
-    """Return a situation with the holds of engaged guards, and store which guards are engaged, in `records` too.
+    """Return a situation with the holds of engaged guards, and store which guards are engaged, in its records too.
 
-    Services that report queues are asked, until `deadline`, about links with anything in flight.
+    Services that report queues are asked, until `deadline`, about links with anything in flight. What the
+    controller said of links from which FTS takes transfers away is decided anew with that.
     """
     controlled = [demand for demand in situation.demands if demand.flow.control.mode is not Mode.OFF]
     if not controlled:
         return situation
     start, length = situation.cycle.start, situation.cycle.length
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
-    queues, requests = _queues(context, records, situation.cycle, controlled, deadline)
+    records, cycle = controlled_links.records, situation.cycle
+    queues, requests = fts_queues.read(context, records, cycle, controlled, deadline)
     ours, destinations = context.ledger.resident(), dict(situation.destinations)
     places = {demand.flow.link.destination for demand in controlled}
     of_places = {name: destinations[name] for name in places}
@@ -91,9 +87,11 @@ def guarded(
         for demand in controlled
         if (queue := queues.get(demand.flow.link)) is not None
     }
+    transfers = fts_queues.taken_away(controlled, queues, now)
+    foreseen = controlling.foreseen(controlled_links, cycle, transfers)
     leading = partial(_leading, {demand.flow.key: demand for demand in controlled}, readings, careful)
     with context.ledger.together():
-        engaged = controlling.engage(context.ledger, records, situation.cycle, readings, floors, leading, now)
+        engaged = controlling.engage(context.ledger, records, cycle, foreseen, readings, floors, leading, now)
     acting: dict[FlowKey, Demand] = {}
     late: dict[str, Held] = {}
     held_back: dict[str, Destination] = {}
@@ -104,7 +102,8 @@ def guarded(
         holding = engaged.get(key, {})
         if Hold.DELETION_LAG in holding and (held := guards.leading({Hold.DELETION_LAG: 0}, readings[key])):
             late[place] = held
-        acting[key] = _held_by(demand, holding, readings[key], leading) if holding else demand
+        informed = replace(demand, decision=foreseen[key]) if key in foreseen else demand
+        acting[key] = _held_by(informed, holding, readings[key], leading) if holding else informed
     rooms = {name: _room(destinations[name], careful[name]) for name in nearly_full}
     acting_on = {key.link.destination for key in acting}
     context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
@@ -224,7 +223,9 @@ def _readings(
             **of_source[demand.flow.link.through, demand.flow.link.source],
             **of_place[demand.flow.link.through, demand.flow.link.destination],
             Hold.FAILING: failing[demand.flow.key],
-            Hold.FTS_QUEUE: _queued(demand, queues.get(demand.flow.link), in_rucio.get(demand.flow.link)),
+            Hold.FTS_QUEUE: fts_queues.reading(
+                demand, queues.get(demand.flow.link), in_rucio.get(demand.flow.link)
+            ),
         }
         for demand in demands
     }
@@ -252,113 +253,6 @@ def _used(destination: Destination, ours: int) -> GuardReading:
         return GuardReading(None, {})
     numbers = {"space": space, "free": free, "resident": ours, **destination.age_numbers}
     return GuardReading(1 - (free + destination.going) / space, numbers)
-
-
-def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) -> GuardReading:
-    """Return how long it takes until all that waits on a link has gone, as a part of the lifetime.
-
-    While nothing moves that is unknown: FTS may have just begun, or the link may stand still. Without a report of
-    FTS the rate is what arrived in the last hour. That says nothing as long as our transfers are younger.
-    """
-    numbers: dict[str, int | float | str] = {}
-    waiting, rate = 0, 0.0
-    if queue is not None:
-        numbers |= {"waiting": queue.waiting, "active": queue.active}
-        if queue.limit is not None:
-            numbers["limit"] = queue.limit
-        if queue.decision:
-            numbers["decision"] = queue.decision
-        waiting, rate = queue.waiting * queue.file, queue.rate
-    elif in_rucio is not None:
-        young = demand.coming and demand.arriving is None
-        rate = 0.0 if young else max(in_rucio.rate, demand.arriving or 0.0)
-    else:
-        return GuardReading(None, numbers)
-    if in_rucio is not None:
-        numbers["requests"] = in_rucio.files
-        waiting += in_rucio.bytes
-    if (queue is not None and _stands(queue)) or (waiting and rate <= 0):
-        return GuardReading(None, numbers, "inconclusive")
-    waits = min(waiting / rate, LONGEST) if waiting else 0.0
-    return GuardReading(waits / demand.flow.lifetime_max.total_seconds(), {**numbers, "waits": round(waits)})
-
-
-def _queues(
-    context: EngineContext,
-    records: control_records.Records,
-    cycle: Cycle,
-    demands: Sequence[Demand],
-    deadline: datetime,
-) -> tuple[dict[Link, LinkQueue], dict[Link, Requests]]:
-    """Return what waits in FTS on links, and before it; if that cannot be read, the reason is noted as missing.
-
-    Those are asked about that have anything on its way, or were held by a queue before.
-    """
-    links_of: dict[str, dict[Link, None]] = defaultdict(dict)  # each link once, in order
-    idle = [demand.flow.key for demand in demands if not demand.coming]
-    before = control_records.engaged_before(records, cycle, idle)
-    for demand in demands:
-        link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
-        if used and demand.held is None:
-            links_of[link.through][link] = None
-    parts = {
-        ("queues", service, number): part
-        for service, links in links_of.items()
-        for number, part in enumerate(in_parts(list(links), LINKS_AT_ONCE))
-    }
-    parts |= {
-        ("requests", name, 0): list(links)
-        for name, links in links_of.items()
-        if links and SERVICES[name].has_requests
-    }
-    tasks = {
-        (what, name, number): partial(getattr(context.backends[name], what), part)
-        for (what, name, number), part in parts.items()
-    }
-    # In a lane of their own: an FTS that hangs must not hold up the calls of who gives it work.
-    results, errors = context.calls.gather(tasks, deadline, lambda name: f"the queues of {name[1]}")
-    now = context.clock.now()
-    queues: dict[Link, LinkQueue] = {}
-    requests: dict[Link, Requests] = {}
-    missing: dict[tuple[str, str], str] = {}  # signal and subject -> why it is missing; nothing where it is known
-    for name, part in parts.items():
-        what, service, _ = name
-        if what == "requests":
-            requests |= results.get(name, {})
-            missing[what, service] = errors[name].message if name in errors else ""
-            continue
-        for link in part:
-            queue = results.get(name, {}).get(link)
-            if isinstance(queue, Missing):
-                missing["fts_queue", queue.subject] = queue.why
-            else:
-                missing["fts_queue", str(link)] = (
-                    errors[name].message if name in errors else _why_unknown(queue, now)
-                )
-                if queue is not None:
-                    missing.setdefault(("fts_queue", queue.by), "")
-                    queues[link] = queue
-    readings = (
-        (signal, subject, None if why else "known", why) for (signal, subject), why in missing.items() if subject
-    )
-    context.ledger.record_signals(readings, now)
-    return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}, requests
-
-
-def _stands(queue: LinkQueue) -> bool:
-    """Whether files wait and none has moved of late."""
-    return queue.waiting > 0 and (queue.rate <= 0 or queue.file <= 0)
-
-
-def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
-    """Say why it is not known how long a queue takes FTS; nothing where it is."""
-    if queue is None:
-        return "FTS's optimizer tells nothing of this link"
-    if abs(now - queue.at) > OLD:
-        return f"inconclusive: FTS's optimizer last told of this link at {queue.at:%F %TZ}"
-    if _stands(queue):
-        return "inconclusive: files wait, and in the last minutes FTS has moved none"
-    return ""
 
 
 def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[Hold, GuardReading]]) -> None:

@@ -129,7 +129,7 @@ class Opening:
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
         demands = self._situations.demands(cycle, rows, flows, held, self._controlled)
         situation = self._situations.read(campaign, cycle, demands, facts, pools)
-        situation = guarding.guarded(context, situation, facts, self._controlled.records, deadline)
+        situation = guarding.guarded(context, situation, facts, self._controlled, deadline)
         decided = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in decided.decisions}
         chosen, unseen = preflight.replace_unusable(context, situation, decided.injections, budgets, deadline)

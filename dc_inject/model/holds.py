@@ -48,7 +48,9 @@ _SIZES = frozenset(  # numbers that are bytes
     | {"probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered", "wanted", "window"}
     | {"withdrawn"}
 )
-_DURATIONS = frozenset({"age", "completion", "lag", "oldest", "waits"})  # numbers that are seconds
+_DURATIONS = frozenset(  # numbers that are seconds
+    {"age", "completion", "lag", "oldest", "transfers_age", "waits"}
+)
 
 
 class Trait(Flag):

@@ -35,6 +35,23 @@ arrivals, as acknowledgements clock a sender. One good cycle of a slow link says
 
 While bytes are late, no more goes out than has arrived in the last cycle: what is in flight does not grow.
 
+**While too many transfers fail, D is foreseen.** FTS then takes one transfer away a minute (`ramp.py`). A link
+keeps up as long as those that are left suffice, and when they do not it falls within two cycles, which arrivals
+show too late. So D is at most what n transfers, one less each minute, carry on average in the time in which what
+is in flight has to arrive:
+
+    D <= s / t (integral from 0 to t of max(n - a - x, l) dx)    t = 7/8 L + A
+
+with n transfers that FTS allowed when it told of them, a minutes ago, s the speed of one, and l the fewest that it
+runs.
+
+**And hardly a file waits in FTS.** In its more aggressive modes FTS takes no transfer away while less than a tenth
+as many files wait as it allows transfers. So W is also at most what six tenths of the transfers hold, with files
+of f bytes, and carry in the cycle; a link gives up some of its rate, and keeps its transfers. Where files of
+others wait they are taken away all the same, and this bound does not apply:
+
+    W <= 0.6 max(n - a, l) (f + s (T + A))
+
 **A link of which nothing is known** may have two cycles' worth in flight: one that is given, and one on its
 way.
 
@@ -57,10 +74,11 @@ cycles, in which only what was quick has completed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from dc_inject.model import FlowKey, Numbers
+from dc_inject.planning import ramp
 
 MOST = 1.5  # cycles' worth that one cycle may give
 GAIN = 0.0125  # of the bias, a cycle
@@ -76,6 +94,7 @@ BUSY = 0.25  # of what it is due: what a link has in flight that is not short of
 SURE = 2  # cycles of which the lower arrival counts: one good cycle is chance
 FIRST = 2  # cycles' worth that a link of which nothing is known may have in flight, and cycles that it may take
 CYCLES = 4  # that are looked back at
+USED = 0.6  # of transfers that FTS takes away while files wait: what is used, so that hardly any wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +122,46 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
+class Transfers:
+    """What FTS told of a link from which it takes transfers away, since under 97 % of the attempts succeed.
+
+    `limit` is how many it allows, `least` at how many it stops, `speed` what one of them moves, in bytes per
+    second, `file` the bytes of a mean file, `success` the part of the attempts that succeed, and `age` how long
+    ago FTS told. `shared` is whether files of others wait on the link.
+    """
+
+    limit: int
+    speed: float
+    file: int
+    success: float
+    age: timedelta
+    least: int = ramp.FEWEST
+    shared: bool = False
+
+    @property
+    def left(self) -> float:
+        """How many are left, if FTS has taken one away in each of its runs since it told."""
+        return max(self.limit - ramp.REMOVED * (self.age / ramp.RUN), self.least)
+
+    def carried(self, within: timedelta) -> float:
+        """Return the bytes that they carry at least in a time that begins now, whoever asked for them."""
+        return ramp.carried(self.left, self.speed, within, self.least)
+
+    def without_queue(self, within: timedelta) -> float:
+        """Return the bytes of which hardly any wait in FTS: a part of what they hold, and carry in a time."""
+        return USED * self.left * (self.file + self.speed * within.total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
 class Signals:
     """What is known of a link when a cycle begins; None is a signal that is missing.
 
     `target` is bytes per second; `in_flight` and `floor` are bytes. `past` are the last cycles in which the link
     was due anything, without a gap, the last one at the end. `oldest` is for how long the oldest of what is in
-    flight is on its way, but for a small part of its bytes. `floor` is what the link needs to have under way in
-    any case: a dataset, or what FTS has transfers for. `limited` is whether something else than this controller
-    held the link in the cycle before, `catches_up` whether it owed as much from before as a cycle may give on top
-    of its due.
+    flight is on its way, but for a small part of its bytes. `transfers` are FTS's, and known only while it takes
+    them away. `floor` is what the link needs to have under way in any case: a dataset, or what FTS has transfers
+    for. `limited` is whether something else than this controller held the link in the cycle before, `catches_up`
+    whether it owed as much from before as a cycle may give on top of its due.
     """
 
     target: float
@@ -122,6 +172,7 @@ class Signals:
     completion: timedelta | None = None
     age: timedelta | None = None
     oldest: timedelta | None = None
+    transfers: Transfers | None = None
     floor: int = 0
     limited: bool = False
     catches_up: bool = False
@@ -171,6 +222,7 @@ class Decision:
             "allowed": self.allowed,
             "delivered": round(self.delivered * seen.length.total_seconds()),
             **{name: round(value.total_seconds()) for name, value in times.items() if value is not None},
+            **({} if seen.transfers is None else _of_transfers(seen.transfers)),
             **({"missing": " ".join(seen.missing)} if seen.missing else {}),
         }
 
@@ -201,6 +253,17 @@ def decide(memory: Memory, seen: Signals) -> Decision:
         allowed = max(allowed, seen.floor)
     remembered = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
     return Decision(int(allowed), int(room), int(limit), arriving, remembered, seen)
+
+
+def _of_transfers(transfers: Transfers) -> Numbers:
+    age = round(transfers.age.total_seconds())
+    return {"transfers": transfers.limit, "transfers_age": age, "success": round(transfers.success, 3)}
+
+
+def foreseen(decision: Decision, memory: Memory, transfers: Transfers) -> Decision:
+    """Return what is decided anew once FTS has told of its transfers; the bias of the cycle stays as it was."""
+    again = decide(memory, replace(decision.signals, transfers=transfers))
+    return replace(again, memory=replace(again.memory, bias=decision.memory.bias))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +331,10 @@ def window(completion: timedelta | None, arriving: float, seen: Signals) -> floa
     limit = arriving * _in_time(seen).total_seconds()
     if completion is not None:
         limit = min(limit, seen.target * (seen.length + completion + _age(seen)).total_seconds())
-    return max(limit, seen.floor)
+    limit = max(limit, seen.floor)
+    if seen.transfers is not None and not seen.transfers.shared:
+        limit = min(limit, seen.transfers.without_queue(seen.length + _age(seen)))
+    return limit
 
 
 def _delivered(before: float | None, seen: Signals, *, late: bool) -> float:
@@ -281,6 +347,9 @@ def _delivered(before: float | None, seen: Signals, *, late: bool) -> float:
         arriving = seen.target if seen.past else seen.target * (FIRST * seen.length / _in_time(seen))
     else:
         arriving = max(min((past.moved for past in recent), default=0) / seconds, FASTER * before)
+    if seen.transfers is not None:
+        within = _in_time(seen)
+        arriving = min(arriving, seen.transfers.carried(within) / within.total_seconds())
     return min(max(arriving, LEAST * seen.target), seen.target)
 
 

@@ -8,7 +8,8 @@ ConnectionsForPair` in OptimizerConnections.cpp of cern-fts/fts3 (3.14) decides,
 - while transfers succeed (97 % at least) and what moves does not fall by an order of magnitude, each run adds one
   transfer, or two in the more aggressive mode;
 - while fewer files are queued than it runs, it adds none: a link grows only if it is given more than it carries;
-- while more fail, each run takes one away.
+- while more fail, each run takes one away; in the more aggressive mode only while at least a tenth as many files
+  are queued as it runs.
 
 So a rate r that needs n = r / (speed of one file) transfers is carried only after
 
@@ -30,6 +31,8 @@ from dc_inject.model.transfers import FILE_SPEED, LINK_LIMIT
 
 RUN = timedelta(minutes=1)  # between two decisions of the optimizer
 ADDED = 1  # transfers that a run adds; 2 in the aggressive mode
+REMOVED = 1  # transfers that a run takes away while too many fail
+ENOUGH = 0.97  # of the attempts that succeed: while fewer do, a run takes transfers away
 FEWEST = 2  # transfers on a link
 MORE = 1.2  # times what the model allows: a link that moves that much has another one
 HALF_WAY = FEWEST + (LINK_LIMIT - FEWEST) // 2  # transfers with which FTS starts on a link that it does not know
@@ -103,3 +106,14 @@ def possible(rate: float, since: timedelta, moved: float) -> bool:
 def binding(since: timedelta, moved: float) -> bool:
     """Return whether what a link moves (bytes per second) may be all that FTS carries `since` after its begin."""
     return since < time(inf) and 1 / MORE <= moved / allowed(since) <= MORE
+
+
+def carried(transfers: float, speed: float, within: timedelta, least: float = FEWEST) -> float:
+    """Return the bytes that a link carries within a time at least, while FTS may take transfers away in each run.
+
+    `speed` is that of one transfer, in bytes per second, and `least` the number at which FTS stops.
+    """
+    runs, most = within / RUN, max(transfers, least)
+    falling = min((most - least) / REMOVED, runs)
+    in_runs = (most - REMOVED * falling / 2) * falling + least * (runs - falling)
+    return in_runs * speed * RUN.total_seconds()

@@ -93,7 +93,8 @@ class Fts:
     """FTS: the optimizer's range on a link, limits of storages, and how much the service can do.
 
     `operations` are transfers started or cancelled in a second. `retries` is how often a file is tried again.
-    `shares` are the weights of activities that wait on one link; those not named have 1.
+    `shares` are the weights of activities that wait on one link; those not named have 1. `named` is whether we
+    have named it, so that it is asked about links through Rucio.
     """
 
     actives: tuple[int, int] = (2, 130)
@@ -102,6 +103,7 @@ class Fts:
     operations: float = 200.0
     retries: int = 3
     shares: Mapping[str, float] = field(default_factory=dict)
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)

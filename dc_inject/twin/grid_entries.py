@@ -178,6 +178,7 @@ class FtsEntry(MenuModel):
         None, description="How often a file is tried again"
     )
     shares: dict[f.Activity, Weight] = Field({}, description="Weights of activities")
+    named: f.Switch = Field(False, description="Whether it is asked about links through Rucio")
 
 
 class RucioEntry(MenuModel):

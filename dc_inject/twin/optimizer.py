@@ -10,8 +10,9 @@ Each minute FTS looks at every link that has something to do, and moves the numb
 - If fewer are queued than it has slots, it stays: "Queue emptying. Hold on."
 - If the mean throughput has lost an order of magnitude, one step down; if it fell less, it stays; if files have
   become an order of magnitude smaller, it goes up all the same.
-- Else it goes up, by one (conservative) or two (normal). Conservative, it never goes above what is queued; normal,
-  never above ten times that.
+- Else it goes up, by one (conservative) or two (normal). Conservative, it never goes above what is queued. Normal,
+  it stays where the new number, also a lower one, is more than ten times what is queued: so a link on which many
+  transfers fail keeps its slots while its queue is empty.
 - Where neither successes nor throughput have changed, it looks again only after 5 minutes.
 
 Read in FTS3's own code (github.com/cern-fts/fts3: `src/server/services/optimizer/OptimizerConnections.cpp`,
@@ -20,6 +21,8 @@ nothing has ended), written anew for all links at a time. Left out: limits on a 
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +38,22 @@ STEADY = 300.0  # seconds after which it looks again though nothing has changed
 DOWN, UP, UP_NORMAL = 1, 1, 2  # steps
 STREAMS = 10  # the most of one transfer
 
-BYTES, FILES, SIZES, SECONDS, FAILED, RETRIES = range(6)  # what is counted of each link in a minute
-COUNTS = 6
+BYTES, FILES, SIZES, SECONDS, FAILED, RETRIES, ACTIVES = range(7)  # what is counted of each link in a minute
+COUNTS = 7
+
+
+class Lately(NamedTuple):
+    """What FTS tells of a link's last minutes: bytes per second, of all transfers and of one, and of a mean file.
+
+    Like FTS's figures, these leave out attempts that failed. `success` is the part of the attempts that succeeded,
+    and `at` when it last looked at the link, in seconds.
+    """
+
+    rate: float
+    speed: float
+    file: float
+    success: float
+    at: float
 
 
 class Optimizer:
@@ -78,14 +95,23 @@ class Optimizer:
         """Count something of each link for the running minute."""
         self._counts[what, self._minute] += amounts
 
-    def lately(self, link: int) -> tuple[float, float]:
-        """Return what a link moved lately, in bytes per second, and the mean size of its files, in bytes."""
+    def lately(self, link: int) -> Lately:
+        """Return what FTS tells of a link's last minutes."""
         minutes = (self._minute - np.arange(1, LATELY + 1)) % MINUTES
-        moved, files, sizes = (self._counts[what, minutes, link].sum() for what in (BYTES, FILES, SIZES))
-        return float(moved / (60 * LATELY)), float(sizes / files) if files else 0.0
+        moved, actives = (float(self._counts[what, minutes, link].sum()) for what in (BYTES, ACTIVES))
+        success = float(self._success[link]) / 100
+        in_each = moved * success / 60
+        return Lately(
+            in_each / LATELY,
+            in_each / actives if actives else 0.0,
+            float(self._size[link]),
+            success,
+            float(self._at[link]),
+        )
 
     def run(self, now: float, queued: Floats, active: Floats) -> None:
         """Decide for all links that have something queued or active, and begin a new minute."""
+        self.count(ACTIVES, active)
         window = self._windows()
         bytes_, files, sizes, failed, retries = (window(what) for what in (BYTES, FILES, SIZES, FAILED, RETRIES))
         ended = files + failed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import quantiles
 
-from dc_inject.planning.control import CYCLES, MOST, Decision, Memory, Past, Signals, decide
+from dc_inject.planning.control import CYCLES, MOST, Decision, Memory, Past, Signals, Transfers, decide
 
 PIECES = 20  # datasets of a cycle's worth
 SIZE = 10**9
@@ -31,7 +31,7 @@ class Toy:
     """`capacity(t)` and `wanted(t)` are parts of the target; `latency`, `lifetime`, `seen_every` are in cycles.
 
     `policy` may be `fixed` (each cycle its due, no feedback) or `act`. `lost` is the part of the pieces that never
-    arrives and is not given back.
+    arrives and is not given back. `transfers(t)` are those that FTS tells of.
     """
 
     capacity: Callable[[float], float]
@@ -42,6 +42,7 @@ class Toy:
     lost: float = 0.0
     wanted: Callable[[float], float] = lambda _t: 1.0
     pool: Callable[[float], float] = lambda _t: 1e9  # the most that a cycle can be given, in cycles' worth
+    transfers: Callable[[float], Transfers | None] = lambda _t: None
     time: int = 0
     injected: list[float] = field(default_factory=list)  # in each cycle, in cycles' worth
     moved: list[float] = field(default_factory=list)
@@ -103,6 +104,7 @@ class Toy:
                 completion=quantiles(times, n=10)[-1] * CYCLE if len(times) > 1 else None,
                 age=(now - self._looked) * CYCLE,
                 oldest=None if oldest is None else (now - oldest) * CYCLE,
+                transfers=self.transfers(now),
                 floor=SIZE,
                 limited=self._limited,
                 catches_up=self._catches_up,

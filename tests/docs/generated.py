@@ -90,6 +90,7 @@ TROUBLES = {  # scenarios of the twin, in the words of an operator
     "in2p3-600-connections": "FTS gives a storage too few transfers",
     "slow-link-holds-slots": "slow files hold FTS's transfers at a source",
     "failing-transfers": "18 % of the attempts fail",
+    "failing-transfers-fts-named": "the same, and you have named the FTS",
     "cut-link": "a network is cut for three hours",
     "rucio-down": "Rucio is down for 40 minutes",
     "one-link": "none",

@@ -9,7 +9,7 @@ import pytest
 from dc_inject.model import Hold
 from dc_inject.model.errors import Permanent
 from dc_inject.model.ports import LinkQueue, Missing, Requests
-from tests.engine.test_guarding import ACT, ADVISE, holds, kept, queue
+from tests.engine.test_guarding import ACT, ADVISE, DUE, holds, kept, queue
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 
 
@@ -166,3 +166,86 @@ def test_an_account_that_may_not_see_requests_is_told_once(tmp_path):
     one.run(cycles=3)
     assert signals(one, "requests") == {"rucio": "403 Forbidden"}
     assert all(row.injected for row in one.ledger.rows())
+
+
+# --------------------------------------------------------------------------- transfers that FTS takes away
+
+
+def losing_transfers(tmp_path, control=ACT, **more):
+    """A link of which FTS lets five transfers go on: they carry a fifth of what is due, and are taken away."""
+    one = world(
+        tmp_path, campaign([flow("A", "B", 1.0, control=control)]), {"A": items("A", 900, 5 * GB)},
+        speed=lambda _l: 1e9 / 8,
+    )  # fmt: skip
+    known = {"limit": 5, "decision": "Bad link efficiency", "speed": 5e6, "success": 0.82} | more
+
+    def queues(links):
+        return {link: LinkQueue(0, 5, 25e6, GB, known.get("at") or one.clock.now(), **known) for link in links}
+
+    one.backend.queues = queues
+    return one
+
+
+def test_a_link_from_which_fts_takes_transfers_is_given_what_those_that_are_left_carry(tmp_path):
+    one = losing_transfers(tmp_path)
+    one.run(cycles=3)
+    row = one.ledger.rows()[2]
+    assert row.held is not None
+    assert row.held.hold is Hold.BACKLOG
+    numbers = row.held.numbers
+    assert (numbers["transfers"], numbers["transfers_age"], numbers["success"]) == (5, 0, 0.82)
+    assert numbers["window"] <= 5 * (GB + 5_000_000 * 1.5 * CYCLE.total_seconds())
+    assert row.injected < DUE / 3
+    assert kept(one)["kept"][2] < 1e9 / 8 / 4, "D, which the next cycle begins with"
+
+
+def test_where_control_advises_the_same_is_told_and_nothing_is_held(tmp_path):
+    one = losing_transfers(tmp_path, ADVISE)
+    one.run(cycles=3)
+    assert all(row.injected > DUE - 5 * GB for row in one.ledger.rows())
+    assert (kept(one)["hold"], kept(one)["numbers"]["transfers"]) == ("backlog", 5)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"success": 0.97},
+        {"success": None},
+        {"limit": None},
+        {"speed": 0.0},
+        {"decision": "Range fixed"},
+    ],
+    ids=str,
+)
+def test_where_fts_takes_nothing_away_or_does_not_tell_nothing_is_foreseen(tmp_path, more):
+    one = losing_transfers(tmp_path, **more)
+    one.run(cycles=3)
+    assert "transfers" not in kept(one)["numbers"]
+    assert all(row.injected > DUE - 5 * GB for row in one.ledger.rows())
+
+
+def test_transfers_at_their_least_are_not_taken_away(tmp_path):
+    """Five that stay carry more in a lifetime than five of which soon two are left."""
+    for name in ("falling", "staying"):
+        (tmp_path / name).mkdir()
+    falling = losing_transfers(tmp_path / "falling")
+    at_least = "Bad link efficiency. Hit lower range limit"
+    staying = losing_transfers(tmp_path / "staying", decision=at_least)
+    for one in (falling, staying):
+        one.run(cycles=3)
+    assert kept(staying)["numbers"]["delivered"] > 2 * kept(falling)["numbers"]["delivered"]
+
+
+def test_a_link_that_carried_less_than_its_due_is_asked_about_also_while_nothing_is_on_its_way(tmp_path):
+    """Else it would be filled as soon as it is empty."""
+    one = losing_transfers(tmp_path, limit=2, speed=5e5)
+    tell, coming = one.backend.queues, []
+
+    def queues(links):
+        coming.append(sum(account.coming for account in one.ledger.accounts().values()))
+        return tell(links)
+
+    one.backend.queues = queues
+    one.run(cycles=6)
+    assert 0 in coming[1:]
+    assert [row.injected for row in one.ledger.rows()][2:] == [5 * GB] * 4, "an empty link may have its smallest"

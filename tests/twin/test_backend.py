@@ -52,6 +52,7 @@ class Run:
             engine.run()
         with LedgerView.open(self.path) as view:
             self.lines = {line.key.link.destination: line for line in view.summary()}
+            self.signals = {signal.value for signal in view.signals() if signal.name == "fts_queue"}
             self.faults = view.contradictions() if hasattr(view, "contradictions") else []
 
 
@@ -104,6 +105,28 @@ def test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up(tmp_path):
     line = run.lines["B"]
     assert line.holds.get(Hold.API_ERRORS, 0) >= 1
     assert line.moved >= 0.93 * line.due
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_that_takes_them(tmp_path, seed):
+    """18 % of the attempts fail."""
+    run = {}
+    for is_named in (True, False):
+        made = grid(
+            storage("A"),
+            storage("B"),
+            default_link=LinkTraits(file_speed=0.02 * GB, overhead=10, failures=0.18),
+            fts=replace(FREE, named=is_named),
+        )
+        (tmp_path / str(is_named)).mkdir()
+        flows = [flow("A", "B", GBPS / 2, control=Control(Mode.ACT))]
+        run[is_named] = Run(made, flows, tmp_path / str(is_named), hours=11.0, seed=seed)
+    known, unknown = run[True], run[False]
+    due = known.lines["B"].due
+    assert unknown.world.rucio.lost.unsent_bytes > 0.02 * due
+    assert known.world.rucio.lost.unsent_bytes < 0.01 * due
+    assert known.signals == {"known"}
+    assert unknown.signals == set()
 
 
 def test_a_full_disk_holds_its_link(tmp_path):

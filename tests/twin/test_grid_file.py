@@ -17,7 +17,8 @@ grid: 1
 name: small
 description: a grid
 sources: [a report]
-fts: {actives: 2..100, per_storage: 300, mode: conservative, operations: 50, retries: 2, shares: {Production: 3}}
+fts: {actives: 2..100, per_storage: 300, mode: conservative, operations: 50, retries: 2,
+      shares: {Production: 3}, named: yes}
 rucio: {submit_every: 2 min, requests: 30, usage_every: 15 min, reaper_chunk: 500}
 defaults:
   link: {file_speed: 20 MB/s, overhead: 4 s}
@@ -63,7 +64,7 @@ def test_a_full_grid_is_read_with_its_units():
     )  # fmt: skip
     assert made.traits("T2_CH_CERN", "T1_DE_KIT_Disk") == g.LinkTraits(1e9, 10e6, 4.0, 0.0, (5, 50))
     assert made.traits("T1_DE_KIT_Disk", "T2_CH_CERN") == g.LinkTraits(None, 20e6, 4.0)
-    assert made.fts == g.Fts((2, 100), 300, g.Mode.CONSERVATIVE, 50, 2, {"Production": 3})
+    assert made.fts == g.Fts((2, 100), 300, g.Mode.CONSERVATIVE, 50, 2, {"Production": 3}, named=True)
     assert made.rucio == g.Rucio(submit_every=120, requests=30, usage_every=900, reaper_chunk=500)
     assert made.production == (g.Production("T2_CH_CERN", "T1_DE_KIT_Disk", 0.125e9, 1e9, priority=4),)
     assert made.troubles[1] == g.Trouble(g.Fault.CAPACITY, 3600, 3600, "cable", 0.5)

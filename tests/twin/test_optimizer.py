@@ -72,6 +72,25 @@ def test_it_stays_while_successes_improve_from_low_on():
     assert link.run(done=96, failed=4) == 49
 
 
+def test_it_takes_nothing_away_from_a_link_on_which_less_than_a_tenth_of_its_slots_waits():
+    """In its normal mode, however many fail; the conservative one takes them away all the same."""
+    link = Link(2, 100)
+    assert [link.run(done=80, failed=20, queued=4) for _ in range(5)] == [51] * 5
+    assert link.run(done=80, failed=20, queued=5) == 50
+    link = Link(2, 100, Mode.CONSERVATIVE)
+    assert [link.run(done=80, failed=20, queued=0) for _ in range(3)] == [51, 50, 49]
+
+
+def test_it_tells_what_moved_in_the_last_five_minutes_but_for_what_failed():
+    link = Link(2, 100)
+    for mb_s in (900, 900, 100, 100, 100, 100, 100):
+        link.run(mb_s=mb_s, done=80, failed=20, active=20)
+    lately = link.optimizer.lately(0)
+    assert lately.rate == pytest.approx(0.8 * 100e6)
+    assert lately.speed == pytest.approx(0.8 * 100e6 / 20)
+    assert (lately.file, lately.success, lately.at) == (2e9, 0.8, 7 * 60)
+
+
 def test_all_that_fails_leads_to_the_least_with_a_step_every_five_minutes_while_nothing_changes():
     link = Link(2, 20)
     values = [link.run(done=0, failed=20, mb_s=0) for _ in range(60)]
