@@ -258,8 +258,8 @@ class TwinBackend:
             status = Status.COMPLETE
         elif rule.failed and rule.done + rule.failed == rule.files:
             status = Status.STUCK
-        else:
-            status = Status.WAITING if rule.job is None else Status.MOVING
+        else:  # also while its requests wait for the submitter: Rucio says REPLICATING then
+            status = Status.MOVING
         seen = status, rule.done, rule.failed, rule.expires, exact
         last = self._told.get(key)
         if last is None or last[0] != seen:

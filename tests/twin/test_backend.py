@@ -80,6 +80,14 @@ def two(**traits) -> Grid:
     return grid(storage("A"), storage("B"), default_link=LinkTraits(**traits), fts=FREE, rucio=Rucio(requests=1e6))
 
 
+def test_a_rule_that_waits_for_the_submitter_is_a_backlog_and_no_failure(tmp_path):
+    """Rucio says REPLICATING of it, however long it waits: INJECT is what the injector ends after minutes."""
+    slow = replace(two(rate=2 * GB, actives=(200, 200)), rucio=Rucio(requests=0.05))
+    line = Run(slow, [flow("A", "B", GBPS)], tmp_path).lines["B"]
+    assert line.holds[Hold.BACKLOG] > 0
+    assert Hold.FAILING not in line.holds
+
+
 def test_a_link_that_carries_its_rate_moves_what_is_due(tmp_path):
     run = Run(two(rate=2 * GB, actives=(200, 200)), [flow("A", "B", GBPS)], tmp_path)
     line = run.lines["B"]
