@@ -31,6 +31,8 @@ LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anythi
 # FTS's optimizer runs once a minute, and looks at a link at the latest after five, but only while something waits
 # or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
 OLD = timedelta(minutes=10)
+WAITING = 0.1  # of the transfers that FTS allows: while fewer files wait, it takes none away
+OTHERS = 1.1  # times what we have on its way: more than that in FTS is of others, as sizes are means
 FIXED, AT_LEAST = "Range fixed", "Hit lower range limit"  # words of the optimizer: it takes nothing (more) away
 
 
@@ -117,19 +119,36 @@ def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
 def taken_away(
     demands: Sequence[Demand], queues: Mapping[Link, LinkQueue], now: datetime
 ) -> dict[FlowKey, Transfers]:
-    """Return the transfers of links from which FTS takes them away, at least while files wait, where it tells."""
-    of_links = {
-        demand.flow.key: _taken_away(demand, queue, now)
-        for demand in demands
-        if (queue := queues.get(demand.flow.link)) is not None
-    }
-    return {key: transfers for key, transfers in of_links.items() if transfers is not None}
+    """Return the transfers of links from which FTS takes them away, at least while files wait, where it tells.
+
+    Several flows of a link share them by what they are due. Nothing is said of links on which files of others
+    wait: they would take the place that we leave in the queue, and FTS takes its transfers away all the same.
+    """
+    of_link: dict[Link, list[Demand]] = defaultdict(list)
+    for demand in demands:
+        of_link[demand.flow.link].append(demand)
+    taken: dict[FlowKey, Transfers] = {}
+    for link, flows in of_link.items():
+        queue = queues.get(link)
+        if queue is None or _others_wait(queue, sum(demand.coming for demand in flows)):
+            continue
+        transfers, due = _taken_away(queue, now), sum(demand.due for demand in flows)
+        if transfers is not None:
+            parts = {demand.flow.key: demand.due / due if due else 1 / len(flows) for demand in flows}
+            taken |= {key: transfers.part(part) for key, part in parts.items()}
+    return taken
 
 
-def _taken_away(demand: Demand, queue: LinkQueue, now: datetime) -> Transfers | None:
-    if queue.limit is None or queue.success is None or queue.success >= ramp.ENOUGH or not queue.speed:
+def _others_wait(queue: LinkQueue, coming: int) -> bool:
+    """Whether so many files wait that FTS takes transfers away, and it has more than we have on its way."""
+    in_fts = (queue.waiting + queue.active) * queue.file
+    return queue.waiting >= WAITING * (queue.limit or 0) and in_fts > OTHERS * coming
+
+
+def _taken_away(queue: LinkQueue, now: datetime) -> Transfers | None:
+    if queue.limit is None or queue.success is None or queue.success >= ramp.ENOUGH:
         return None
-    if queue.decision.startswith(FIXED):
+    if queue.speed <= 0 or queue.file <= 0 or queue.decision.startswith(FIXED):
         return None
     return Transfers(
         queue.limit,
@@ -138,7 +157,6 @@ def _taken_away(demand: Demand, queue: LinkQueue, now: datetime) -> Transfers | 
         queue.success,
         max(now - queue.at, timedelta(0)),
         queue.limit if AT_LEAST in queue.decision else ramp.FEWEST,
-        shared=queue.waiting * queue.file > demand.coming,
     )
 
 

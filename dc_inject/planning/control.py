@@ -47,10 +47,12 @@ runs.
 
 **And hardly a file waits in FTS.** In its more aggressive modes FTS takes no transfer away while less than a tenth
 as many files wait as it allows transfers. So W is also at most what six tenths of the transfers hold, with files
-of f bytes, and carry in the cycle; a link gives up some of its rate, and keeps its transfers. Where files of
-others wait they are taken away all the same, and this bound does not apply:
+of f bytes, and carry in the cycle; a link gives up some of its rate, and keeps its transfers:
 
     W <= 0.6 max(n - a, l) (f + s (T + A))
+
+Flows of one link share both bounds. Neither applies where others use the link: they take the place that is left
+free in the queue, so that transfers are taken away all the same.
 
 **A link of which nothing is known** may have two cycles' worth in flight: one that is given, and one on its
 way.
@@ -127,7 +129,7 @@ class Transfers:
 
     `limit` is how many it allows, `least` at how many it stops, `speed` what one of them moves, in bytes per
     second, `file` the bytes of a mean file, `success` the part of the attempts that succeed, and `age` how long
-    ago FTS told. `shared` is whether files of others wait on the link.
+    ago FTS told.
     """
 
     limit: int
@@ -136,7 +138,10 @@ class Transfers:
     success: float
     age: timedelta
     least: int = ramp.FEWEST
-    shared: bool = False
+
+    def part(self, part: float) -> Transfers:
+        """Return what a flow has of them that may move such a part of all bytes."""
+        return replace(self, speed=self.speed * part, file=round(self.file * part))
 
     @property
     def left(self) -> float:
@@ -332,7 +337,7 @@ def window(completion: timedelta | None, arriving: float, seen: Signals) -> floa
     if completion is not None:
         limit = min(limit, seen.target * (seen.length + completion + _age(seen)).total_seconds())
     limit = max(limit, seen.floor)
-    if seen.transfers is not None and not seen.transfers.shared:
+    if seen.transfers is not None:
         limit = min(limit, seen.transfers.without_queue(seen.length + _age(seen)))
     return limit
 

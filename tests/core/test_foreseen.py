@@ -56,13 +56,12 @@ def test_what_transfers_are_left_carry_bounds_the_delivered_rate_and_is_remember
 
 
 def test_hardly_anything_waits_in_fts_where_it_takes_transfers_away_from_links_with_a_queue():
-    """Unless files of others wait there: then it takes them away in any case."""
     few = decide(Memory(completion=T), replace(SEEN, transfers=transfers(40, least=40)))
     assert few.window == pytest.approx(0.6 * 40 * (2 * GB + GB / 40 * 1.2 * T.total_seconds()), rel=1e-6)
-    others = decide(Memory(completion=T), replace(SEEN, transfers=transfers(40, least=40, shared=True)))
-    assert others.window == decide(Memory(completion=T), SEEN).window
+    half = decide(Memory(completion=T), replace(SEEN, transfers=transfers(40, least=40).part(0.5)))
+    assert half.window == pytest.approx(few.window / 2, rel=1e-6), "two flows of a link share its transfers"
     many = decide(Memory(completion=T), replace(SEEN, transfers=transfers(130)))
-    assert many.window == others.window
+    assert many.window == decide(Memory(completion=T), SEEN).window
 
 
 def test_what_fts_tells_after_the_cycle_has_begun_changes_all_but_its_bias():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from dc_inject.engine import queues
 from dc_inject.model import Hold
 from dc_inject.model.errors import Permanent
 from dc_inject.model.ports import LinkQueue, Missing, Requests
+from tests.core.builders import demand
 from tests.engine.test_guarding import ACT, ADVISE, DUE, holds, kept, queue
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 
@@ -222,6 +225,37 @@ def test_where_fts_takes_nothing_away_or_does_not_tell_nothing_is_foreseen(tmp_p
     one.run(cycles=3)
     assert "transfers" not in kept(one)["numbers"]
     assert all(row.injected > DUE - 5 * GB for row in one.ledger.rows())
+
+
+LINK = flow("A", "B", 1.0).link
+TOLD = LinkQueue(10, 40, 1e8, GB, START, limit=40, speed=5e6, success=0.82)
+
+
+def test_flows_of_a_link_share_its_transfers_by_what_they_are_due():
+    demands = [
+        demand(flow("A", "B", 1.0, scenario=name), due * GB, coming=25 * GB) for name, due in (("a", 3), ("b", 1))
+    ]
+    parts = queues.taken_away(demands, {LINK: TOLD}, START)
+    assert [(made.limit, made.speed, made.file) for made in parts.values()] == [
+        (40, 3.75e6, 0.75 * GB),
+        (40, 1.25e6, 0.25 * GB),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("coming", "told"),
+    [
+        (50, replace(TOLD, waiting=20)),  # 60 files in FTS, of which 50 are ours at most
+        (0, TOLD),
+        (50, replace(TOLD, file=0)),
+    ],
+    ids=["waiting", "all", "no size"],
+)
+def test_where_others_use_a_link_or_sizes_are_not_known_nothing_is_said_of_its_transfers(coming, told):
+    ours = demand(flow("A", "B", 1.0), GB, coming=coming * GB)
+    assert queues.taken_away([ours], {LINK: told}, START) == {}
+    assert queues.taken_away([replace(ours, coming=50 * GB)], {LINK: TOLD}, START)
+    assert queues.taken_away([ours], {LINK: replace(TOLD, waiting=3)}, START), "an old report of an empty link"
 
 
 def test_transfers_at_their_least_are_not_taken_away(tmp_path):
