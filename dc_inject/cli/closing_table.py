@@ -71,6 +71,7 @@ SUMMARY = (
     tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
     tables.Column("on_its_way", "on its way", size, quiet=True),
     tables.Column("not_moved", "not moved", size, right=True, spare=1, rare=True),
+    tables.Column("not_moved_failed", "of these failed", size, quiet=True),
     tables.Column("failed", "failed", size, quiet=True),
     tables.Column("rules", "rules/jobs", right=True, spare=5),
     tables.Column("forgiven", "forgiven", size, right=True, spare=4),
@@ -90,13 +91,19 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tables.Column, ...]:
 
 def lost(closing: Mapping[str, Any]) -> str:
     """Return a line for below the table, in which a narrow terminal leaves no room for it; empty if nothing is."""
-    amount = closing["total"]["not_moved"]
-    return f"{size(amount)} had not moved when their rules or jobs ended: see `dc-inject report`" if amount else ""
+    amount, failed = (closing["total"][name] for name in ("not_moved", "not_moved_failed"))
+    of_it = f", {size(failed)} failed in all attempts" if failed else ""
+    words = f"had not moved when their rules or jobs ended{of_it}"
+    return f"{size(amount)} {words}: see `dc-inject report`" if amount else ""
 
 
 def totals(campaign: str, view: Reader) -> dict[str, Any]:
-    """Return the closing table; the keys are an interface, described in docs/reference/status.md."""
+    """Return the closing table; the keys are an interface, described in docs/reference/status.md.
+
+    What failed is looked up only where anything had not moved: it reads all rules and jobs.
+    """
     lines, failures, goals = view.summary(), view.failures(), goals_of(view)
+    failed = view.not_moved_failed() if any(line.totals.not_moved for line in lines) else {}
     shared = control_records.redistributed(view)
     return {
         "campaign": campaign,
@@ -104,7 +111,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
         "links": [
             {
                 **line.key.names(),
-                **_sums([line], failures),
+                **_sums([line], failures, failed),
                 **_shared([shared.get(line.key)] if shared else []),
                 "goal": goals.get(line.key, {}),
             }
@@ -115,7 +122,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
             "source": "",
             "destination": "",
             "service": "",
-            **_sums(lines, failures),
+            **_sums(lines, failures, failed),
             **_shared(list(shared.values())),
             "goal": {},
         },
@@ -138,7 +145,11 @@ def about(value: int, estimated: int) -> int:
     return Estimate(value) if estimated > 0 else value
 
 
-def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:
+def _sums(
+    lines: Sequence[SummaryLine],
+    failures: Mapping[FlowKey, Mapping[str, int]],
+    not_moved_failed: Mapping[FlowKey, int],
+) -> dict[str, Any]:
     """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
     due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
     moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
@@ -158,6 +169,7 @@ def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, 
         "moved_ratio": _ratio(moved, injected),
         "on_its_way": sum(line.totals.on_its_way for line in lines),
         "not_moved": sum(line.totals.not_moved for line in lines),
+        "not_moved_failed": sum(not_moved_failed.get(line.key, 0) for line in lines),
         "failed": sum(line.totals.failed for line in lines),
         "rules": sum(line.rules for line in lines),
         "forgiven": sum(line.forgiven for line in lines),

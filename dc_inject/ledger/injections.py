@@ -150,6 +150,18 @@ class InjectionReader(AccountReader, UniquenessReader):
             ended[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
         return ended
 
+    def not_moved_failed(self) -> Mapping[FlowKey, int]:
+        """Return the bytes of each flow that failed in all attempts of rules that are over (`model/losses.py`)."""
+        whole = "bytes - present - injection.moved"
+        rows = self._db.rows(
+            "SELECT scenario, source, destination, through, sum(CASE WHEN files_done + files_stuck >= files "  # noqa: S608  our own words
+            f"THEN {whole} ELSE min(bytes * files_stuck / max(files, 1), {whole}) END) AS size "
+            "FROM injection JOIN account ON account.id = account "
+            "WHERE state IN ('complete', 'ended', 'gone') AND files_stuck > 0 AND injection.failed = 0 "
+            "GROUP BY account"
+        )
+        return {flow_key(row): row["size"] for row in rows}
+
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.
 

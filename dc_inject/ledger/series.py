@@ -60,6 +60,7 @@ class Sums(NamedTuple):
     estimated: int = 0
     forgiven: int = 0
     rules: int = 0
+    not_moved_failed: int = 0
     expired: int = 0
     cancelled: int = 0
     ended_otherwise: int = 0
@@ -69,7 +70,7 @@ class Sums(NamedTuple):
     @property
     def not_moved(self) -> int:
         """What was injected, and had not moved when its rule or job ended."""
-        return self.expired + self.cancelled + self.ended_otherwise
+        return self.not_moved_failed + self.expired + self.cancelled + self.ended_otherwise
 
 
 class Span(NamedTuple):

@@ -7,7 +7,11 @@ Bytes that were injected have moved, or are on their way, or had not moved when 
 What had not moved by then stays injected, and the debt does not ask for it again. `failed` is beside this sum:
 what failed for good is no longer injected, and is due once more (`model/transitions.py`).
 
-How a rule or job ended follows from the times that the ledger keeps of it:
+Files that failed in all attempts of a rule when it was last looked at have failed (`not_moved_failed`), however
+the rule ended: their bytes are known by the mean size of its files. Rucio may try such a file again, and what
+fails after the last look is not known; it counts as the rest does.
+
+How a rule or job ended follows from the times that the ledger keeps of it, for the rest of what did not move:
 
 - `cancelled`: dc_inject asked to end it before its lifetime was over: `dc-inject end --cancel`, or a run whose
   rule found files of it at the destination already.
@@ -29,11 +33,13 @@ OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 
 
 class Lost(NamedTuple):
-    """Bytes that did not move, by how their rule or job ended, and bytes that failed.
+    """Bytes that did not move, because they failed or by how their rule or job ended, and `failed` beside them.
 
     `not_moved_estimated` is the part of those that did not move of rules of which what moved is an estimate.
+    `failed` are bytes of jobs, or of rules that did not begin, which are no longer injected.
     """
 
+    not_moved_failed: int = 0
     expired: int = 0
     cancelled: int = 0
     ended_otherwise: int = 0
@@ -44,12 +50,25 @@ class Lost(NamedTuple):
 def of_entry(entry: Entry) -> Lost:
     """Return what of an entry did not move."""
     size = entry.injected - entry.moved if entry.state in OVER else 0
-    estimated = 0 if entry.moved_exact else size
+    failed, estimated = _failed_of(entry, size), 0 if entry.moved_exact else size
+    lost = Lost(failed, not_moved_estimated=estimated, failed=entry.failed)
     if _was_cancelled(entry):
-        return Lost(cancelled=size, not_moved_estimated=estimated, failed=entry.failed)
+        return lost._replace(cancelled=size - failed)
     if _has_expired(entry):
-        return Lost(expired=size, not_moved_estimated=estimated, failed=entry.failed)
-    return Lost(ended_otherwise=size, not_moved_estimated=estimated, failed=entry.failed)
+        return lost._replace(expired=size - failed)
+    return lost._replace(ended_otherwise=size - failed)
+
+
+def _failed_of(entry: Entry, size: int) -> int:
+    """Return how much failed of what did not move; `ledger/injections.py` adds the same up in SQL."""
+    files, stuck = entry.injection.item.files, entry.files_stuck
+    if entry.failed:  # a service that gives failed bytes back has said which: they are not injected any more
+        return 0
+    return (
+        size
+        if stuck and entry.files_done + stuck >= files
+        else min(entry.injection.item.bytes * stuck // max(files, 1), size)
+    )
 
 
 def _was_cancelled(entry: Entry) -> bool:

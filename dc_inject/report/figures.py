@@ -71,10 +71,12 @@ Time to completion: from the acceptance of a rule or job until all of it had arr
 in this time.
 
 Not moved: what was injected, and had not moved when its rule or job ended, as of the last look at it some minutes
-before. It will not arrive any more, and the debt does not ask for it again. It was cancelled if dc_inject was to
-end it before its lifetime was over (dc-inject end --cancel), expired if it was there until then, and ended
-otherwise if it was gone before and the ledger does not know why. It stands in the cycle in which that was seen.
-Failed bytes are not part of it: they are no longer injected, and are due again.
+before. It will not arrive any more, and the debt does not ask for it again. Files that had failed in all attempts
+by then have failed; their bytes are by the mean size of the files of their rule. The rest was cancelled if
+dc_inject was to end it before its lifetime was over (dc-inject end --cancel), expired if it was there until then,
+and ended otherwise if it was gone before and the ledger does not know why. It stands in the cycle in which that
+was seen.
+Bytes that failed and are due again are not part of it: they are no longer injected.
 
 Failed files are those of the whole campaign, because the ledger keeps no times of them.
 """

@@ -9,8 +9,13 @@ from dc_inject.report.tables import NONE, Cell, Report, Section, Table, percent,
 
 TITLE = "Not moved when its rule ended"
 WORST = 20  # links in the table of those that lost most
-ENDS = {"expired": "expired", "cancelled": "cancelled", "ended_otherwise": "ended otherwise"}
-HEADS = ("injected", "not moved", "of injected", *ENDS.values(), "failed")
+ENDS = {
+    "not_moved_failed": "failed",
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "ended_otherwise": "ended otherwise",
+}
+HEADS = ("injected", "not moved", "of injected", *ENDS.values(), "failed, due again")
 
 
 def sentence(report: Report) -> str:
@@ -18,7 +23,8 @@ def sentence(report: Report) -> str:
     total = report["totals"]
     if not total["not_moved"]:
         return ""
-    how = ", ".join(f"{format_size(total[name])} {words}" for name, words in ENDS.items() if total[name])
+    words = ENDS | {"not_moved_failed": "failed in all attempts"}
+    how = ", ".join(f"{format_size(total[name])} {how}" for name, how in words.items() if total[name])
     lost = size(total["not_moved"], total["not_moved_estimated"]).text
     return f"{lost} ({_part(total)} of what was injected) had not moved when their rules or jobs ended: {how}."
 

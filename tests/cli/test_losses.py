@@ -15,7 +15,7 @@ import pytest
 from dc_inject.cli import tables
 from dc_inject.cli.run import _show_totals
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
-from dc_inject.model import Cycle, FlowKey, Hold
+from dc_inject.model import Cycle, FlowKey, Hold, units
 from dc_inject.model.ports import Observation, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, make, run
 
@@ -169,6 +169,7 @@ def test_people_read_it_in_the_verdict_and_in_tables(campaign: Path, fmt: str) -
     assert f"{sentence}70 GB cancelled." in page
     assert page.count(sentence) == 2
     assert "30 GB failed for good" in page
+    assert "failed, due again" in page
     assert "listed with what counts in averages: 70 GB not moved, 30 GB failed." in page  # one cycle is open
     for title in ("Not moved when its rule ended", "by day", "by scenario"):
         assert title in page
@@ -245,3 +246,32 @@ def test_a_report_says_which_control_was_in_force(campaign: Path) -> None:
     assert page.count(words) == 2
     if find_spec("vl_convert") is not None:
         assert words in run("report", campaign, "--format", "html").stdout
+
+
+def test_what_failed_in_all_attempts_of_a_rule_is_failed_in_the_summary_and_in_the_report(tmp_path: Path) -> None:
+    """Not expired, although the rule has; the rest of it, which still waited, is."""
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 1, KIT: 1})
+    entry = next(e for e in made.entries if e.injection.flow == FNAL)
+    key, files = entry.injection.key, entry.injection.item.files
+    size = 100 * GB * 2 // files
+    stuck = Observation(key, Status.MOVING, f"sim-{key}", files_stuck=2, moved=10 * GB, exact=True)
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.observe([stuck], START + HOUR)
+        ledger.observe([Observation(key, Status.ABSENT)], START + 3 * HOUR)
+    totals, closing = told("report", made.path)["totals"], told("status", made.path, "--summary")
+    names = ("not_moved", "not_moved_failed", "expired", "failed")
+    assert [totals[name] for name in names] == [90 * GB, size, 90 * GB - size, 0]
+    assert {line["destination"]: line["not_moved_failed"] for line in closing["links"]} == {
+        FNAL.link.destination: size, KIT.link.destination: 0,
+    }  # fmt: skip
+    assert closing["total"]["not_moved_failed"] == size
+    words = f"{units.format_size(size)} failed in all attempts"
+    report = run("report", made.path).stdout
+    assert (
+        f"had not moved when their rules or jobs ended: {words}, {units.format_size(90 * GB - size)} expired."
+        in report
+    )
+    assert (
+        f"90 GB had not moved when their rules or jobs ended, {words}: see"
+        in run("status", made.path, "--summary").stdout
+    )

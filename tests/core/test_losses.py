@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -68,3 +69,22 @@ def test_a_service_that_calls_a_part_complete_has_lost_the_rest() -> None:
 def test_what_rests_on_an_estimate_is_told() -> None:
     over = entry(State.ENDED, ended_at=START + 2 * HOUR).changed(moved_exact=False)
     assert losses.of_entry(over) == Lost(expired=70 * GB, not_moved_estimated=70 * GB)
+
+
+@pytest.mark.parametrize(
+    ("stuck", "lost"),
+    [
+        (3, Lost(not_moved_failed=30 * GB, expired=40 * GB)),
+        (7, Lost(not_moved_failed=70 * GB)),
+        (9, Lost(not_moved_failed=70 * GB)),  # files differ in size: never more than what did not move
+    ],
+)
+def test_files_that_failed_in_all_attempts_have_failed_however_their_rule_ended(stuck: int, lost: Lost) -> None:
+    made = entry(State.ENDED, ended_at=START + 2 * HOUR, files_stuck=stuck)
+    item = replace(made.injection.item, files=10)
+    assert losses.of_entry(made.changed(injection=replace(made.injection, item=item))) == lost
+
+
+def test_files_of_a_job_that_failed_are_due_again_and_not_counted_twice() -> None:
+    over = entry(State.ENDED, ended_at=START + 2 * HOUR, failed=20 * GB, files_stuck=1)
+    assert losses.of_entry(over) == Lost(expired=50 * GB, failed=20 * GB)
