@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from dc_inject.twin.world import World
 
 MOVED = {"moved_of_due": "moved/due", "moved_of_target": "moved/target"}  # what people call these figures
+LOSSES = {
+    "failed_bytes": "failed in all attempts",
+    "unsent_bytes": "expired before their transfers had begun",
+    "interrupted_bytes": "expired unfinished",
+}
 MOST_ROWS = 60  # links of a closing table, and of the forecast
 MOST_STORAGES = 20  # the fullest ones; JSON has all
 MOST_NAMED = 5  # storages without space, in one line
@@ -104,7 +110,7 @@ def show(
         "holds": hold_reasons.reasons(hold_reasons.held_links(ledger)),
         "storages": storages(world),
         "queues": queues(world, start),
-        "lost": lost(world),
+        "lost": with_unseen(lost(world), closing["total"]),
         "forecast": inconclusive.marked(short, unsure),
         "inconclusive": unsure,
     }
@@ -218,31 +224,36 @@ def queues(world: World, start: datetime) -> list[dict[str, Any]]:
     return rows
 
 
-def lost(world: World) -> dict[str, Any]:
+def lost(world: World) -> dict[str, int]:
     """Return what ended without having arrived."""
-    lost = world.rucio.lost
-    return {
-        "unsent_bytes": round(lost.unsent_bytes),
-        "unsent_files": lost.unsent_files,
-        "interrupted_bytes": round(lost.interrupted_bytes),
-        "cancelled_files": lost.cancelled_files,
-        "failed_files": lost.failed_files,
-    }
+    return dataclasses.asdict(world.rucio.lost)
+
+
+def with_unseen(lost: Mapping[str, int], total: Mapping[str, Any]) -> dict[str, int]:
+    """Return what was lost, and what the ledger counts beside it: what arrived after the last look at its rule."""
+    not_arrived = sum(lost[name] for name in LOSSES)
+    return {**lost, "unseen_bytes": total["not_moved"] + total["failed"] - not_arrived}
 
 
 def _sentence(report: dict[str, Any]) -> str:
     """Say the whole in two lines."""
-    gone = report["lost"]
     parts = [f"{name} {tables.percent(report[key])}" for key, name in MOVED.items()]
-    return (
-        f"{', '.join(parts) if report['total']['due'] else 'nothing was due'}; "
-        f"{'; '.join(_verdict(report))}\n"
-        f"{units.format_size(gone['unsent_bytes'])} expire before their transfers have begun, "
-        f"{units.format_size(gone['interrupted_bytes'])} after; "
-        f"files cancelled: {units.grouped(gone['cancelled_files'])}; "
-        f"files of rules failed in all attempts: {units.grouped(gone['failed_files'])}"
-        f"{' (`failed files` has only those of jobs)' if gone['failed_files'] else ''}"
-    )
+    figures = ", ".join(parts) if report["total"]["due"] else "nothing was due"
+    return f"{figures}; {'; '.join(_verdict(report))}\n{_losses(report['lost'], report['total'])}"
+
+
+def _losses(lost: Mapping[str, int], total: Mapping[str, Any]) -> str:
+    """Say what had not moved: parts that add up to `not moved` of the closing table, and `failed` of jobs."""
+    failed = total["failed"]
+    again = f"; {units.format_size(failed)} of jobs are due again" if failed else ""
+    words = LOSSES | {
+        "failed_bytes": f"failed in all attempts ({units.counted(lost['failed_files'], 'files')}{again})",
+        "unseen_bytes": "arrived after the last look at their rules",
+    }
+    parts = [f"{units.format_size(lost[name])} {what}" for name, what in words.items() if lost[name]]
+    what = f"not moved{' or failed' if failed else ''} {units.format_size(total['not_moved'] + failed)}"
+    cancelled = f"files cancelled: {units.grouped(lost['cancelled_files'])}"
+    return f"{what}{': ' if parts else ''}{', '.join(parts)}; {cancelled}"
 
 
 def _verdict(report: dict[str, Any]) -> Iterator[str]:

@@ -159,7 +159,8 @@ class FixedRates:
                 whole, ended = rule.completed is not None, rule.ended is not None
                 if rules is self._moving or ended:
                     status = Status.COMPLETE if whole else Status.MOVING
-                    yield Observation(key, status, key, rule.done, moved=rule.arrived, exact=whole or ended), ended
+                    exact = whole or ended
+                    yield Observation(key, status, key, rule.done, rule.failed, rule.arrived, exact), ended
                 if ended or (whole and rules is self._moving):
                     del rules[key]
                     if not ended:

@@ -48,7 +48,10 @@ LEDGER = (
         "of rules that Rucio held back.",
     ),
     Spec("moved_estimated_bytes", "gauge", LINK, "The part of moved that is an estimate."),
-    Spec("not_moved_bytes", "gauge", LINK, "Injected, and not moved when its rule or job ended; files of rules that failed, too."),
+    Spec(
+        "not_moved_bytes", "gauge", LINK,
+        "Injected, and not moved when its rule or job ended; files of rules that failed, too.",
+    ),
     Spec("resident_bytes", "gauge", LINK, "Injected, and not known to be gone from the destination."),
     Spec(
         "in_doubt_bytes", "gauge", LINK,

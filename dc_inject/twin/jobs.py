@@ -66,12 +66,8 @@ class Jobs:
         self.look(job)
         if job.number is None:
             return
-        self._lost.failed_files += job.failed
-        untried, left = self._transfers.untried(job.number), int(self._transfers.left[job.number])
-        self._lost.unsent_files += untried
-        self._lost.unsent_bytes += job.size(untried)
-        self._lost.interrupted_bytes += job.size(left - untried)
-        self._lost.cancelled_files += left
+        self._lost.add(job.bytes, job.files, job.done, job.failed, self._transfers.untried(job.number))
+        self._lost.cancelled_files += int(self._transfers.left[job.number])
         self._transfers.close([job.number])
         job.number, job.waiting = None, 0
 

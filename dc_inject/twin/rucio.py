@@ -54,15 +54,29 @@ class Rule:
 
 @dataclass(slots=True)
 class Lost:
-    """What ended without having arrived."""
+    """What ended without having arrived: the bytes of a rule or job are these three and what has arrived of it."""
 
-    unsent_bytes: float = 0.0  # of files whose transfer had not begun
+    unsent_bytes: int = 0  # of files whose transfer had not begun
     unsent_files: int = 0
-    interrupted_bytes: float = (
-        0.0  # of files whose transfer had begun: it ran, or had failed and was to be retried
-    )
+    interrupted_bytes: int = 0  # of files whose transfer had begun: it ran, or had failed and was to be retried
     cancelled_files: int = 0  # that FTS had in its queues or under way
+    failed_bytes: int = 0  # of files that failed in all attempts
     failed_files: int = 0
+
+    def add(self, size: int, files: int, done: int, failed: int, unsent: int) -> None:
+        """Add a rule or job that ends, of so many bytes and files of one size, and what became of its files.
+
+        A remainder counts where its last files do, so that nothing is lost in rounding.
+        """
+        left = size - size * done // files
+        failed_bytes = left if done + failed == files else size * failed // files
+        begun = files > done + failed + unsent
+        unsent_bytes = size * unsent // files if begun else left - failed_bytes
+        self.failed_files += failed
+        self.failed_bytes += failed_bytes
+        self.unsent_files += unsent
+        self.unsent_bytes += unsent_bytes
+        self.interrupted_bytes += left - failed_bytes - unsent_bytes
 
 
 class Rules:
@@ -154,16 +168,11 @@ class Rules:
     def _end(self, rule: Rule, now: float, jobs: list[int]) -> None:
         """End a rule; its job, if it has one, is one more to close."""
         self.look(rule)
-        self.lost.unsent_files += rule.waiting
-        self.lost.unsent_bytes += rule.bytes * rule.waiting / rule.files
-        self.lost.failed_files += rule.failed
+        untried = 0 if rule.job is None else self._transfers.untried(rule.job)
+        self.lost.add(rule.bytes, rule.files, rule.done, rule.failed, rule.waiting + untried)
         rule.waiting, rule.ended = 0, now
         if rule.job is not None:
-            untried, left = self._transfers.untried(rule.job), int(self._transfers.left[rule.job])
-            self.lost.unsent_files += untried
-            self.lost.unsent_bytes += rule.bytes * untried / rule.files
-            self.lost.interrupted_bytes += rule.bytes * (left - untried) / rule.files
-            self.lost.cancelled_files += left
+            self.lost.cancelled_files += int(self._transfers.left[rule.job])
             jobs.append(rule.job)
             del self._by_job[rule.job]
             rule.job = None
