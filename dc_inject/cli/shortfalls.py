@@ -4,10 +4,12 @@ A hold is what dc_inject did. What files waited for in the grid (`twin/bottlenec
 hold follows from what the link does, such as `backlog`, and only in the cycles that it led: on a link that is held
 for want of space files wait for a moment, too, and that is not why it is short. There it counts only if the disk
 never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
-arrived than was injected, all cycles count. What most files waited for comes first. What a slow reaper left on a
+arrived than was injected, all cycles count. What most files waited for is told. What a slow reaper left on a
 disk is the cause of a lack of space if it would have been room enough. Where nothing but `too-coarse` held a link,
 it waited for its next dataset to be due. A fixed rate has no holds: it counts what it could not inject, and why.
-Where none of that explains most of what is missing, the forecast says `inconclusive`, whatever else it says.
+Where files fail at once, none waits: without control they count as on their way until their rules end, and hold
+the link. Where none of that explains most of what is missing, the forecast says `inconclusive`. Causes of one kind
+are in the order of the cycles that they are told with.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units
+from dc_inject.model.goals import Mode
 from dc_inject.model.holds import Trait
 from dc_inject.model.services import SERVICES
 
@@ -38,6 +41,8 @@ MOST_OF_IT = 0.5  # of what is missing: what explains less leaves it unexplained
 FILLED = 0.9  # of a disk: one that never was fuller is held for bytes on their way
 OF_LINK = frozenset(hold for hold in Hold if Trait.LINK in hold.traits)
 OF_SPACE = frozenset({Hold.DESTINATION_FULL, Hold.DELETION_LAG})
+UNSEEN = "no file was seen to wait for anything"
+COUNTED = "files that failed count as on their way until their rules end, which is why backlog holds the link"
 
 COLUMNS = (
     tables.Column("scenario", "will be short", name=True, heading=True),
@@ -200,11 +205,13 @@ class _Past:
         def part(count: int) -> str:
             return "all" if count == len(samples) else f"{100 * count / len(samples):.0f} % of {the}"
 
-        return [
-            Cause(cause, f"(in {part(len(seen[cause]))} cycles{with_holds})")
+        most = [
+            cause
             for cause, waited in files.most_common(MOST_CAUSES)
             if waited >= SELDOM * files.total() and len(seen[cause]) >= SELDOM * len(samples)
         ]
+        most.sort(key=lambda cause: -len(seen[cause]))
+        return [Cause(cause, f"(in {part(len(seen[cause]))} cycles{with_holds})") for cause in most]
 
 
 def _around(moment: datetime, half: timedelta, length: timedelta) -> Iterator[datetime]:
@@ -221,6 +228,7 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
     holds = sorted(past.holds[line.key], key=lambda link: (-link.missing, -link.cycles))
     missing = sum(link.missing for link in holds)
     most = [link for link in holds[:MOST_CAUSES] if link.missing >= SELDOM * missing]
+    most.sort(key=lambda link: -link.cycles)
     for link in most:
         yield Cause(link.name, f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}")
     led, failed = {link.hold for link in most}, past.failed(line)
@@ -242,7 +250,19 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
         yield Cause(f"{storage} above 98 %", f"for {units.format_duration(hours)}")
     if not waited:
         explained = past.due_in(line, hours) + sum(not_injected.values()) + sum(failed.values())
-        yield from _unexplained(line, explained, sum(failed.values()), led)
+        unseen = {link.hold for link in most if link.hold in OF_LINK}
+        if sum(link.missing for link in most if link.hold in unseen) < MOST_OF_IT * missing:
+            unseen = set()  # another hold is the cause
+        elif unseen and sum(failed.values()) >= SELDOM * (line.due - line.moved):
+            yield from _in_flight_still(led, made)
+            unseen = set()
+        yield from _unexplained(line, explained, sum(failed.values()), led, unseen)
+
+
+def _in_flight_still(led: Collection[Hold], made: Simulated) -> Iterator[Cause]:
+    """Say why a link on which files failed was held; control leaves them out of what is in flight."""
+    if Hold.BACKLOG in led and Mode.ACT.value not in made.control:
+        yield Cause(COUNTED)
 
 
 def _of_bytes(line: SummaryLine, sizes: Mapping[str, int], what: str = "") -> Iterator[Cause]:
@@ -275,11 +295,13 @@ def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
     return Cause(what, f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})")
 
 
-def _unexplained(line: SummaryLine, explained: int, failed: int, led: Collection[Hold]) -> Iterator[Cause]:
+def _unexplained(
+    line: SummaryLine, explained: int, failed: int, led: Collection[Hold], unseen: Collection[Hold]
+) -> Iterator[Cause]:
     """Say that nothing explains why a link is short, with what is known; yields nothing where something does.
 
     `explained` are bytes whose cause is told, `failed` those of them that failed for good, and `led` the holds
-    that are told: one that follows from what the link does explains nothing by itself.
+    that are told; those of them that are `unseen` follow from what the link does, of which nothing is known.
     """
     coming, most = line.totals.coming, (1 - SHORT) * line.due
     missing = line.due - line.moved - coming
@@ -288,8 +310,10 @@ def _unexplained(line: SummaryLine, explained: int, failed: int, led: Collection
     elif explained >= MOST_OF_IT * missing:
         return
     elif line.injected - line.moved - coming - failed > most:
-        yield Cause("inconclusive: what was injected did not all arrive, and waited for nothing in Rucio or FTS")
+        lost = units.format_size(line.injected - line.moved - coming - failed)
+        yield Cause(f"inconclusive: part of what was injected did not arrive, and {UNSEEN}", f"({lost})")
     elif not led:
         yield Cause("inconclusive: too little was injected, and no hold says why")
-    elif OF_LINK.intersection(led):
-        yield Cause("inconclusive: its files waited for nothing in Rucio or FTS")
+    elif unseen:
+        cycles = f"in the cycles with {' or '.join(sorted(unseen))}"
+        yield Cause(f"inconclusive: {cycles} {UNSEEN} (seen every 15 minutes)")
