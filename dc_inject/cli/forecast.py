@@ -61,12 +61,23 @@ def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime)
     arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
     comes later was left in a queue.
     """
+    moved, due = _moved_in_time(ledger, end), sum(line.due for line in lines)
+    return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
+
+
+def late_bytes(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> int:
+    """Return how much of what links were due has moved, but too late for `moved_of_target`."""
+    moved = _moved_in_time(ledger, end)
+    return sum(max(min(line.moved, line.due) - min(moved[line.key], line.due), 0) for line in lines)
+
+
+def _moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
+    """Return what each link has moved a cycle after the menus' end."""
     first, moved = ledger.first_cycle(), Counter[FlowKey]()
     if first is not None:
         for span in ledger.spans(Period(first.start, end + timedelta.resolution), AT_ONCE):
             moved[span.key] += span.sums.moved
-    due = sum(line.due for line in lines)
-    return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
+    return moved
 
 
 def title(subject: str, grid: str, policy: str | None, control: Mapping[str, int]) -> str:
@@ -106,6 +117,7 @@ def show(
         "total": closing["total"],
         "moved_of_due": moved_of_due(lines),
         "moved_of_target": moved_of_target(ledger, lines, end),
+        "late_bytes": late_bytes(ledger, lines, end),
         "advice": advice.rows(advised.held),
         "holds": hold_reasons.reasons(hold_reasons.held_links(ledger)),
         "storages": storages(world),
@@ -266,9 +278,16 @@ def _verdict(report: dict[str, Any]) -> Iterator[str]:
     if few:
         yield f"{units.grouped(few)} {of_all} will be short"
     elif unsure < links or not links:
-        late = "part arrives late" if report["moved_of_target"] < shortfalls.SHORT else ""
-        more = ", and ".join(filter(None, (late, disks)))
+        more = ", and ".join(filter(None, (_late(report), disks)))
         yield f"no {'other ' if unsure else ''}link will be short{f', but {more}' if more else ''}"
         return
     if disks:
         yield disks
+
+
+def _late(report: dict[str, Any]) -> str:
+    """Say how much arrives after the end, if `moved/target` is low for it."""
+    late, due = report["late_bytes"], report["total"]["due"]
+    if report["moved_of_target"] >= shortfalls.SHORT or not late:
+        return ""
+    return f"{units.format_size(late)} ({tables.percent(late / due)} of what is due) arrives only after the end"

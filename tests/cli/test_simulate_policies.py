@@ -20,7 +20,7 @@ from dc_inject.cli.advice import Advice
 from dc_inject.cli.shortfalls import Cause, ShortLink
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import FlowKey, Link
+from dc_inject.model import FlowKey, Link, units
 from dc_inject.model.errors import MenuError, UsageError
 from tests.cli import ledgers
 
@@ -113,8 +113,12 @@ def test_the_last_lines_tell_what_was_moved_of_the_target_as_several_seeds_do():
 
 def test_no_link_is_short_where_what_is_due_arrives_after_the_menu_but_the_last_lines_say_so():
     """Its queue is worked off after two hours, so that all has moved: a longer menu would fall behind."""
-    *_, line, _ = ledgers.run(*words("link-at-70-percent", "--days", 0.1)).stdout.splitlines()
-    assert line.endswith("; no link will be short, but part arrives late")
+    ask = ("link-at-70-percent", "--days", 0.1)
+    made, (*_, line, _) = told(*ask), ledgers.run(*words(*ask)).stdout.splitlines()
+    late, due = made["late_bytes"], made["total"]["due"]
+    assert late / due == pytest.approx(made["moved_of_due"] - made["moved_of_target"])
+    how_much = f"{units.format_size(late)} ({tables.percent(late / due)} of what is due)"
+    assert line.endswith(f"; no link will be short, but {how_much} arrives only after the end")
 
 
 def test_a_disk_that_was_above_98_percent_is_named_in_the_last_lines_whether_or_not_a_link_is_short():
