@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import advice, closing_table, hold_reasons, inconclusive, shortfalls, tables
+from dc_inject.cli import advice, closing_table, forecast_csv, hold_reasons, inconclusive, shortfalls, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -100,11 +100,13 @@ def show(
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
     advised = advice.advised(ledger)
     closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
-    if fmt == "csv":
-        tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
-        return
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
+    held = hold_reasons.held_links(ledger)
+    if fmt == "csv":
+        rows = forecast_csv.rows(closing["links"], inconclusive.marked(short, unsure), unsure, held)
+        tables.emit("csv", (*closing_table.columns(rows), *forecast_csv.COLUMNS), rows)
+        return
     report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,
@@ -119,7 +121,7 @@ def show(
         "moved_of_target": moved_of_target(ledger, lines, end),
         "late_bytes": late_bytes(ledger, lines, end),
         "advice": advice.rows(advised.held),
-        "holds": hold_reasons.reasons(hold_reasons.held_links(ledger)),
+        "holds": hold_reasons.reasons(held),
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": with_unseen(lost(world), closing["total"]),

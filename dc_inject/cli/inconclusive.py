@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.cli import tables
+from dc_inject.cli.causes import Cause, Kind
 from dc_inject.model import FlowKey
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def links(keys: Iterable[FlowKey], grid: Grid) -> list[dict[str, Any]]:
 def marked(short: Iterable[dict[str, Any]], unsure: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of links that will be short; those that the grid does not predict say so before their causes."""
     doubtful = {tuple(row[key] for key in ENDS) for row in unsure}
+    doubt = Cause("inconclusive: the grid does not predict this link", kind=Kind.INCONCLUSIVE)
     return [
-        row | {"why": f"inconclusive: the grid does not predict this link; {row['why']}"}
+        row | {"why": f"{doubt}; {row['why']}", "causes": [doubt.row, *row["causes"]]}
         if tuple(row[key] for key in ENDS) in doubtful
         else row
         for row in short

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.cli import hold_reasons, tables
+from dc_inject.cli.causes import Cause, Kind, ShortLink
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
@@ -54,41 +54,6 @@ COLUMNS = (
     tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
     tables.Column("why", "why", below=True),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a link is short, and how much of that there was, in which seeds differ."""
-
-    what: str
-    how_much: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.what} {self.how_much}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class ShortLink:
-    """A link that moves less than 95 % of its due, in bytes, and why."""
-
-    key: FlowKey
-    due: int
-    moved: int
-    causes: tuple[Cause, ...]
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """The link as a row of the forecast."""
-        return {
-            "scenario": self.key.scenario,
-            "source": self.key.link.source,
-            "destination": self.key.link.destination,
-            "due": self.due,
-            "moved": self.moved,
-            "missing": self.due - self.moved,
-            "moved_of_due": self.moved / self.due,
-            "why": "; ".join(map(str, self.causes)),
-        }
 
 
 def short(lines: Sequence[SummaryLine], ledger: Reader, made: Simulated) -> list[ShortLink]:
@@ -202,16 +167,18 @@ class _Past:
         with_holds = f" with {' or '.join(sorted(holds))}" if holds else ""
         the = "the" if holds else "all"
 
-        def part(count: int) -> str:
-            return "all" if count == len(samples) else f"{100 * count / len(samples):.0f} % of {the}"
+        def cause(what: str) -> Cause:
+            part = len(seen[what]) / len(samples)
+            cycles = "all" if part == 1.0 else f"{100 * part:.0f} % of {the}"
+            figures = {"part": part, "holds": sorted(holds)}
+            return Cause(what, f"(in {cycles} cycles{with_holds})", Kind.WAITED, figures)
 
         most = [
-            cause
-            for cause, waited in files.most_common(MOST_CAUSES)
-            if waited >= SELDOM * files.total() and len(seen[cause]) >= SELDOM * len(samples)
+            what
+            for what, waited in files.most_common(MOST_CAUSES)
+            if waited >= SELDOM * files.total() and len(seen[what]) >= SELDOM * len(samples)
         ]
-        most.sort(key=lambda cause: -len(seen[cause]))
-        return [Cause(cause, f"(in {part(len(seen[cause]))} cycles{with_holds})") for cause in most]
+        return [cause(what) for what in sorted(most, key=lambda what: -len(seen[what]))]
 
 
 def _around(moment: datetime, half: timedelta, length: timedelta) -> Iterator[datetime]:
@@ -230,16 +197,18 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
     most = [link for link in holds[:MOST_CAUSES] if link.missing >= SELDOM * missing]
     most.sort(key=lambda link: -link.cycles)
     for link in most:
-        yield Cause(link.name, f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}")
+        of_cycles = f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}"
+        yield Cause(link.name, of_cycles, Kind.HOLD, _cycles(line, link.hold, link.cycles))
     led, failed = {link.hold for link in most}, past.failed(line)
     not_injected = made.not_injected.get(line.key, {})
-    yield from _of_bytes(line, not_injected, " not injected")
-    yield from _of_bytes(line, failed)
+    yield from _of_bytes(line, not_injected, Kind.NOT_INJECTED, " not injected")
+    yield from _of_bytes(line, failed, Kind.FAILED)
     expired = line.injected - line.moved - sum(failed.values()) > (1 - SHORT) * line.due
     storage = past.storages(line)[1]
     if led & OF_SPACE and (filled := past.filled(storage)) < FILLED:
         why = ": bytes on their way count too" if Hold.DESTINATION_FULL in led else ""  # others pace by deletions
-        yield Cause(f"{storage} filled to {tables.percent(filled)} at most{why}")
+        figures = {"storage": storage, "filled": filled}
+        yield Cause(f"{storage} filled to {tables.percent(filled)} at most{why}", kind=Kind.DISK, figures=figures)
     waited = _waited(line, led, past, expired=expired)
     yield from waited
     if not led and not expired and (coarse := line.holds.get(Hold.TOO_COARSE)):
@@ -247,7 +216,8 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
         yield waited[-1]
     hours = past.nearly_full(storage)
     if hours:
-        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(hours)}")
+        figures = {"storage": storage, "seconds_above_98": round(hours.total_seconds())}
+        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(hours)}", Kind.DISK, figures)
     if not waited:
         explained = past.due_in(line, hours) + sum(not_injected.values()) + sum(failed.values())
         unseen = {link.hold for link in most if link.hold in OF_LINK}
@@ -262,14 +232,19 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
 def _in_flight_still(led: Collection[Hold], made: Simulated) -> Iterator[Cause]:
     """Say why a link on which files failed was held; control leaves them out of what is in flight."""
     if Hold.BACKLOG in led and Mode.ACT.value not in made.control:
-        yield Cause(COUNTED)
+        yield Cause(COUNTED, kind=Kind.COUNTED)
 
 
-def _of_bytes(line: SummaryLine, sizes: Mapping[str, int], what: str = "") -> Iterator[Cause]:
+def _of_bytes(line: SummaryLine, sizes: Mapping[str, int], kind: Kind, what: str = "") -> Iterator[Cause]:
     """Yield what kept most bytes from being moved, with how many; `what` says more of these bytes."""
     for cause, size in Counter(sizes).most_common(MOST_CAUSES):
         if size >= SELDOM * (line.due - line.moved):
-            yield Cause(cause, f"({units.format_size(size)}{what})")
+            yield Cause(cause, f"({units.format_size(size)}{what})", kind, {"bytes": size})
+
+
+def _cycles(line: SummaryLine, hold: Hold, cycles: int) -> dict[str, Any]:
+    """Return the figures of a hold."""
+    return {"hold": hold.value, "cycles": cycles, "of_cycles": line.cycles}
 
 
 def _waited(line: SummaryLine, led: Collection[Hold], past: _Past, *, expired: bool) -> list[Cause]:
@@ -292,7 +267,8 @@ def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
     service = SERVICES[line.key.link.through]
     cure = f"smaller {service.items}{', or slices' if service.has_slices else ''}"
     what = f"the next of its {service.items} is larger than what is due: {cure}"
-    return Cause(what, f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})")
+    of_cycles = f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})"
+    return Cause(what, of_cycles, Kind.HOLD, _cycles(line, Hold.TOO_COARSE, cycles))
 
 
 def _unexplained(
@@ -306,14 +282,15 @@ def _unexplained(
     coming, most = line.totals.coming, (1 - SHORT) * line.due
     missing = line.due - line.moved - coming
     if missing <= most:
-        yield Cause("what is due at the end is still on its way")
+        yield Cause("what is due at the end is still on its way", kind=Kind.ON_ITS_WAY)
     elif explained >= MOST_OF_IT * missing:
         return
     elif line.injected - line.moved - coming - failed > most:
-        lost = units.format_size(line.injected - line.moved - coming - failed)
-        yield Cause(f"inconclusive: part of what was injected did not arrive, and {UNSEEN}", f"({lost})")
+        lost = line.injected - line.moved - coming - failed
+        what = f"inconclusive: part of what was injected did not arrive, and {UNSEEN}"
+        yield Cause(what, f"({units.format_size(lost)})", Kind.INCONCLUSIVE, {"bytes": lost})
     elif not led:
-        yield Cause("inconclusive: too little was injected, and no hold says why")
+        yield Cause("inconclusive: too little was injected, and no hold says why", kind=Kind.INCONCLUSIVE)
     elif unseen:
         cycles = f"in the cycles with {' or '.join(sorted(unseen))}"
-        yield Cause(f"inconclusive: {cycles} {UNSEEN} (seen every 15 minutes)")
+        yield Cause(f"inconclusive: {cycles} {UNSEEN} (seen every 15 minutes)", kind=Kind.INCONCLUSIVE)

@@ -26,10 +26,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import advice, forecast, hold_reasons, inconclusive, shortfalls, simulation, tables
+from dc_inject.cli import (
+    advice,
+    closing_table,
+    forecast,
+    hold_reasons,
+    inconclusive,
+    shortfalls,
+    simulation,
+    tables,
+)
 from dc_inject.cli.advice import Advice
+from dc_inject.cli.causes import ShortLink
 from dc_inject.cli.hold_reasons import HeldLink
-from dc_inject.cli.shortfalls import ShortLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
@@ -37,6 +46,7 @@ from dc_inject.model.errors import Problem
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
 
+OF_TOTAL = ("due", "injected", "moved", "on_its_way", "not_moved", "failed", "forgiven", "held")  # for programs
 DATASETS = 10  # that a bin is worth, of a link's largest
 WITHIN = 0.9  # of its due: an hour that moves less is not as asked
 LOOK = 0.5  # seconds between two looks at how far the seeds are
@@ -69,7 +79,7 @@ class SeedRun:
 
     `control` is as in `Simulated`, the same for all seeds; `without_space` are storages that never get full, and
     `nearly_full` has the hours for which others were above 98 %; `inconclusive` are rows of links that the grid
-    does not predict.
+    does not predict. `totals` are sums of all links, and losses, by the names that one seed has for them.
     """
 
     campaign: str
@@ -83,6 +93,7 @@ class SeedRun:
     without_space: Sequence[str]
     inconclusive: Sequence[dict[str, Any]]
     nearly_full: Mapping[str, float] = field(default_factory=dict)
+    totals: Mapping[str, Any] = field(default_factory=dict)
 
 
 def simulate_seed(
@@ -98,20 +109,12 @@ def simulate_seed(
     with simulation.new_ledger(path) as ledger:
         made = simulation.run(request, ledger, seed, passed, warn)
         lines = ledger.summary()
-        due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
+        closing = closing_table.totals(made.campaign, ledger)["total"]
+        gone, world = forecast.with_unseen(forecast.lost(made.world), closing), made.world
         short = shortfalls.short(lines, ledger, made)
-        figures = {
-            "moved_of_due": forecast.moved_of_due(lines),
-            "moved_of_target": forecast.moved_of_target(ledger, lines, made.end),
-            "hours_within": hours_within(ledger, world, made.start, made.end),
-            "expired_of_due": gone["unsent_bytes"] / due if due else 0.0,
-            "interrupted_of_due": gone["interrupted_bytes"] / due if due else 0.0,
-            "cancelled_files": gone["cancelled_files"],
-            "hours_nearly_full": float(world.storages.hours_nearly_full.max()),
-            "peak_to_mean": max(peaks_to_means(ledger, made.start, made.end).values(), default=0.0),
-            "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
-            "links_short": len(short),
-        }
+        figures = _figures(ledger, made, gone, closing["due"]) | {"links_short": len(short)}
+        totals = {name: closing[name] for name in OF_TOTAL}
+        totals |= {**gone, "late_bytes": forecast.late_bytes(ledger, lines, made.end)}
         held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
     path.unlink()
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
@@ -128,7 +131,24 @@ def simulate_seed(
         forecast.without_space(world),
         unsure,
         {name: hours for name, hours in disks.items() if hours},
+        totals,
     )
+
+
+def _figures(ledger: Ledger, made: simulation.Simulated, gone: Mapping[str, int], due: int) -> dict[str, float]:
+    """Return the figures of a seed but for how many links are short; `gone` is what was lost, of what was due."""
+    lines, world = ledger.summary(), made.world
+    return {
+        "moved_of_due": forecast.moved_of_due(lines),
+        "moved_of_target": forecast.moved_of_target(ledger, lines, made.end),
+        "hours_within": hours_within(ledger, world, made.start, made.end),
+        "expired_of_due": gone["unsent_bytes"] / due if due else 0.0,
+        "interrupted_of_due": gone["interrupted_bytes"] / due if due else 0.0,
+        "cancelled_files": gone["cancelled_files"],
+        "hours_nearly_full": float(world.storages.hours_nearly_full.max()),
+        "peak_to_mean": max(peaks_to_means(ledger, made.start, made.end).values(), default=0.0),
+        "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
+    }
 
 
 def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
@@ -268,8 +288,8 @@ SHORT = (
 
 def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     """Print medians and ranges, why links were held, and which are short; as CSV a row for each seed."""
-    columns = [tables.Column(key, key) for key in ("seed", *FIGURES)]
-    rows = [{"seed": run.seed, **run.figures} for run in runs]
+    rows = [_row(run) for run in runs]
+    columns = [tables.Column(key, key) for key in rows[0]]
     if fmt == "csv":
         tables.emit("csv", columns, rows)
         return
@@ -311,6 +331,12 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         forecast.show_without_space(without_space)
 
 
+def _row(run: SeedRun) -> dict[str, Any]:
+    """Return what programs get of a seed, in JSON and in CSV."""
+    short = inconclusive.marked([link.row for link in run.short], run.inconclusive)
+    return {"seed": run.seed, **run.figures, **run.totals, "forecast": short}
+
+
 def _nearly_full(runs: Sequence[SeedRun]) -> dict[str, float]:
     """Return for how many hours disks were above 98 %, as medians, without those that mostly never were."""
     names = sorted({name for run in runs for name in run.nearly_full})
@@ -330,7 +356,9 @@ def _short(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:
             short[link.key].append(link)
     for key, links in short.items():
         causes = Counter(cause.what for link in links for cause in link.causes)
+        kinds = {cause.what: cause.kind.value for link in links for cause in link.causes}
         often = min((len(links) + 1) // 2, max(causes.values()))
+        common = {what: seeds for what, seeds in causes.items() if seeds >= often}
         row = {
             "scenario": key.scenario,
             "source": key.link.source,
@@ -338,7 +366,8 @@ def _short(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:
             "seeds": len(links),
             "missing": median(link.due - link.moved for link in links),
             "moved_of_due": median(link.moved / link.due for link in links),
-            "why": "; ".join(what for what, seeds in causes.items() if seeds >= often),
+            "why": "; ".join(common),
+            "causes": [{"kind": kinds[what], "what": what, "seeds": seeds} for what, seeds in common.items()],
         }
         rows.append(row)
     return sorted(rows, key=lambda row: (-row["seeds"], -row["missing"]))

@@ -119,6 +119,7 @@ def test_programs_and_several_seeds_have_them_and_no_cause_of_a_short_one_goes_w
     assert told["inconclusive"] == [ends | {"why": "an outage"}]
     (short,) = told["forecast"]
     assert short["why"].startswith("inconclusive: the grid does not predict this link; backlog")
+    assert [cause["kind"] for cause in short["causes"]][:2] == ["inconclusive", "hold"]
     assert "\ninconclusive  source  destination  why\ntest          A       FULL         an outage\n" in run(
         *words
     )

@@ -267,6 +267,20 @@ def test_a_hold_that_says_why_leaves_nothing_inconclusive_beside_a_lesser_one_th
     assert causes(ledger, line()) == [["quota in 1 of 8 cycles", "backlog in 1 of 8 cycles"]]
 
 
+def test_programs_have_the_figures_of_each_cause(ledger):
+    """As a list, beside the text that people read."""
+    cycles(ledger, None, None, None, (GB, Hold.BACKLOG))
+    (link,) = short(ledger, line(injected=6), failed={"failed": 2 * GB}, waits={SLOTS: [3150.0]})
+    assert link.row["why"].count("; ") == len(link.row["causes"]) - 1 == 2
+    assert link.row["causes"] == [
+        {"kind": "hold", "what": "backlog", "hold": "backlog", "cycles": 1, "of_cycles": 8},
+        {"kind": "failed", "what": "failed", "bytes": 2 * GB},
+        {"kind": "waited", "what": SLOTS, "part": 1.0, "holds": ["backlog"]},
+    ]
+    (lost,) = short(ledger, line(injected=8))
+    assert lost.row["causes"][-1] == {"kind": "inconclusive", "what": LOST, "bytes": 4 * GB}
+
+
 def test_holds_are_in_the_order_of_their_cycles(ledger):
     """Which is what is printed, whatever was missing in them."""
     cycles(ledger, (9 * GB, Hold.PAUSED), (GB, Hold.QUOTA), (GB, Hold.QUOTA))

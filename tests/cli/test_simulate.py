@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import re
@@ -308,6 +310,32 @@ def test_the_closing_table_as_csv():
     head, row = done.stdout.splitlines()
     assert head.startswith("scenario,source,destination,")
     assert row.startswith("test,T2_CH_CERN,T1_DE_KIT_Disk,")
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_csv_has_what_json_has_of_the_forecast_holds_and_losses_under_the_same_names(seeds):
+    """A row for each link, or for each seed, of which programs get a table without a second run."""
+    words = ("link-at-70-percent", "--days", 0.3, "--policy", "off", "--seeds", seeds, "--format")
+    rows = list(csv.DictReader(io.StringIO(of(*words, "csv").stdout)))
+    told = json.loads(of(*words, "json").stdout)
+    assert len(rows) == seeds
+    if seeds == 1:
+        (short,), (held,) = told["forecast"], told["holds"]
+        assert rows[0]["missing"] == str(short["missing"])
+        assert (rows[0]["why"], json.loads(rows[0]["causes"])) == (short["why"], short["causes"])
+        assert rows[0]["held_why"] == held["why"] != ""
+        assert (rows[0]["inconclusive"], rows[0]["not_moved"]) == ("", str(told["total"]["not_moved"]))
+        return
+    for row, figures in zip(rows, told["seeds"], strict=True):
+        assert {name: json.loads(value) for name, value in row.items()} == figures
+    alone = json.loads(of(*words[:-2], 1, "--format", "json").stdout)
+    names = ("moved_of_due", "moved_of_target", "late_bytes")
+    assert {name: told["seeds"][0][name] for name in names} == {name: alone[name] for name in names}
+    of_total = ("due", "injected", "moved", "not_moved", "failed", "held")
+    assert {name: told["seeds"][0][name] for name in of_total} == {name: alone["total"][name] for name in of_total}
+    assert {name: told["seeds"][0][name] for name in alone["lost"]} == alone["lost"]
+    (link,) = told["seeds"][0]["forecast"]
+    assert link == alone["forecast"][0]
 
 
 def test_without_numpy_it_says_how_to_install_it(monkeypatch):

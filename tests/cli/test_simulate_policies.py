@@ -17,7 +17,7 @@ import pytest
 
 from dc_inject.cli import simulate_seeds, tables
 from dc_inject.cli.advice import Advice
-from dc_inject.cli.shortfalls import Cause, ShortLink
+from dc_inject.cli.causes import Cause, ShortLink
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units
@@ -281,7 +281,8 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
     ):
         simulate_seeds.show("json", some, None)
         (link,) = json.loads(capsys.readouterr().out)["forecast"]
-        assert link["why"] == why
+        assert link["why"] == why == "; ".join(cause["what"] for cause in link["causes"])
+    assert [cause["seeds"] for cause in link["causes"]] == [1, 1, 1, 1]
 
 
 def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):
