@@ -167,7 +167,8 @@ def last_decisions(view: Reader) -> list[dict[str, Any]]:
     for key, decision in kept_records(view).items():
         if decision["cycle"] == cycle.name:
             row, acts = rows.get(key), decision["mode"] == Mode.ACT.value
-            if row is not None and of_control(decision["hold"], row.hold, acts=acts) != decision["hold"]:
+            decided = None if decision["hold"] is None else Hold(decision["hold"])
+            if row is not None and of_control(decided, row, acts=acts) != decided:
                 decision |= {"hold": row.hold.value, "numbers": dict(row.numbers)}
             made.append({name: value for name, value in decision.items() if name not in _OWN})
     return made

@@ -14,7 +14,7 @@ from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_colum
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, Numbers, transitions
 from dc_inject.model.goals import Goal
-from dc_inject.model.holds import of_control
+from dc_inject.model.holds import forgives, of_control
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
@@ -111,10 +111,11 @@ class CycleReader(InjectionReader):
 def _decision(row: sqlite3.Row) -> ControlDecision:
     acts, law = row["mode"] == Mode.ACT.value, json.loads(row["numbers"])
     guards = {Hold(name): numbers for name, numbers in json.loads(row["guards"]).items()}
-    hold = of_control(row["hold"], row["row_hold"], acts=acts)
+    of_row = None if row["row_hold"] is None else Held(Hold(row["row_hold"]), json.loads(row["row_numbers"]))
+    hold = of_control(None if row["hold"] is None else Hold(row["hold"]), of_row, acts=acts)
     by_hold = {Hold.BACKLOG: law, **guards}
-    if acts and row["row_hold"] is not None:
-        by_hold[Hold(row["row_hold"])] = json.loads(row["row_numbers"])
+    if acts and of_row is not None and not forgives(of_row):
+        by_hold[of_row.hold] = of_row.numbers
     return ControlDecision(
         cycle=cycle_of(row["start"], row["length"]),
         key=flow_key(row),

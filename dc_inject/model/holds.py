@@ -173,14 +173,21 @@ class Held:
     numbers: Numbers = field(default_factory=dict)
 
 
-def of_control(decided: str | None, row: str | None, *, acts: bool) -> Hold | None:
+def of_control(decided: Hold | None, row: Held | None, *, acts: bool) -> Hold | None:
     """Return the hold by which control holds a link in a cycle, or would hold it.
 
     Where control acts, it is that of the cycle's row, which names the tightest limit, if it is one of control's.
-    Else it is the one that control had `decided` on before the cycle was planned.
+    Else it is the one that control had `decided` on before the cycle was planned: also where the row only says of
+    which hold the debt is that it forgives, which may be over.
     """
-    name = row if acts and row is not None and Trait.CONTROL in Hold(row).traits else decided
-    return None if name is None else Hold(name)
+    if acts and row is not None and Trait.CONTROL in row.hold.traits and not forgives(row):
+        return row.hold
+    return decided
+
+
+def forgives(held: Held) -> bool:
+    """Whether a hold of a cycle's row is that of earlier cycles, of which debt is forgiven."""
+    return "forgiven" in held.numbers
 
 
 def sentence(held: Held) -> str:

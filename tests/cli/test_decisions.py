@@ -134,6 +134,28 @@ def test_a_link_whose_destination_is_full_shows_its_space_before_its_window(
     assert held == {FNAL.link.destination: space, KIT.link.destination: dry, MESH.link.destination: {}}
 
 
+def test_a_guard_that_was_let_go_is_not_shown_where_old_debt_is_forgiven(made: Made) -> None:
+    """The row names what the debt is of, which is over: nothing holds the link any more."""
+    later = CYCLE.next
+    forgiven = Held(Hold.FAILING, {"debt": 654 * GB, "cap": 338 * GB, "forgiven": 204 * GB})
+    reading = {"reading": 0.3, "until": 0.25}
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.open_cycle(later, dict.fromkeys((FNAL, KIT), (GB, forgiven)), later.start)
+        guards = {Hold.FAILING: reading}
+        ledger.record_decisions(
+            [
+                ControlDecision(later, FNAL, "act", None, 5e8, 0.0, {"in_flight": 0}, {}),
+                ControlDecision(later, KIT, "act", Hold.FAILING, 5e8, 0.0, {"in_flight": 0}, guards),
+            ]
+        )
+    rows = json.loads(run("status", made.path, "--decisions", "1", "--format", "json").stdout)
+    assert {row["destination"]: (row["hold"], row["held"]) for row in rows} == {
+        FNAL.link.destination: (None, {}), KIT.link.destination: ("failing", reading),
+    }  # fmt: skip
+    row, *_ = json.loads(run("status", made.path, "--format", "json").stdout)["rows"]
+    assert row["held"] == "failing"  # the row still says why it gets less than its debt
+
+
 def test_times_are_whole_on_a_narrow_terminal(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long what is said beside them."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
