@@ -28,10 +28,12 @@ from dc_inject.cli import (
     simulate_seeds,
     simulation,
 )
+from dc_inject.ledger import finished
 from dc_inject.model.errors import Problem, UsageError
 from dc_inject.system import files
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
+GRIDS = "begin with one of menus/twin, such as `--grid menus/twin/one-link/grid.yaml`, or fit one with --calibrate"
 CALIBRATING = frozenset(
     {"campaign", "output", "force", "include_from", "fmt", "wide"}
 )  # parameters that count then
@@ -131,8 +133,10 @@ def simulate(
         given = "--force" if output is None else "--output"
         hint = "`> FILE` keeps what is printed, and --ledger FILE the ledger"
         raise UsageError(f"{given} is for --calibrate only", hint)
-    if not menus or grid_file is None:
-        raise click.UsageError("Missing argument 'MENUS...'." if not menus else "Missing option '--grid'.")
+    if not menus:
+        raise click.UsageError("Missing argument 'MENUS...'.")
+    if grid_file is None:
+        raise UsageError("simulate needs --grid: the file of the grid in which the menus run", GRIDS)
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
     if ledger_path is not None and files.exists(ledger_path):
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
@@ -174,6 +178,7 @@ def _interruptible(ledger_path: Path | None) -> Iterator[None]:
 
 def _keep(ledger: Path, goal: Path) -> None:
     """Copy a ledger to where it was asked for: as a whole, or not at all."""
+    finished.without_log(ledger)
     rights = stat.S_IMODE(ledger.stat().st_mode)  # of us alone
     with ledger.open("rb") as source, files.whole(goal, force=False, mode=rights) as copy:
         shutil.copyfileobj(source, copy)

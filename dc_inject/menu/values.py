@@ -246,7 +246,7 @@ def did(text: str) -> str:
 def line(text: str, longest: int = 200) -> str:
     """Read a text of one line."""
     if not text.strip() or len(text) > longest or not text.isprintable():
-        _not(text, f"one line of up to {longest} characters", "shorten it, in one line")
+        _not(text, f"one line of up to {longest} characters", "a short text in one line")
     return text.strip()
 
 

@@ -7,7 +7,7 @@ may stand in one is in `grid_entries.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from dc_inject.menu import nodes, values
@@ -139,12 +139,7 @@ def _check(document: Document, reader: MenuReader) -> None:
             seen[storage] = name
     if not seen:
         reader.complain(document.at("sites"), "there are no storages", "write `storages: {NAME: {}}` into a site")
-    for place, name in _named(document):
-        if name not in {"*", *seen}:
-            reader.complain(place, f"no storage is called {values.shown(name)}", units.did_you_mean(name, seen))
-    for entry in document.production:
-        if entry.link and "*" in entry.link:
-            reader.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
+    _check_links(document, seen, reader)
     until: dict[tuple[g.Fault | None, str], float] = {}
     for trouble in sorted(document.troubles, key=lambda trouble: trouble.begins or 0.0):
         _check_trouble(trouble, document, set(seen), reader)
@@ -152,6 +147,21 @@ def _check(document: Document, reader: MenuReader) -> None:
         if begins < until.get(key, 0.0):
             reader.complain(trouble.place, f"{trouble.fault} is on already then", "make one of both")
         until[key] = max(until.get(key, 0.0), begins + (trouble.lasting or 0.0))
+
+
+def _check_links(document: Document, seen: Collection[str], reader: MenuReader) -> None:
+    """Complain of links whose ends are no storages, or one, and of streams that are on no single link."""
+    for place, name in _named(document):
+        if name not in {"*", *seen}:
+            reader.complain(place, f"no storage is called {values.shown(name)}", units.did_you_mean(name, seen))
+    for place, pattern in _patterns(document):
+        source, colon, destination = pattern.partition(":")
+        if colon and source == destination in seen:
+            message = f"{values.shown(pattern)!r} begins and ends at one storage"
+            reader.complain(place, message, "name two storages that differ, or remove it")
+    for entry in document.production:
+        if entry.link and "*" in entry.link:
+            reader.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
 
 
 def _check_amounts(document: Document, made: g.Grid, reader: MenuReader) -> None:
@@ -192,15 +202,19 @@ def _check_capacities(document: Document, made: g.Grid, reader: MenuReader) -> N
 
 def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:
     """Yield every name of a storage in whatever names links or sources, with its place."""
-    patterns = [(key.place, str(key)) for of in ("links", "inconclusive") for key in document.keys_in(of)]
-    patterns += [(path.at("links"), pattern) for path in document.paths.values() for pattern in path.links or ()]
-    patterns += [(entry.at("link"), entry.link or "*") for entry in document.production]
-    for place, pattern in patterns:
+    for place, pattern in _patterns(document):
         for end in pattern.split(":", 1):
             yield place, end
     for stock in document.datasets:
         for source in stock.sources or ():
             yield stock.at("sources"), source
+
+
+def _patterns(document: Document) -> list[tuple[nodes.Place, str]]:
+    """Return everything that names links, with its place."""
+    patterns = [(key.place, str(key)) for of in ("links", "inconclusive") for key in document.keys_in(of)]
+    patterns += [(path.at("links"), pattern) for path in document.paths.values() for pattern in path.links or ()]
+    return patterns + [(entry.at("link"), entry.link or "*") for entry in document.production]
 
 
 def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str], reader: MenuReader) -> None:

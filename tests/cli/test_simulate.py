@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import json
 import os
 import re
@@ -27,7 +25,6 @@ from dc_inject.model import Hold
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.planning import lifetime
 from dc_inject.system import files
-from dc_inject.twin import rucio
 from dc_inject.twin.grid_file import read
 from tests.cli import ledgers
 from tests.twin import scenarios
@@ -112,36 +109,6 @@ def test_what_the_ledger_says_did_not_move_is_what_the_grid_lost():
     assert lost > 100e9
     assert told["total"]["not_moved"] == lost + told["lost"]["unseen_bytes"]
     assert told["lost"]["failed_files"] == told["lost"]["failed_bytes"] == told["total"]["failed"] == 0
-
-
-@pytest.mark.parametrize("policy", ["off", "fixed"])
-def test_losses_add_up_to_what_did_not_move_to_the_byte(policy, tmp_path, monkeypatch):
-    """On a slow link with a storage that is down: files fail, expire, or arrive after the last look at a rule.
-
-    A fixed rate looks at its rules once they have ended, so that nothing arrives unseen.
-    """
-    grid, menu = (ROOT / "menus" / "twin" / "link-at-70-percent" / name for name in ("grid.yaml", "menu.yaml"))
-    trouble = "troubles: [{fault: storage-down, subject: T1_DE_KIT_Disk, at: 2 h, for: 1 h}]\n"
-    (tmp_path / "grid.yaml").write_text(f"{grid.read_text()}{trouble}".replace("rate: 7 Gb/s", "rate: 3 Gb/s"))
-    arrived, end = {}, rucio.Rules._end
-
-    def ended(rules, rule, now, jobs):
-        end(rules, rule, now, jobs)
-        arrived[rule.name] = rule.arrived
-
-    monkeypatch.setattr(rucio.Rules, "_end", ended)
-    words = ("--grid", tmp_path / "grid.yaml", "--days", 0.3, "--policy", policy, "--ledger", tmp_path / "kept")
-    done = run(menu, *words, "--format", "json")
-    assert done.exit_code == 0, done.exception
-    told = json.loads(done.stdout)
-    lost, not_moved = told["lost"], told["total"]["not_moved"]
-    parts = ("failed_bytes", "unsent_bytes", "interrupted_bytes", "unseen_bytes")
-    assert not_moved == sum(lost[name] for name in parts)
-    with LedgerView.open(tmp_path / "kept") as view:
-        unseen = sum(arrived[entry.injection.key] - entry.moved for entry in view.entries())
-    assert lost["unseen_bytes"] == unseen
-    assert (unseen > 0) is (policy == "off")
-    assert told["total"]["not_moved_failed"] == lost["failed_bytes"] > 0
 
 
 def test_a_ledger_that_cannot_be_kept_is_refused_before_anything_is_simulated(tmp_path):
@@ -305,37 +272,19 @@ def test_an_empty_disk_is_not_called_too_small_before_it_is_known_how_soon_data_
     assert all(message.endswith("how soon they can go is not measured yet") for message in messages)
 
 
+def test_without_a_grid_it_says_where_there_are_some():
+    error = run(ONE_LINK).exception
+    assert isinstance(error, UsageError)
+    assert error.message.startswith("simulate needs --grid")
+    path = re.search(r"--grid (menus/twin/\S+\.yaml)`", error.hint)[1]
+    assert (ROOT / path).exists()
+
+
 def test_the_closing_table_as_csv():
     done = of("one-link", "--days", 0.05, "--format", "csv")
     head, row = done.stdout.splitlines()
     assert head.startswith("scenario,source,destination,")
     assert row.startswith("test,T2_CH_CERN,T1_DE_KIT_Disk,")
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_csv_has_what_json_has_of_the_forecast_holds_and_losses_under_the_same_names(seeds):
-    """A row for each link, or for each seed, of which programs get a table without a second run."""
-    words = ("link-at-70-percent", "--days", 0.3, "--policy", "off", "--seeds", seeds, "--format")
-    rows = list(csv.DictReader(io.StringIO(of(*words, "csv").stdout)))
-    told = json.loads(of(*words, "json").stdout)
-    assert len(rows) == seeds
-    if seeds == 1:
-        (short,), (held,) = told["forecast"], told["holds"]
-        assert rows[0]["missing"] == str(short["missing"])
-        assert (rows[0]["why"], json.loads(rows[0]["causes"])) == (short["why"], short["causes"])
-        assert rows[0]["held_why"] == held["why"] != ""
-        assert (rows[0]["inconclusive"], rows[0]["not_moved"]) == ("", str(told["total"]["not_moved"]))
-        return
-    for row, figures in zip(rows, told["seeds"], strict=True):
-        assert {name: json.loads(value) for name, value in row.items()} == figures
-    alone = json.loads(of(*words[:-2], 1, "--format", "json").stdout)
-    names = ("moved_of_due", "moved_of_target", "late_bytes")
-    assert {name: told["seeds"][0][name] for name in names} == {name: alone[name] for name in names}
-    of_total = ("due", "injected", "moved", "not_moved", "failed", "held")
-    assert {name: told["seeds"][0][name] for name in of_total} == {name: alone["total"][name] for name in of_total}
-    assert {name: told["seeds"][0][name] for name in alone["lost"]} == alone["lost"]
-    (link,) = told["seeds"][0]["forecast"]
-    assert link == alone["forecast"][0]
 
 
 def test_without_numpy_it_says_how_to_install_it(monkeypatch):
