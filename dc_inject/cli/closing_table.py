@@ -92,7 +92,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tables.Column, ...]:
 def lost(closing: Mapping[str, Any]) -> str:
     """Return a line for below the table, in which a narrow terminal leaves no room for it; empty if nothing is."""
     amount, failed = (closing["total"][name] for name in ("not_moved", "not_moved_failed"))
-    of_it = f", {size(failed)} failed in all attempts" if failed else ""
+    of_it = f", {size(failed)} of it failed in all attempts" if failed else ""
     words = f"had not moved when their rules or jobs ended{of_it}"
     return f"{size(amount)} {words}: see `dc-inject report`" if amount else ""
 

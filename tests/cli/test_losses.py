@@ -281,6 +281,6 @@ def test_what_failed_in_all_attempts_of_a_rule_is_failed_in_the_summary_and_in_t
         in report
     )
     assert (
-        f"90 GB had not moved when their rules or jobs ended, {words}: see"
+        f"90 GB had not moved when their rules or jobs ended, {words.replace('failed', 'of it failed')}: see"
         in run("status", made.path, "--summary").stdout
     )
