@@ -16,7 +16,6 @@ class Kind(StrEnum):
     HOLD = "hold"  # of the plan: `hold`, `cycles`, `of_cycles`
     NOT_INJECTED = "not-injected"  # at a fixed rate: `bytes`
     FAILED = "failed"  # files that failed in all attempts: `bytes`
-    COUNTED = "counted-as-on-its-way"  # by files that failed
     DISK = "disk"  # how full it was: `storage`, `filled` or `seconds_above_98`
     WAITED = "waited"  # what files waited for: `part` of the cycles with `holds`, or of all cycles
     ON_ITS_WAY = "on-its-way"  # at the end

@@ -7,9 +7,9 @@ never was nearly full, since bytes on their way took the space, and if files wai
 arrived than was injected, all cycles count. What most files waited for is told. What a slow reaper left on a
 disk is the cause of a lack of space if it would have been room enough. Where nothing but `too-coarse` held a link,
 it waited for its next dataset to be due. A fixed rate has no holds: it counts what it could not inject, and why.
-Where files fail at once, none waits: without control they count as on their way until their rules end, and hold
-the link. Where none of that explains most of what is missing, the forecast says `inconclusive`. Causes of one kind
-are in the order of the cycles that they are told with.
+Where files fail at once, none waits: what failed explains a hold that follows from what the link does. Where none
+of that explains most of what is missing, the forecast says `inconclusive`. Causes of one kind are in the order of
+the cycles that they are told with.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units
-from dc_inject.model.goals import Mode
 from dc_inject.model.holds import Trait
 from dc_inject.model.services import SERVICES
 
@@ -42,7 +41,6 @@ FILLED = 0.9  # of a disk: one that never was fuller is held for bytes on their 
 OF_LINK = frozenset(hold for hold in Hold if Trait.LINK in hold.traits)
 OF_SPACE = frozenset({Hold.DESTINATION_FULL, Hold.DELETION_LAG})
 UNSEEN = "no file was seen to wait for anything"
-COUNTED = "files that failed count as on their way until their rules end, which is why backlog holds the link"
 
 COLUMNS = (
     tables.Column("scenario", "will be short", name=True, heading=True),
@@ -224,15 +222,8 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
         if sum(link.missing for link in most if link.hold in unseen) < MOST_OF_IT * missing:
             unseen = set()  # another hold is the cause
         elif unseen and sum(failed.values()) >= SELDOM * (line.due - line.moved):
-            yield from _in_flight_still(led, made)
-            unseen = set()
+            unseen = set()  # files that fail at once wait for nothing
         yield from _unexplained(line, explained, sum(failed.values()), led, unseen)
-
-
-def _in_flight_still(led: Collection[Hold], made: Simulated) -> Iterator[Cause]:
-    """Say why a link on which files failed was held; control leaves them out of what is in flight."""
-    if Hold.BACKLOG in led and Mode.ACT.value not in made.control:
-        yield Cause(COUNTED, kind=Kind.COUNTED)
 
 
 def _of_bytes(line: SummaryLine, sizes: Mapping[str, int], kind: Kind, what: str = "") -> Iterator[Cause]:

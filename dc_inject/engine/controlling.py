@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from dc_inject.engine import failing
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.control_records import (
     Before,
@@ -118,7 +119,7 @@ def _signals(
 ) -> dict[FlowKey, Signals]:
     """Return what is known of links; `due_now` is what they are due in the cycle, with all that is due on top."""
     accounts, seen_since = ledger.accounts(), ledger.on_their_way_since()
-    stuck, oldest = stuck_bytes(ledger), oldest_since(ledger)
+    stuck, oldest = failing.stuck_bytes(ledger), oldest_since(ledger)
     completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
     rows: dict[FlowKey, list[Row]] = defaultdict(list)
     since = cycle.start - control.CYCLES * cycle.length
@@ -265,19 +266,6 @@ def engage(
 
 
 # --------------------------------------------------------------------------- what the ledger tells
-
-
-def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
-    """Return the bytes of each flow that its service has given up for now.
-
-    Rounded up, as what moved is rounded down: a byte between them would be late until the rule ends.
-    """
-    stuck: dict[FlowKey, int] = defaultdict(int)
-    for entry in ledger.entries(State.LIVE):
-        if entry.files_stuck:
-            item = entry.injection.item
-            stuck[entry.injection.flow] += -(-item.bytes * entry.files_stuck // max(item.files, 1))
-    return stuck
 
 
 def oldest_since(ledger: Reader) -> dict[FlowKey, datetime]:

@@ -15,20 +15,18 @@ would hold. Both report whether a disk is full or deletions are late (`Deletions
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import pairwise
 
-from dc_inject.engine import control_records, controlling, spaces
+from dc_inject.engine import controlling, spaces
 from dc_inject.engine import queues as fts_queues
 from dc_inject.engine.context import EngineContext, Room
 from dc_inject.engine.controlling import Controlled
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, Flow, FlowKey, Held, Hold, Link, Mode, State
+from dc_inject.model import Flow, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.holds import beside
 from dc_inject.model.ports import LinkQueue, Requests, RseFacts
 from dc_inject.planning import guards, lifetime
@@ -41,8 +39,6 @@ LATE = timedelta(hours=1)  # after its deletion lag, when what ended should be g
 LOOKS = 2  # cycles at least: whether it is gone is looked at once in each
 MEASURED = timedelta(hours=6)  # over which the duration of deletions is measured
 LATELY = 4  # cycles over which the rate of deletions is measured
-FAILED_CYCLES = 3  # over which the failed part of ended bytes is measured
-STUCK = "stuck"  # of the signal that keeps what was stuck in them
 STEP = 2  # transfers that FTS's optimizer adds at a time
 ROOM = 0.97  # of a space, which releases wait for: services may report late what is left there
 
@@ -205,7 +201,6 @@ def _readings(
     queues: Mapping[Link, LinkQueue],
     in_rucio: Mapping[Link, Requests],
 ) -> dict[FlowKey, dict[Hold, GuardReading]]:
-    failing = _failing(context, situation.cycle, demands)
     stale, resident = _stale(context.ledger, situation, demands), context.ledger.resident()
     unknown, of_source, of_place = RseFacts(""), {}, {}
     for service, name in {(demand.flow.link.through, demand.flow.link.source) for demand in demands}:
@@ -222,7 +217,7 @@ def _readings(
         demand.flow.key: {
             **of_source[demand.flow.link.through, demand.flow.link.source],
             **of_place[demand.flow.link.through, demand.flow.link.destination],
-            Hold.FAILING: failing[demand.flow.key],
+            Hold.FAILING: _failing(demand),
             Hold.FTS_QUEUE: fts_queues.reading(
                 demand, queues.get(demand.flow.link), in_rucio.get(demand.flow.link)
             ),
@@ -270,41 +265,9 @@ def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[H
     )
 
 
-def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) -> dict[FlowKey, GuardReading]:
-    """Return the fraction of each flow's recently ended bytes that failed; store what is stuck now.
-
-    Before a rule is over, Rucio reports no failures, only bytes that are stuck, perhaps until the rule expires,
-    long after the link works again. So the bytes that became stuck in the last cycles are set against those that
-    arrived.
-    """
-    stuck = controlling.stuck_bytes(context.ledger)
-    stored = {signal.subject: signal.value for signal in context.ledger.signals(STUCK)}
-    since, now = cycle.start - FAILED_CYCLES * cycle.length, context.clock.now()
-    oldest = Cycle(since, cycle.length).name
-    moved: dict[FlowKey, int] = defaultdict(int)
-    for row in context.ledger.rows(since=since):
-        moved[row.key] += max(row.moved, 0)
-    readings, keeping = {}, []
-    for demand in demands:
-        key = demand.flow.key
-        subject = control_records.subject(key)
-        value = stored.get(subject)
-        before: dict[str, int] = {} if value is None else json.loads(str(value))
-        if not before and not stuck.get(key, 0):
-            readings[key] = GuardReading(demand.failed or 0.0, {})
-            continue
-        base = [size for when, size in sorted(before.items()) if when <= oldest][-1:]
-        seen = {when: size for when, size in before.items() if oldest < when < cycle.name}
-        seen |= {oldest: base[0] if base else 0, cycle.name: stuck.get(key, 0)}
-        keeping.append((STUCK, subject, json.dumps(seen), ""))
-        became = sum(max(size - last, 0) for last, size in pairwise(seen[when] for when in sorted(seen)))
-        ended = became + moved[key]
-        if ended == 0 and stuck.get(key, 0) and not demand.failed:
-            readings[key] = GuardReading(None, {}, "inconclusive")
-        else:
-            readings[key] = GuardReading(max(demand.failed or 0.0, _part(became, ended)), {})
-    context.ledger.record_signals(keeping, now)
-    return readings
+def _failing(demand: Demand) -> GuardReading:
+    """Return the fraction of a flow's recently ended bytes that failed, as it stands in the demand."""
+    return GuardReading(demand.failed, {}, "" if demand.failed is not None else "inconclusive")
 
 
 def _stale(ledger: Reader, situation: Situation, demands: Iterable[Demand]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from dc_inject.engine import failing
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.controlling import Controlled
 from dc_inject.ledger import Row
@@ -38,7 +39,6 @@ from dc_inject.model.ports import RseFacts
 from dc_inject.planning import lifetime, pace, plan, shards
 
 SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
-FAILED_CYCLES = 3  # how far back failures count
 RECENT = 3  # cycles of which the largest due counts, the one that is planned included
 HOUR = timedelta(hours=1)
 REMEMBERED = timedelta(hours=12)  # for how long it counts when an item last went out
@@ -77,7 +77,8 @@ class SituationReader:
         completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if settled else {}
         until_ended = lifetime.until_ended(completion, flows, cycle)
         arriving = self._arriving(cycle, flows, of_flow)
-        failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
+        stuck = failing.stuck_bytes(ledger)
+        failed = failing.failed_parts(ledger, cycle, rows, flows, stuck, now)
         return tuple(
             plan.Demand(
                 flow=flow,
@@ -94,8 +95,9 @@ class SituationReader:
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
                 saved=_saved(before[key]) if key in before else 0,
                 completion=until_ended[key],
-                failed=failed.get(key),
-                coming=accounts[key].coming,
+                failed=failed[key],
+                # What its service has given up for now is in no queue, and may not move before it expires.
+                coming=max(accounts[key].coming - stuck.get(key, 0), 0),
                 arriving=arriving.get(key),
                 decision=controlled.acting(flow),
                 failing=False if flow.control.mode is Mode.ACT else None,  # until its guard says otherwise

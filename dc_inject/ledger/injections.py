@@ -162,6 +162,25 @@ class InjectionReader(AccountReader, UniquenessReader):
         )
         return {flow_key(row): row["size"] for row in rows}
 
+    def stuck_until_ended(
+        self, since: datetime, begun: datetime
+    ) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
+        """Return, by flow, when something ended with files that its service had given up, and their bytes.
+
+        Of what ended since a moment, in cycles since another one. Rounded up.
+        """
+        ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
+        for row in self._db.rows(
+            "SELECT scenario, source, destination, through, ended_at, bytes, files, files_stuck "
+            "FROM injection JOIN account ON account.id = account "
+            "WHERE cycle >= ? AND ended_at >= ? AND files_stuck > 0 AND completed_at IS NULL",
+            stored(begun),
+            stored(since),
+        ):
+            size = -(-row["bytes"] * row["files_stuck"] // max(row["files"], 1))
+            ended[flow_key(row)].append((moment(row["ended_at"]), size))
+        return ended
+
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.
 

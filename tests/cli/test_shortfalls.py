@@ -24,7 +24,6 @@ KEY, OTHER = FlowKey("test", Link("A", "B")), FlowKey("test", Link("A", "C"))
 SLOTS = "all transfers that FTS lets the link have are in use"
 LOST = "inconclusive: part of what was injected did not arrive, and no file was seen to wait for anything"
 UNSEEN = "inconclusive: in the cycles with backlog no file was seen to wait for anything (seen every 15 minutes)"
-COUNTED = "files that failed count as on their way until their rules end, which is why backlog holds the link"
 
 
 def why(name: str, *more: object, changes: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
@@ -187,9 +186,9 @@ def cycles(ledger: Ledger, *holds: tuple[int, Hold] | None) -> Ledger:
     return ledger
 
 
-def short(ledger, *lines: SummaryLine, not_injected: Mapping[str, int] | None = None, control="off", **of_world):
+def short(ledger, *lines: SummaryLine, not_injected: Mapping[str, int] | None = None, **of_world):
     without = {KEY: not_injected or {}}
-    made = SimpleNamespace(world=world(**of_world), start=START, not_injected=without, control={control: 1})
+    made = SimpleNamespace(world=world(**of_world), start=START, not_injected=without)
     return shortfalls.short(lines, ledger, made)
 
 
@@ -255,11 +254,10 @@ def test_what_files_waited_for_counts_in_the_cycles_that_it_explains(ledger):
 
 
 def test_a_link_that_is_held_because_its_files_failed_has_a_cause(ledger):
-    """Nothing waits for a storage that is down: files fail at once, and stay in flight until their rules end."""
+    """Nothing waits for a storage that is down: files fail at once."""
     cycles(ledger, None, None, None, (GB, Hold.BACKLOG))
     held, failed = "backlog in 1 of 8 cycles", {"failed": 2 * GB}
-    assert causes(ledger, line(injected=6), failed=failed) == [[held, "failed (2 GB)", COUNTED]]
-    assert causes(ledger, line(injected=6), failed=failed, control="act") == [[held, "failed (2 GB)"]]
+    assert causes(ledger, line(injected=6), failed=failed) == [[held, "failed (2 GB)"]]
 
 
 def test_a_hold_that_says_why_leaves_nothing_inconclusive_beside_a_lesser_one_that_does_not(ledger):

@@ -92,6 +92,7 @@ TROUBLES = {  # scenarios of the twin, in the words of an operator
     "failing-transfers": "18 % of the attempts fail",
     "failing-transfers-fts-named": "the same, and you have named the FTS",
     "cut-link": "a network is cut for three hours",
+    "storage-down": "a storage is down for an hour",
     "rucio-down": "Rucio is down for 40 minutes",
     "one-link": "none",
     "cms-days-9-to-12": "a day of CMS in Data Challenge 2024",

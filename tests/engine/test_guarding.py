@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from dc_inject.engine import control_records, controlling, guarding, opening
+from dc_inject.engine import control_records, opening
 from dc_inject.model import Control, Hold, Limits, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
-from dc_inject.model.ports import LinkQueue, Status
+from dc_inject.model.ports import LinkQueue
 from dc_inject.planning import plan
-from dc_inject.planning.guards import GuardReading
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
@@ -369,68 +368,3 @@ def test_bytes_are_late_after_a_lifetime_where_that_is_shorter_than_an_hour(tmp_
                 if row.held and row.held.hold is Hold.DELETION_LAG]  # fmt: skip
         first[name] = held[0]
     assert first["short"] + 2 <= first["long"] <= 8
-
-
-def stuck(one, fails: dict[str, bool]) -> None:
-    """Let Rucio give up what it is given while it `fails`, for good."""
-    look, given_up = one.backend.observe, {}
-
-    def given(entry, seen):
-        if not given_up.setdefault(entry.injection.key, fails["now"]):
-            return seen
-        files = entry.injection.item.files
-        return seen._replace(status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
-
-    def observe(entries, **more):
-        known = {entry.injection.key: entry for entry in entries}
-        return [given(known[seen.key], seen) for seen in look(entries, **more)]
-
-    one.backend.observe = observe
-
-
-def test_of_a_rule_that_is_partly_stuck_no_byte_stays_in_flight(tmp_path):
-    """It would be late until the rule ends, and let nothing out meanwhile."""
-    link = flow("A", "B", 1.0, control=ACT)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 9, 5 * GB, files=3)})
-    look = one.backend.observe
-
-    def observe(entries, **more):
-        part = {"status": Status.STUCK, "files_stuck": 2, "files_done": 1, "moved": 5 * GB // 3, "exact": False}
-        return [seen._replace(**part) for seen in look(entries, **more)]
-
-    one.backend.observe = observe
-    one.run(cycles=2)
-    assert controlling.stuck_bytes(one.ledger)[link.key] == one.ledger.accounts()[link.key].coming > 0
-
-
-def test_what_was_not_read_of_a_link_that_fails_is_not_told(tmp_path, monkeypatch):
-    """While nothing ends and all is stuck, its guard holds on, and nobody has read then that nothing fails."""
-    link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
-    stuck(one, {"now": True})
-    one.run(cycles=3)
-    monkeypatch.setattr(guarding, "_failing", lambda *_: {link.key: GuardReading(None, {}, "inconclusive")})
-    one.run(cycles=1)
-    held = one.ledger.rows()[-1].held
-    assert held is not None
-    assert held.hold is Hold.FAILING
-    assert set(held.numbers) == {"probe", "wanted", "budget"}
-
-
-def test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_while_it_still_is(tmp_path):
-    """Rucio tries again after hours, or never before the rule expires: what is stuck tells of the past."""
-    link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
-    part = {"now": True}
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
-    stuck(one, part)
-    one.run(cycles=4)
-    rows = one.ledger.rows()
-    (held, *_) = [row.held for row in rows if row.held and row.held.hold is Hold.FAILING]
-    assert held.numbers["failed"] == 1.0
-    assert rows[-1].budget <= 0.15 * DUE
-    part["now"] = False
-    one.run(cycles=6)
-    last = one.ledger.rows()[-1]
-    assert controlling.stuck_bytes(one.ledger)[link.key] > DUE
-    assert last.held is None or last.held.hold not in {Hold.FAILING, Hold.BACKLOG}
-    assert last.injected >= 0.8 * DUE

@@ -366,3 +366,13 @@ def test_what_ended_without_having_arrived_has_expired(ledger):
     assert ledger.expired(START, START) == {AB: [(LATER, ONE.item.bytes - 30 * GB)]}
     assert ledger.expired(LATER + MINUTE, START) == {}
     assert ledger.expired(START, START + LENGTH) == {}
+
+
+def test_what_was_stuck_until_its_rule_ended_is_told_with_its_end(ledger):
+    (key,) = accepted(ledger, ONE)
+    ledger.observe([seen(key, Status.STUCK, files_done=20, files_stuck=30, moved=40 * GB)], START + MINUTE)
+    assert ledger.stuck_until_ended(START, START) == {}
+    ledger.observe([seen(key, Status.ABSENT)], LATER)
+    assert ledger.stuck_until_ended(START, START) == {AB: [(LATER, 60 * GB)]}
+    assert ledger.stuck_until_ended(LATER + MINUTE, START) == {}
+    assert ledger.stuck_until_ended(START, START + LENGTH) == {}
