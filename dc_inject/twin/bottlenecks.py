@@ -16,7 +16,7 @@ import numpy as np
 
 from dc_inject.twin.network import Network
 from dc_inject.twin.storages import Storages
-from dc_inject.twin.transfers import PASSES, Failure, Transfers
+from dc_inject.twin.transfers import Failure, Transfers
 
 NEARLY = 0.99  # of what something carries
 
@@ -67,10 +67,8 @@ def _in_fts(transfers: Transfers) -> Callable[[tuple[str, str], int, int, int], 
             return "all transfers that FTS lets the link have are in use"
         if optimizer.failing[link]:
             return "many transfers fail, and are tried again"
-        if not passed_over[link]:
+        if not passed_over[link] or not transfers.at_its_limit:
             return ""
-        if not transfers.at_its_limit:
-            return f"inconclusive: in a step the twin begins at most {PASSES} rules or jobs of a link"
         return "FTS works off cancelled files" if transfers.cancelling else "FTS has not started them yet"
 
     return why

@@ -34,7 +34,6 @@ from dc_inject.twin.optimizer import Optimizer
 from dc_inject.twin.sharing import Sharing
 from dc_inject.twin.storages import Storages
 
-PASSES = 4  # how many jobs one link may begin in one step
 SLOT_ROUNDS = 3  # of sharing slots: what is left over is shared in the next step
 
 
@@ -315,7 +314,7 @@ class Transfers:
         and their slot takes the next one.
         """
         made: list[Cohorts] = []
-        for _ in range(PASSES):
+        while True:
             for queue in queues[(self._head_left[queues] == 0) & (self.waiting[queues] > 0)]:
                 self._next_head(int(queue))
             job, head = self._head_job[queues], self._head_left[queues]

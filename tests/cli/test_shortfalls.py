@@ -61,13 +61,6 @@ def test_slow_deletions_are_told_from_a_disk_that_is_too_small(name, are_slow):
     assert any(cause.startswith("deletions at T1_UK_RAL_Disk are slow: ") for cause in others) == are_slow
 
 
-def test_few_transfers_after_a_disk_was_full_are_the_fault_of_the_disk():
-    """In the last hours FTS gives two transfers to what waits, since all had failed while the disk was full."""
-    cause = why("tier2-at-3-hours", "--policy", "off")
-    assert "FTS keeps fewer transfers than before T2_US_MIT was full (in all cycles with backlog)" in cause
-    assert SLOTS not in cause
-
-
 def test_a_disk_that_is_kept_for_bytes_on_their_way_is_told_with_what_they_wait_for(tmp_path):
     """The link carries half, and what waits for it takes the space."""
     slow = {"failures: 0.5 %": "failures: 0.5 %, rate: 5 Gb/s"}

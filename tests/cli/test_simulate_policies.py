@@ -199,7 +199,7 @@ def test_what_the_rates_need_of_a_disk_differs_by_policy_only_as_the_disk_does()
         return int(found[1])
 
     stay, cycles = 10e12 / (10e9 / 8 * 900), {"off": 12 + 1, "act": 12 + 1 + 1}
-    assert percent("off") == pytest.approx(100 * stay / cycles["off"], abs=2)
+    assert percent("off") == pytest.approx(100 * stay / cycles["off"], abs=4)
     assert percent("act") == pytest.approx(100 * 0.98 * stay / cycles["act"], abs=4)
 
 

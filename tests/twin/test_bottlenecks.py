@@ -80,15 +80,13 @@ def test_files_that_fts_does_not_start_wait_for_it_although_transfers_are_free()
     assert held_back(world) == {("A", "B"): "FTS has not started them yet"}
 
 
-def test_files_of_many_small_jobs_which_the_twin_does_not_start_are_not_blamed_on_fts():
+def test_files_of_many_small_jobs_begin_as_soon_as_those_of_a_large_one():
     world = World(two(link=LinkTraits(file_speed=0.001 * GB, actives=(100, 100))), 1)
     for _ in range(80):
         rule(world, "A", "B", 1)
     world.advance(120)
-    assert world.transfers.actives()[0] < 80
-    assert held_back(world) == {
-        ("A", "B"): "inconclusive: in a step the twin begins at most 4 rules or jobs of a link"
-    }
+    assert world.transfers.actives()[0] == 80
+    assert held_back(world) == {}
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,10 @@ def test_production_takes_its_part_of_a_link():
 @pytest.mark.parametrize("part", [0.1, 0.4])
 def test_a_part_of_the_transfers_fails_and_is_tried_again(part):
     world = World(one_link(LinkTraits(failures=part, actives=MANY)), 1)
-    made = rule(world, "A", "B", 20_000)
-    world.advance(6 * HOUR)
+    made = rule(world, "A", "B", 200_000)
+    world.advance(60 * HOUR)
     assert world.transfers.left[made.job] == 0
-    assert world.transfers.failed[made.job] == pytest.approx(20_000 * part**4, rel=0.3)
+    assert world.transfers.failed[made.job] == pytest.approx(200_000 * part**4, rel=0.3)
 
 
 def test_a_storage_with_too_many_connections_slows_or_fails():
