@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dc_inject.engine import control_records
-from dc_inject.ledger import Ledger, Row
+from dc_inject.ledger import Ledger, Row, Signal
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, State
 
@@ -52,23 +53,38 @@ def failed_parts(
     others arrive, so that a few that arrived show nothing. 0 where nothing came to an end; None where that says
     nothing, since some is stuck. `rows` are those of these cycles, and more. What is `stuck` now is kept.
     """
-    starts = [cycle.start - back * cycle.length for back in (CYCLES, 1)]
-    names = [Cycle(since, cycle.length).name for since in starts]
-    reported = [ledger.failed_parts(since) for since in starts]
-    moved = [_moved(rows, since) for since in starts]
-    given = {row.key: row.injected for row in rows if row.cycle.start == starts[-1]}
     became_stuck = _became_stuck(ledger, cycle, flows, stuck, now)
+    lately = _parts_since(ledger, cycle.start - CYCLES * cycle.length, rows, flows, became_stuck)
+    parts = {key: 0.0 if part is None and not stuck.get(key) else part for key, part in lately.items()}
+    if any(part is not None and part > WORKS for part in parts.values()):
+        last = cycle.start - cycle.length
+        given, moved = {row.key: row.injected for row in rows if row.cycle.start == last}, _moved(rows, last)
+        parts |= {
+            key: part
+            for key, part in _parts_since(ledger, last, rows, flows, became_stuck).items()
+            if part is not None and part <= WORKS and 2 * moved.get(key, 0) >= given.get(key, 0)
+        }
+    return parts
+
+
+def _parts_since(
+    ledger: Ledger,
+    since: datetime,
+    rows: Iterable[Row],
+    keys: Iterable[FlowKey],
+    became_stuck: Mapping[FlowKey, Mapping[datetime, int]],
+) -> dict[FlowKey, float | None]:
+    """Return the part that failed of what came to an end since a moment, of each flow: the larger of two.
+
+    What became stuck, beside what moved; and what the service reported. None: nothing came to an end.
+    """
+    reported, moved = ledger.failed_parts(since), _moved(rows, since)
     parts: dict[FlowKey, float | None] = {}
-    for key in flows:
-        became = became_stuck.get(key, {})
-        fractions = [
-            _part(sum(size for when, size in became.items() if when > since), arrived.get(key, 0), told.get(key))
-            for since, arrived, told in zip(names, moved, reported, strict=True)
-        ]
-        lately, last = fractions
-        if last is not None and last <= WORKS and 2 * moved[-1].get(key, 0) >= given.get(key, 0):
-            lately = last
-        parts[key] = 0.0 if lately is None and not stuck.get(key) else lately
+    for key in keys:
+        became = sum(size for at, size in became_stuck.get(key, {}).items() if at > since)
+        ended = became + moved.get(key, 0)
+        told = [part for part in (became / ended if ended else None, reported.get(key)) if part is not None]
+        parts[key] = max(told, default=None)
     return parts
 
 
@@ -80,38 +96,52 @@ def _moved(rows: Iterable[Row], since: datetime) -> dict[FlowKey, int]:
     return moved
 
 
-def _part(became_stuck: int, moved: int, reported: float | None) -> float | None:
-    """Return which part failed, the larger of what is stuck and what the service reported; None: nothing ended."""
-    ended = became_stuck + moved
-    told = [part for part in (became_stuck / ended if ended else None, reported) if part is not None]
-    return max(told, default=None)
-
-
 def _became_stuck(
     ledger: Ledger, cycle: Cycle, flows: Mapping[FlowKey, Flow], stuck: Mapping[FlowKey, int], now: datetime
-) -> dict[FlowKey, dict[str, int]]:
-    """Return how many bytes of flows became stuck before each of the last plans, by their cycles; keep it.
+) -> dict[FlowKey, dict[datetime, int]]:
+    """Return how many bytes of flows had become stuck at the plan of each of the last cycles; keep it.
 
     What was stuck until its rule ended is not stuck any more: it counts, or new bytes would seem to be old ones.
     """
     kept = {signal.subject: signal for signal in ledger.signals(STUCK) if signal.value is not None}
-    oldest = Cycle(cycle.start - CYCLES * cycle.length, cycle.length).name
-    befores = {key: kept[name] for key in flows if (name := control_records.subject(key)) in kept}
-    since = min((signal.at for signal in befores.values()), default=now)
+    if not kept and not stuck:
+        return {}
+    before = {key: _Before.read(kept.get(control_records.subject(key)), now) for key in flows}
+    since = min((one.at for one in before.values() if one.stuck), default=now)
     longest = max((flow.lifetime_max for flow in flows.values()), default=cycle.length)
-    ended = ledger.stuck_until_ended(since, since - longest) if befores else {}
+    ended = ledger.stuck_until_ended(since, since - longest) if since < now else {}
+    oldest = cycle.start - CYCLES * cycle.length
     became, keeping = {}, []
-    for key in flows:
-        signal = befores.get(key)
-        before = {} if signal is None else json.loads(str(signal.value))
-        was, own = before.get("stuck", 0), stuck.get(key, 0)
-        sizes = {when: size for when, size in before.get("became", {}).items() if when > oldest}
-        if not (was or own or sizes):
-            continue
-        gone = sum(size for at, size in ended.get(key, ()) if signal is not None and at > signal.at)
-        sizes[cycle.name] = sizes.get(cycle.name, 0) + max(own + gone - was, 0)
-        became[key] = sizes
-        value = json.dumps({"stuck": own, "became": sizes})
-        keeping.append((STUCK, control_records.subject(key), value, ""))
+    for key, one in before.items():
+        sizes, own = {at: size for at, size in one.became.items() if at > oldest}, stuck.get(key, 0)
+        if one.stuck or own or sizes:
+            gone = sum(size for at, size in ended.get(key, ()) if at > one.at)
+            sizes[cycle.start] = sizes.get(cycle.start, 0) + max(own + gone - one.stuck, 0)
+            became[key] = sizes
+            keeping.append((STUCK, control_records.subject(key), _Before(now, own, sizes).text, ""))
     ledger.record_signals(keeping, now)
     return became
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What was kept of a flow at its last plan: when that was, what was stuck, and what had become so by cycle."""
+
+    at: datetime
+    stuck: int = 0
+    became: Mapping[datetime, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, signal: Signal | None, now: datetime) -> _Before:
+        """Read it from its signal; nothing was stuck where there is none."""
+        if signal is None:
+            return cls(now)
+        kept = json.loads(str(signal.value))
+        became = {datetime.fromisoformat(at): size for at, size in kept.get("became", {}).items()}
+        return cls(signal.at, kept.get("stuck", 0), became)
+
+    @property
+    def text(self) -> str:
+        """What its signal keeps."""
+        became = {at.isoformat(): size for at, size in self.became.items()}
+        return json.dumps({"stuck": self.stuck, "became": became})
