@@ -35,13 +35,29 @@ GOOD, BAD = Prediction(2 * TB, 2.19 * TB), Prediction(2 * TB, 2.21 * TB)
         (BAD, GOOD, "in cycles held out the grid moves 2.21 TB instead of 2 TB, 10.5 % more"),
         (GOOD, BAD, "in a forecast the grid moves 2.21 TB instead of 2 TB, 10.5 % more"),
         (Prediction(2 * TB, TB), GOOD, "in cycles held out the grid moves 1 TB instead of 2 TB, 50.0 % less"),
-        (None, None, "nothing to compare it with: no cycle held out, and no forecast of its campaign"),
+        (
+            None,
+            None,
+            "nothing to compare it with: it had no traffic in the cycles held out, and no forecast of it can be "
+            "compared",
+        ),
     ],
 )
 def test_a_link_is_inconclusive_if_a_prediction_is_off_by_more_than_10_percent_or_if_there_is_none(
     held_out, forecast, expected
 ):
     assert reasons(held_out, forecast) == expected
+
+
+def test_a_link_that_is_idle_in_the_cycles_held_out_is_told_so_and_not_that_there_were_none():
+    """Cycles are held out of every campaign, and an idle link has no error of the fit all the same."""
+    moved = {LINK: np.array([2.0, 0.0, 0.0]), OTHER: np.array([1.0, 2.0, 2.0])}
+    past = replace(PAST, moved=moved)
+    errors = held_out_errors(past, Replay(moved, []), 1)
+    assert [error.link for error in errors] == [OTHER]
+    assert list(inconclusive(past, errors, {}, [])) == [LINK]
+    assert "it had no traffic in the cycles held out" in inconclusive(past, errors, {}, [])[LINK]
+    assert inconclusive(past, errors, {LINK: Prediction(2, 2)}, []) == {}
 
 
 def test_all_reasons_of_a_link_are_told():
