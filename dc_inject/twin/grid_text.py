@@ -29,6 +29,7 @@ from dc_inject.twin.rule_times import Measured
 
 ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
+LEAST_RATE = 1.0  # bytes per second: a grid file has no rate below 1 b/s
 NO_SPACE = "the grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
 
 
@@ -153,6 +154,12 @@ def _capacity(rate: Measured, key: str, indent: str, what: str) -> Iterator[str]
         )
 
 
+def _highest(rate: Measured) -> Iterator[str]:
+    """Yield up to where a link is known, if its capacity is not."""
+    if rate.value is None and rate.bound >= LEAST_RATE:
+        yield f"    highest_measured: {_rate(rate.bound)}  # in the mean of four cycles; beyond, nothing is known"
+
+
 def _deletion(fit: DeletionFit) -> Iterator[str]:
     lag, pace = fit.lag, fit.pace
     entries = []
@@ -183,6 +190,7 @@ def _links(fit: Fit) -> Iterator[str]:
             yield f"    # rate: not known, since {link.full.kind} of {link.full.name} is full first; see there"
         else:
             yield from _capacity(link.rate, "rate", "    ", "what it carries")
+            yield from _highest(link.rate)
         yield from _file(link)
         yield from _failures(link.failures)
 

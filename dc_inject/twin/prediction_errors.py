@@ -100,10 +100,7 @@ def _reasons(
     held_out: Prediction | None, forecast: Prediction | None, moved: float, *, at_times: bool
 ) -> Iterator[str]:
     if held_out is None and forecast is None:
-        yield (
-            "nothing to compare it with: it had no traffic in the cycles held out, and no forecast of it can be "
-            "compared"
-        )
+        yield "nothing to compare it with: it had no traffic in the cycles held out, and no comparable forecast"
     if held_out is not None and held_out.misses(moved):
         yield f"in cycles held out the grid moves {held_out}"
     if forecast is not None and forecast.misses(moved):

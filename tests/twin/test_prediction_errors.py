@@ -23,6 +23,7 @@ def reasons(
     return inconclusive(past, errors, forecasts, at_times).get(LINK, "")
 
 
+IDLE = "it had no traffic in the cycles held out"
 GOOD, BAD = Prediction(2 * TB, 2.19 * TB), Prediction(2 * TB, 2.21 * TB)
 
 
@@ -35,12 +36,7 @@ GOOD, BAD = Prediction(2 * TB, 2.19 * TB), Prediction(2 * TB, 2.21 * TB)
         (BAD, GOOD, "in cycles held out the grid moves 2.21 TB instead of 2 TB, 10.5 % more"),
         (GOOD, BAD, "in a forecast the grid moves 2.21 TB instead of 2 TB, 10.5 % more"),
         (Prediction(2 * TB, TB), GOOD, "in cycles held out the grid moves 1 TB instead of 2 TB, 50.0 % less"),
-        (
-            None,
-            None,
-            "nothing to compare it with: it had no traffic in the cycles held out, and no forecast of it can be "
-            "compared",
-        ),
+        (None, None, f"nothing to compare it with: {IDLE}, and no comparable forecast"),
     ],
 )
 def test_a_link_is_inconclusive_if_a_prediction_is_off_by_more_than_10_percent_or_if_there_is_none(
@@ -56,7 +52,7 @@ def test_a_link_that_is_idle_in_the_cycles_held_out_is_told_so_and_not_that_ther
     errors = held_out_errors(past, Replay(moved, []), 1)
     assert [error.link for error in errors] == [OTHER]
     assert list(inconclusive(past, errors, {}, [])) == [LINK]
-    assert "it had no traffic in the cycles held out" in inconclusive(past, errors, {}, [])[LINK]
+    assert IDLE in inconclusive(past, errors, {}, [])[LINK]
     assert inconclusive(past, errors, {LINK: Prediction(2, 2)}, []) == {}
 
 
