@@ -168,7 +168,11 @@ def _deletion(fit: DeletionFit) -> Iterator[str]:
     else:
         yield f"        # deletion: lag fitted to {lag.count} deletions, to about a cycle"
         entries.append(f"lag: {_number(lag.value)} s")
-    if pace.value is None:
+    if fit.is_behind_at_times:
+        waited = f"in {units.counted(pace.count, 'cycles')} files waited for it all the time"
+        more = f"but at other times it deleted more: at least {_number(pace.bound)} files/s"
+        yield f"        # deletion: the rate is not known; {waited}, {more}"
+    elif pace.value is None:
         least = f"at least {_number(pace.bound)} files/s"
         yield f"        # deletion: the rate is not known, since it never fell behind; {least}"
     else:
@@ -268,6 +272,16 @@ def kinds(fit: Fit) -> Counter[str]:
         counts["speed"] += link.files.speed.value is not None and link.files.overhead is not None
         counts["failures"] += link.failures.rate.value is not None
     return counts
+
+
+def at_times(fit: Fit) -> dict[Ends, list[str]]:
+    """Return in words what happened to links at times for a reason that the ledger does not show."""
+    told: dict[Ends, list[str]] = {ends: ["it was full at times"] for ends in full_at_times(fit)}
+    for ends in fit.links:
+        deletions = fit.deletions.get(ends[1])
+        if deletions is not None and deletions.is_behind_at_times:
+            told.setdefault(ends, []).append("deletions at its destination were behind at times")
+    return told
 
 
 def full_at_times(fit: Fit) -> list[Ends]:
