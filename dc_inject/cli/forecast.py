@@ -100,7 +100,8 @@ def show(
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
     advised = advice.advised(ledger)
     closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
-    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
+    beyond = inconclusive.beyond_measured(ledger, world.grid)
+    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
     held = hold_reasons.held_links(ledger)
     if fmt == "csv":

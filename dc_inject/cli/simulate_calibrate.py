@@ -73,7 +73,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
     words = [f"no forecast: {forecast}"] if isinstance(forecast, str) else list(forecast.sentences())
     compared = {} if isinstance(forecast, str) else forecast.comparable()
     forecasts = {ends: prediction_errors.Prediction(*bytes_) for ends, bytes_ in compared.items()}
-    at_times = grid_text.full_at_times(made.fit)
+    at_times = grid_text.at_times(made.fit)
     inconclusive = prediction_errors.inconclusive(past, made.errors, forecasts, at_times)
     files.write_whole(output, grid_text.text(made.fit, made, words, inconclusive), force=force)
     click.echo(f"wrote {output}", err=True)

@@ -116,8 +116,9 @@ def simulate_seed(
         totals = {name: closing[name] for name in OF_TOTAL}
         totals |= {**gone, "late_bytes": forecast.late_bytes(ledger, lines, made.end)}
         held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
+        beyond = inconclusive.beyond_measured(ledger, world.grid)
     path.unlink()
-    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid)
+    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
     disks = {row["storage"]: row["hours_nearly_full"] for row in forecast.storages(world)}
     return SeedRun(
         made.campaign,
@@ -296,7 +297,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
     advised = advice.rows(hold_reasons.of_seeds([run.advice.held for run in runs]))
     without_space = sorted({name for run in runs for name in run.without_space})
-    unsure = runs[0].inconclusive  # the same menus and grid for all
+    unsure = inconclusive.of_seeds(run.inconclusive for run in runs)
     links = inconclusive.marked(_short(runs), unsure)
     held = hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
     nearly_full = _nearly_full(runs)

@@ -20,7 +20,8 @@ What a figure rests on, and when a ledger cannot tell it:
   which FTS took transfers because attempts fail. If some of its files failed for good, the rates that would leave
   so few are tried, and one with which a replay comes nearer to what moved is taken.
 - *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
-  a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles.
+  a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles, unless more is
+  deleted in others: then deletions were slow for a while, as in an incident.
 
 What daemons, looks and retries add to a rule's time, and what a full link wastes on transfers that are cancelled
 when their rule expires, is not computed but simulated: the rules are sent again in the grid that was found
@@ -101,6 +102,11 @@ class DeletionFit:
 
     lag: Measured
     pace: Measured
+
+    @property
+    def is_behind_at_times(self) -> bool:
+        """Whether files waited for it for several cycles, and it deleted more in others."""
+        return self.pace.value is None and self.pace.count >= LEAST_FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +399,12 @@ def _deletion(past: Past, rules: Sequence[Sent]) -> DeletionFit | None:
 
 
 def _pace(deleted: Floats, waits: Flags) -> Measured:
-    """Return the files deleted in a second, of those cycles in which files waited for it all the time."""
+    """Return the files deleted in a second while files waited for it all the time; a bound, if others had more."""
     most, count = float(deleted.max(initial=0.0)), int(waits.sum())
     mean = float(deleted[waits].mean()) if count else 0.0
-    return Measured(mean if count >= LEAST_FULL and mean else None, most, count)
+    others = float(_smooth(np.where(waits, 0.0, deleted)).max(initial=0.0))
+    if count >= LEAST_FULL and others > MORE * mean:
+        return Measured(None, others, count)
+    if count < LEAST_FULL or not mean:
+        return Measured(None, most, count)
+    return Measured(mean, most, count)

@@ -62,7 +62,9 @@ class Storage:
 class LinkTraits:
     """How one link behaves: a bound on its rate, the speed and overhead of a file, and failures per attempt.
 
-    `actives` is the range in which FTS's optimizer may choose; None is FTS's own.
+    `actives` is the range in which FTS's optimizer may choose; None is FTS's own. `highest_measured` is the most
+    that the real link was seen to carry, failed attempts included: it limits nothing here, but what a link moves
+    beyond it is no forecast.
     """
 
     rate: float | None = None
@@ -70,6 +72,7 @@ class LinkTraits:
     overhead: float = 5.0
     failures: float = 0.0
     actives: tuple[int, int] | None = None
+    highest_measured: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

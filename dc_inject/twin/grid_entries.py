@@ -120,6 +120,7 @@ class LinkEntry(MenuModel):
     overhead: Seconds | None = Field(None, description="What a transfer takes beside moving bytes")
     failures: f.Fraction | None = Field(None, description="Part of the attempts that fails")
     actives: Actives | None = Field(None, description="The range of FTS's optimizer on this link")
+    highest_measured: Rate | None = Field(None, description="The most that it was seen to carry")
 
 
 class Deletion(MenuModel):

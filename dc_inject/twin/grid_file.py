@@ -50,6 +50,7 @@ def read(data: bytes, name: str) -> g.Grid:
         document = validated(Document, root, reader, PARTS)
     if document is not None and not reader.problems:
         _check(document, reader)
+        _check_measured(document, reader)
         made = None if reader.problems else _made(document)
         if made is not None:
             _check_capacities(document, made, reader)
@@ -162,6 +163,14 @@ def _check_links(document: Document, seen: Collection[str], reader: MenuReader) 
     for entry in document.production:
         if entry.link and "*" in entry.link:
             reader.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
+
+
+def _check_measured(document: Document, reader: MenuReader) -> None:
+    """Complain of links that were measured above their rate."""
+    for link in document.links.values():
+        if link.rate is not None and (link.highest_measured or 0.0) > link.rate:
+            what = "`highest_measured`: it is above the `rate` of the link"
+            reader.complain(link.at("highest_measured"), what, "raise `rate`, or lower what was measured")
 
 
 def _check_amounts(document: Document, made: g.Grid, reader: MenuReader) -> None:

@@ -29,6 +29,7 @@ from dc_inject.twin.rule_times import Measured
 
 ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
+LEAST_RATE = 1.0  # bytes per second: a grid file has no rate below 1 b/s
 NO_SPACE = "the grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
 
 
@@ -153,6 +154,12 @@ def _capacity(rate: Measured, key: str, indent: str, what: str) -> Iterator[str]
         )
 
 
+def _highest(rate: Measured) -> Iterator[str]:
+    """Yield up to where a link is known, if its capacity is not."""
+    if rate.value is None and rate.bound >= LEAST_RATE:
+        yield f"    highest_measured: {_rate(rate.bound)}  # in the mean of four cycles; beyond, nothing is known"
+
+
 def _deletion(fit: DeletionFit) -> Iterator[str]:
     lag, pace = fit.lag, fit.pace
     entries = []
@@ -161,7 +168,11 @@ def _deletion(fit: DeletionFit) -> Iterator[str]:
     else:
         yield f"        # deletion: lag fitted to {lag.count} deletions, to about a cycle"
         entries.append(f"lag: {_number(lag.value)} s")
-    if pace.value is None:
+    if fit.is_behind_at_times:
+        waited = f"in {units.counted(pace.count, 'cycles')} files waited for it all the time"
+        more = f"but at other times it deleted more: at least {_number(pace.bound)} files/s"
+        yield f"        # deletion: the rate is not known; {waited}, {more}"
+    elif pace.value is None:
         least = f"at least {_number(pace.bound)} files/s"
         yield f"        # deletion: the rate is not known, since it never fell behind; {least}"
     else:
@@ -183,6 +194,7 @@ def _links(fit: Fit) -> Iterator[str]:
             yield f"    # rate: not known, since {link.full.kind} of {link.full.name} is full first; see there"
         else:
             yield from _capacity(link.rate, "rate", "    ", "what it carries")
+            yield from _highest(link.rate)
         yield from _file(link)
         yield from _failures(link.failures)
 
@@ -260,6 +272,16 @@ def kinds(fit: Fit) -> Counter[str]:
         counts["speed"] += link.files.speed.value is not None and link.files.overhead is not None
         counts["failures"] += link.failures.rate.value is not None
     return counts
+
+
+def at_times(fit: Fit) -> dict[Ends, list[str]]:
+    """Return in words what happened to links at times for a reason that the ledger does not show."""
+    told: dict[Ends, list[str]] = {ends: ["it was full at times"] for ends in full_at_times(fit)}
+    for ends in fit.links:
+        deletions = fit.deletions.get(ends[1])
+        if deletions is not None and deletions.is_behind_at_times:
+            told.setdefault(ends, []).append("deletions at its destination were behind at times")
+    return told
 
 
 def full_at_times(fit: Fit) -> list[Ends]:

@@ -81,29 +81,33 @@ def summary(errors: Sequence[LinkError]) -> Summary | None:
 
 
 def inconclusive(
-    past: Past, errors: Sequence[LinkError], forecasts: Mapping[Ends, Prediction], at_times: Sequence[Ends]
+    past: Past,
+    errors: Sequence[LinkError],
+    forecasts: Mapping[Ends, Prediction],
+    at_times: Mapping[Ends, Sequence[str]],
 ) -> dict[Ends, str]:
     """Return the links of which a simulation in the grid is inconclusive, and why.
 
-    `forecasts` has what the campaign's own menus move, where it can be compared; `at_times` has the links that
-    were full at times for no reason that the grid has, which counts unless a forecast is good all the same.
+    `forecasts` has what the campaign's own menus move, where it can be compared; `at_times` has what happened to
+    links at times for no reason that the grid has, which counts unless a forecast is good all the same.
     """
     held_out = {error.link: error.prediction for error in errors}
     reasons = {
-        link: "; ".join(_reasons(held_out.get(link), forecasts.get(link), moved.sum(), at_times=link in at_times))
+        link: "; ".join(_reasons(held_out.get(link), forecasts.get(link), moved.sum(), at_times.get(link, ())))
         for link, moved in sorted(past.moved.items())
     }
     return {link: reason for link, reason in reasons.items() if reason}
 
 
 def _reasons(
-    held_out: Prediction | None, forecast: Prediction | None, moved: float, *, at_times: bool
+    held_out: Prediction | None, forecast: Prediction | None, moved: float, at_times: Sequence[str]
 ) -> Iterator[str]:
     if held_out is None and forecast is None:
-        yield "nothing to compare it with: no cycle held out, and no forecast of its campaign"
+        yield "nothing to compare it with: it had no traffic in the cycles held out, and no comparable forecast"
     if held_out is not None and held_out.misses(moved):
         yield f"in cycles held out the grid moves {held_out}"
     if forecast is not None and forecast.misses(moved):
         yield f"in a forecast the grid moves {forecast}"
-    if at_times and (forecast is None or forecast.misses(moved)):
-        yield "it was full at times, and the grid does not have the reason"
+    if forecast is None or forecast.misses(moved):
+        for what in at_times:
+            yield f"{what}, and the grid does not have the reason"

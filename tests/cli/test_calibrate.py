@@ -118,6 +118,26 @@ def test_what_was_never_full_has_no_capacity_and_its_file_says_so(past):
     assert "the rate is not known, since it never fell behind" in past.text
 
 
+def test_a_link_without_a_capacity_has_the_highest_rate_that_was_measured(past):
+    """In the grid it carries everything, so a simulation has to know up to where that was seen."""
+    links = past.grid.links
+    assert links["OTHER:ROOMY"].highest_measured == pytest.approx(0.5 * GBPS, rel=0.2)
+    assert "highest_measured: " in lines(past.text, "OTHER:ROOMY")
+    assert links["SOURCE:FULL"].highest_measured is None  # it has a rate
+    assert links["SOURCE:SHARED"].highest_measured is None  # its storage has one
+
+
+def test_its_own_menu_is_conclusive_and_four_times_as_much_is_not(past):
+    def doubtful(*words: object) -> set[str]:
+        menu = past.folder / "menu.yaml"
+        done = ledgers.run("simulate", menu, "--grid", past.file, "--days", "0.15", "--format", "json", *words)
+        assert done.exit_code == 0, done.exception
+        return {row["destination"] for row in json.loads(done.stdout)["inconclusive"]}
+
+    assert doubtful() == set()
+    assert doubtful("--scale", "4") == {"ROOMY", "FAILING", "LATE", "BEHIND"}
+
+
 def test_held_out_cycles_are_predicted_within_8_percent_and_the_file_says_so(past, capsys):
     calibration_tables.show("json", past.made)
     told = json.loads(capsys.readouterr().out)

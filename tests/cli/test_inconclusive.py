@@ -125,6 +125,58 @@ def test_programs_and_several_seeds_have_them_and_no_cause_of_a_short_one_goes_w
     )
 
 
+def beyond(rate: str) -> str:
+    return (
+        f"it moves more than {rate}, the highest rate that was measured on it: what it carries beyond is not known"
+    )
+
+
+def measured(folder: Path, links: str, *words: object) -> dict[str, str]:
+    """What is inconclusive, and why, in a grid with these links; the menu asks for 1 Gb/s on each."""
+    (folder / "grid.yaml").write_text(GRID.replace('{"A:FULL": {rate: 0.2 Gb/s}}', links))
+    told = json.loads(run(folder / "menu.yaml", "--grid", folder / "grid.yaml", "--format", "json", *words))
+    return {row["destination"]: row["why"] for row in told["inconclusive"]}
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_what_a_link_moves_beyond_the_highest_rate_that_was_measured_is_inconclusive(three, seeds):
+    """Without a `rate` a link carries everything in a grid, also what it never carried."""
+    link = '{"A:FREE": {highest_measured: 0.5 Gb/s}}'
+    assert measured(three, link, "--seeds", seeds) == {"FREE": beyond("500 Mb/s")}
+    assert measured(three, link, "--seeds", seeds, "--scale", 0.5) == {}
+    assert measured(three, '{"A:FREE": {highest_measured: 0.95 Gb/s}}', "--seeds", seeds) == {}
+
+
+def test_a_link_that_is_due_more_than_was_measured_and_moves_no_more_is_short_and_nothing_else(three):
+    assert measured(three, '{"A:FULL": {rate: 0.2 Gb/s, highest_measured: 0.2 Gb/s}}') == {}
+
+
+def test_attempts_that_fail_count_in_the_rate_that_was_measured(three):
+    assert measured(three, '{"A:FREE": {highest_measured: 1 Gb/s}}') == {}
+    failing = '{"A:FREE": {highest_measured: 1 Gb/s, failures: 20 %}}'
+    assert measured(three, failing) == {"FREE": beyond("1 Gb/s")}
+
+
+def test_scenarios_that_share_a_link_count_together(three):
+    more = "  more: {from: A, to: FREE, rate: 0.4 Gb/s}\n"
+    (three / "menu.yaml").write_text(MENU.replace("3 Gb/s", "1.2 Gb/s") + more)
+    assert measured(three, '{"A:FREE": {highest_measured: 0.5 Gb/s}}') == {"FREE": beyond("500 Mb/s")}
+    (three / "menu.yaml").write_text(MENU.replace("3 Gb/s", "1.2 Gb/s"))
+    assert measured(three, '{"A:FREE": {highest_measured: 0.5 Gb/s}}') == {}
+
+
+def test_a_link_with_both_reasons_has_one_row(three):
+    links = '{"A:FREE": {highest_measured: 0.5 Gb/s}}\ninconclusive: {"A:FREE": an outage}'
+    assert measured(three, links) == {"FREE": f"an outage; {beyond('500 Mb/s')}"}
+
+
+def test_seeds_tell_the_most_that_one_of_them_tells():
+    """A link may move more than was ever measured with some seeds only."""
+    row = {"scenario": "s", "source": "A", "destination": "B", "why": "an outage"}
+    more, other = row | {"why": f"an outage; {beyond('1 Gb/s')}"}, row | {"destination": "A"}
+    assert inconclusive.of_seeds([[row], [more, other], []]) == [other, more]
+
+
 def test_links_through_fts_go_by_the_hosts_of_their_storages():
     grid = read(GRID.replace("A: {}", "A: {host: a.example.org}").encode() + b'inconclusive: {"A:FREE": why}', "g")
     keys = [FlowKey("test", Link(f"davs://{host}.example.org/data", "FREE", "fts")) for host in ("a", "b")]

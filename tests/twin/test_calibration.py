@@ -195,6 +195,34 @@ def test_cycles_in_which_a_link_was_held_for_its_backlog_tell_its_capacity():
     assert rate.value == pytest.approx(30 * GB / CYCLE, rel=0.3)
 
 
+def deleting(late: float, since: float, until: float) -> Past:
+    """Rules that are deleted in the cycle after their end, and those that end within a time so much later."""
+    rules = []
+    for rule in every(300.0):
+        ended = rule.accepted + 300
+        gone = ended + (late if since <= ended < until else CYCLE)
+        rules.append(replace(rule, completed=ended, ended=ended, gone=gone, done=10))
+    return replace(past(*rules, moved=30.0 * GB), cycles=36)
+
+
+def test_deletions_that_were_late_only_in_an_incident_have_no_rate_and_the_file_says_so():
+    """What was deleted while they were late is no rate of a storage that deletes more at other times."""
+    fit = calibrated(deleting(3 * 3600, 3600, 7200), grid).fit
+    assert fit.deletions["B"].pace.value is None
+    assert fit.deletions["B"].is_behind_at_times
+    assert grid_text.at_times(fit) == {LINK: ["deletions at its destination were behind at times"]}
+    text = grid_text.text(fit)
+    assert "files waited for it all the time, but at other times it deleted more: at least 0.03" in text
+    assert "seconds_per_file" not in text
+
+
+def test_deletions_that_are_never_late_are_not_behind_at_times():
+    fit = calibrated(deleting(0.0, 0.0, 0.0), grid).fit
+    assert not fit.deletions["B"].is_behind_at_times
+    assert grid_text.at_times(fit) == {}
+    assert "the rate is not known, since it never fell behind" in grid_text.text(fit)
+
+
 def busy(wait: float = 0.0, *, held: bool = False, failed: int = 0, look: float = CYCLE / 5) -> Past:
     """A link with more than 100 files under way at any time, on which the rules of every other hour waited.
 

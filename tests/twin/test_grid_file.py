@@ -29,7 +29,7 @@ sites:
     storages:
       T1_DE_KIT_Disk: {space: 2 TB, connections: 600, overload: fails, deletion: {seconds_per_file: 1 s, lag: 1 h}}
 links:
-  "T2_CH_CERN:*": {failures: 1 %}
+  "T2_CH_CERN:*": {failures: 1 %, highest_measured: 6 Gb/s}
   "T2_CH_CERN:T1_DE_KIT_Disk": {rate: 8 Gb/s, actives: 5..50, file_speed: 10 MB/s}
 paths:
   cable: {rate: 16 Gb/s, links: ["*:T1_DE_KIT_Disk"]}
@@ -64,6 +64,7 @@ def test_a_full_grid_is_read_with_its_units():
     )  # fmt: skip
     assert made.traits("T2_CH_CERN", "T1_DE_KIT_Disk") == g.LinkTraits(1e9, 10e6, 4.0, 0.0, (5, 50))
     assert made.traits("T1_DE_KIT_Disk", "T2_CH_CERN") == g.LinkTraits(None, 20e6, 4.0)
+    assert made.links["T2_CH_CERN:*"].highest_measured == 6e9 / 8
     assert made.fts == g.Fts((2, 100), 300, g.Mode.CONSERVATIVE, 50, 2, {"Production": 3}, named=True)
     assert made.rucio == g.Rucio(submit_every=120, requests=30, usage_every=900, reaper_chunk=500)
     assert made.production == (g.Production("T2_CH_CERN", "T1_DE_KIT_Disk", 0.125e9, 1e9, priority=4),)
@@ -102,6 +103,9 @@ def test_the_most_exact_entry_means_a_link():
         ("rucio: {judge_every: 400 d}", "4:22", "'400 d' is longer than a year", "shorter"),
         ("links: {'a:b': {overhead: 400 d}}", "4:27", "'400 d' is longer than a year", "shorter"),
         ("links: {'a:b': {rate: 0.1 b/s}}", "4:23", "'0.1 b/s' is below 1 b/s", "higher rate"),
+        ("links: {'a:b': {highest_measured: 0.1 b/s}}", "4:35", "'0.1 b/s' is below 1 b/s", "higher rate"),
+        ("links: {'a:b': {rate: 1 Gb/s, highest_measured: 2 Gb/s}}", "4:31",
+         "`highest_measured`: it is above the `rate` of the link", "raise `rate`"),
         ("links: {'a:b': {file_speed: 0 B/s}}", "4:29", "must be above 0", "remove the link"),
         ("defaults: {storage: {deletion: {seconds_per_file: 0 s}}}", "4:51", "than a millisecond", "0.3 s"),
         ("defaults: {storage: {deletion: {seconds_per_file: 0}}}", "4:51", "has no unit", "90 s"),
