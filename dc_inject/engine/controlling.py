@@ -202,12 +202,16 @@ def foreseen(
     controlled: Controlled, cycle: Cycle, transfers: Mapping[FlowKey, Transfers]
 ) -> dict[FlowKey, Decision]:
     """Return the decisions about links from which FTS takes transfers away, made anew with what it told."""
-    before = {key: known_before(controlled.records.get(subject(key), {}), cycle).memory for key in transfers}
-    return {
-        key: control.foreseen(decision, before[key], transfers[key])
+    records = {key: controlled.records.get(subject(key), {}) for key in transfers}
+    anew = {
+        key: control.foreseen(decision, known_before(records[key], cycle).memory, transfers[key])
         for key, decision in controlled.decisions.items()
         if key in transfers
     }
+    said = {key for key, decision in controlled.decisions.items() if decision.limits}
+    advised = (key for key in anew if records[key].get("mode") == Mode.ADVISE.value)
+    _say({key: anew[key] for key in advised if key not in said})
+    return anew
 
 
 def engage(

@@ -202,11 +202,13 @@ def test_a_link_from_which_fts_takes_transfers_is_given_what_those_that_are_left
     assert kept(one)["kept"][2] < 1e9 / 8 / 4, "D, which the next cycle begins with"
 
 
-def test_where_control_advises_the_same_is_told_and_nothing_is_held(tmp_path):
+def test_where_control_advises_the_same_is_told_and_nothing_is_held(tmp_path, caplog):
+    caplog.set_level("INFO", "dc_inject")
     one = losing_transfers(tmp_path, ADVISE)
     one.run(cycles=3)
     assert all(row.injected > DUE - 5 * GB for row in one.ledger.rows())
     assert (kept(one)["hold"], kept(one)["numbers"]["transfers"]) == ("backlog", 5)
+    assert any(line.startswith("control would hold back test A -> B (at most ") for line in caplog.messages)
 
 
 @pytest.mark.parametrize(
