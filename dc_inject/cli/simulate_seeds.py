@@ -46,7 +46,9 @@ from dc_inject.model.errors import Problem
 if TYPE_CHECKING:
     from dc_inject.twin.world import World
 
-OF_TOTAL = ("due", "injected", "moved", "on_its_way", "not_moved", "failed", "forgiven", "held")  # for programs
+OF_TOTAL = (  # for programs
+    "due", "injected", "moved", "on_its_way", "not_moved", "not_moved_failed", "failed", "forgiven", "held"
+)  # fmt: skip
 DATASETS = 10  # that a bin is worth, of a link's largest
 WITHIN = 0.9  # of its due: an hour that moves less is not as asked
 LOOK = 0.5  # seconds between two looks at how far the seeds are

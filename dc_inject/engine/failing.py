@@ -53,7 +53,7 @@ def failed_parts(
     others arrive, so that a few that arrived show nothing. 0 where nothing came to an end; None where that says
     nothing, since some is stuck. `rows` are those of these cycles, and more. What is `stuck` now is kept.
     """
-    became_stuck = _became_stuck(ledger, cycle, flows, stuck, now)
+    became_stuck = _became_stuck(ledger, cycle, rows, flows, stuck, now)
     lately = _parts_since(ledger, cycle.start - CYCLES * cycle.length, rows, flows, became_stuck)
     parts = {key: 0.0 if part is None and not stuck.get(key) else part for key, part in lately.items()}
     if any(part is not None and part > WORKS for part in parts.values()):
@@ -97,23 +97,38 @@ def _moved(rows: Iterable[Row], since: datetime) -> dict[FlowKey, int]:
 
 
 def _became_stuck(
-    ledger: Ledger, cycle: Cycle, flows: Mapping[FlowKey, Flow], stuck: Mapping[FlowKey, int], now: datetime
+    ledger: Ledger,
+    cycle: Cycle,
+    rows: Iterable[Row],
+    flows: Mapping[FlowKey, Flow],
+    stuck: Mapping[FlowKey, int],
+    now: datetime,
 ) -> dict[FlowKey, dict[datetime, int]]:
     """Return how many bytes of flows had become stuck at the plan of each of the last cycles; keep it.
 
     What was stuck until its rule ended is not stuck any more: it counts, or new bytes would seem to be old ones.
+    What became stuck while a flow was not planned, for a night or a day, does not: nobody knows when that was.
     """
-    kept = {signal.subject: signal for signal in ledger.signals(STUCK) if signal.value is not None}
+    oldest = cycle.start - CYCLES * cycle.length
+    planned = {row.key for row in rows if row.due and oldest <= row.cycle.start < cycle.start}
+    kept = {
+        signal.subject: signal
+        for signal in ledger.signals(STUCK)
+        if signal.value is not None and signal.at >= oldest
+    }
     if not kept and not stuck:
         return {}
-    before = {key: _Before.read(kept.get(control_records.subject(key)), now) for key in flows}
+    before = {
+        key: _Before.read(kept.get(control_records.subject(key)))
+        or _Before(now, 0 if key in planned else stuck.get(key, 0))
+        for key in flows
+    }
     since = min((one.at for one in before.values() if one.stuck), default=now)
     longest = max((flow.lifetime_max for flow in flows.values()), default=cycle.length)
     ended = ledger.stuck_until_ended(since, since - longest) if since < now else {}
-    oldest = cycle.start - CYCLES * cycle.length
     became, keeping = {}, []
     for key, one in before.items():
-        sizes, own = {at: size for at, size in one.became.items() if at > oldest}, stuck.get(key, 0)
+        sizes, own = {at: size for at, size in one.became.items() if at > oldest and size}, stuck.get(key, 0)
         if one.stuck or own or sizes:
             gone = sum(size for at, size in ended.get(key, ()) if at > one.at)
             sizes[cycle.start] = sizes.get(cycle.start, 0) + max(own + gone - one.stuck, 0)
@@ -132,11 +147,11 @@ class _Before:
     became: Mapping[datetime, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, signal: Signal | None, now: datetime) -> _Before:
-        """Read it from its signal; nothing was stuck where there is none."""
-        if signal is None:
-            return cls(now)
-        kept = json.loads(str(signal.value))
+    def read(cls, signal: Signal | None) -> _Before | None:
+        """Read it from its signal, if there is one; an earlier version kept what was stuck by cycle."""
+        kept = {} if signal is None else json.loads(str(signal.value))
+        if signal is None or "became" not in kept:
+            return None
         became = {datetime.fromisoformat(at): size for at, size in kept.get("became", {}).items()}
         return cls(signal.at, kept.get("stuck", 0), became)
 

@@ -30,7 +30,7 @@ JOINED = ("exclude", "accept")  # lists that includes add to
 
 
 _ASKS = {"rate", "volume", "keep"}
-_URL = re.compile(r"(?<!\S)(?:(?!://)\S)++://\S++")
+_URL = re.compile(r"(?<!\S)(?=(\S+?://))\1\S++")
 
 
 class MenuReader:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dc_inject.engine import failing, guarding
 from dc_inject.model import Control, Hold, Mode
 from dc_inject.model.ports import Status
 from dc_inject.planning.guards import GuardReading
-from tests.engine.world import CYCLE, GB, campaign, flow, items, world
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
 ACT = Control(Mode.ACT)
@@ -95,3 +97,37 @@ def test_a_link_that_works_again_is_let_go_by_what_its_probe_brought(tmp_path, m
     held = [row.held is not None and row.held.hold is Hold.FAILING for row in one.ledger.rows()]
     assert held[:10] == [False] * 8 + [True] * 2
     assert held[12:] == [False] * 2
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
+def test_what_became_stuck_in_the_night_does_not_hold_a_link_in_the_morning(tmp_path, mode):
+    """One file of many, given up while nothing was planned: that was not in the cycles that count."""
+    more = {"control": Control(mode), "lifetime_min": 60 * CYCLE, "lifetime_max": 60 * CYCLE}
+    first = flow("A", "B", 1.0, end=START + 8 * CYCLE, **more)
+    second = replace(first, start=START + 56 * CYCLE, end=START + 64 * CYCLE)
+    days = [campaign([day]).menus[0] for day in (first, second)]
+    whole = replace(campaign([first]), menus=(days[0], replace(days[1], name="day2.yaml", digest="1")))
+    one = world(tmp_path, whole, {"A": items("A", 2000, 5 * GB)})
+    look = one.backend.observe
+
+    def observe(entries, **more):
+        """Of one dataset of the second cycle a file is stuck soon, of one of the eighth cycle at night."""
+        chosen: dict[int, str] = {}
+        for entry in one.ledger.entries():
+            chosen.setdefault((entry.injection.cycle.start - START) // CYCLE, entry.injection.key)
+        late = one.clock.now() >= START + 10 * CYCLE
+        part = {"files_done": 49, "moved": 49 * 5 * GB // 50, "exact": False}
+        states = {chosen.get(1): Status.STUCK, chosen.get(7): Status.STUCK if late else Status.MOVING}
+        return [
+            seen
+            if (status := states.get(seen.key)) is None or seen.status is Status.ABSENT
+            else seen._replace(status=status, files_stuck=status is Status.STUCK, **part)
+            for seen in look(entries, **more)
+        ]
+
+    one.backend.observe = observe
+    one.run(cycles=60)
+    assert failing.stuck_bytes(one.ledger)[first.key] > 0
+    morning = [row for row in one.ledger.rows() if row.cycle.start >= second.start]
+    assert len(morning) == 4
+    assert not [row for row in morning if row.held is not None and row.held.hold is Hold.FAILING]

@@ -29,7 +29,7 @@ NO_VO = "give a proxy with a VO (voms-proxy-init), or a token"
 _RENEW = "renew the proxy or token (`dc-inject ping` tells which are used)"
 _ENDPOINT = "check FTS's endpoint: it is like https://fts3-pilot.cern.ch:8446"
 _TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the authorities that you trust"
-_BANNED = re.compile(r"(?<!\S)((?:(?!://)\S)++://\S++) is banned")
+_BANNED = re.compile(r"(?<!\S)(?=(\S+?://))(\1\S++) is banned")
 _OF_TOKENS = re.compile(
     r"access[-_]token|(?:source|destination)_tokens|token does not|token for |unknown issuer|unmanaged tokens",
     re.IGNORECASE,
@@ -118,7 +118,7 @@ def _of_status(status: int, reason: str, *, writes: bool) -> ServiceError:
     text = f"FTS answered {status}" + (f" ({reason})" if reason else "")
     banned = _BANNED.search(reason) if status == 403 else None
     if banned:
-        return Banned(text, banned[1])
+        return Banned(text, banned[2])
     if status == 419:
         return NeedsOperator(f"{text}: FTS has no delegated proxy of ours that lasts", _RENEW, hold=CREDENTIALS)
     if status in {401, 402, 403} or (status == 400 and _OF_TOKENS.search(reason)):
