@@ -31,7 +31,8 @@ small part of the bytes is left out, since files are tried again. Bytes that exp
 were late, although nothing that is late is left. Then D is the mean of the last four cycles: the best of them
 would be the noise of a link that carries little. It is at least a fiftieth of R, so that a link that stood still
 is tried. Where nothing is late any more, D grows a little in each cycle, and at once to the lower of the last two
-arrivals, as acknowledgements clock a sender. One good cycle of a slow link says nothing of the next one.
+arrivals, as acknowledgements clock a sender. One good cycle of a slow link says nothing of the next one. Where all
+files of a dataset arrive together once in C, some cycles have none: then it is the mean of the cycles in C.
 
 While bytes are late, no more goes out than has arrived in the last cycle: what is in flight does not grow.
 
@@ -247,7 +248,7 @@ def decide(memory: Memory, seen: Signals) -> Decision:
     """Return what a link may be given in the cycle that begins, and what to keep for the next one."""
     completion = _completion(memory.completion, seen)
     late = _late(completion, seen)
-    arriving = _delivered(memory.delivered, seen, late=late)
+    arriving = _delivered(memory.delivered, completion, seen, late=late)
     limit = window(completion, arriving, seen)
     worth = seen.target * seen.length.total_seconds()
     room = max(limit - seen.in_flight, 0)
@@ -342,7 +343,7 @@ def window(completion: timedelta | None, arriving: float, seen: Signals) -> floa
     return limit
 
 
-def _delivered(before: float | None, seen: Signals, *, late: bool) -> float:
+def _delivered(before: float | None, completion: timedelta | None, seen: Signals, *, late: bool) -> float:
     """Return D in bytes per second."""
     recent, seconds = seen.past[-SURE:], seen.length.total_seconds()
     late = late or any(past.expired for past in recent)
@@ -351,19 +352,40 @@ def _delivered(before: float | None, seen: Signals, *, late: bool) -> float:
     elif before is None:
         arriving = seen.target if seen.past else seen.target * (FIRST * seen.length / _in_time(seen))
     else:
-        arriving = max(min((past.moved for past in recent), default=0) / seconds, FASTER * before)
+        arriving = max(_arrived(completion, seen) / seconds, FASTER * before)
     if seen.transfers is not None:
         within = _in_time(seen)
         arriving = min(arriving, seen.transfers.carried(within) / within.total_seconds())
     return min(max(arriving, LEAST * seen.target), seen.target)
 
 
+def _arrived(completion: timedelta | None, seen: Signals) -> float:
+    """Return the bytes that arrive in a cycle for certain: the lower of the last two, or the mean over C of lumps.
+
+    Where C is longer than a cycle, files of a dataset that move side by side may all arrive together, once in C.
+    """
+    moved = [past.moved for past in seen.past]
+    certain = min(moved[-SURE:], default=0)
+    span = 1 if completion is None else min(-(-completion // seen.length), CYCLES)
+    if span > 1 and 0 in moved[-span:]:
+        spans = (part for part in (moved[-span:], moved[-2 * span : -span]) if len(part) == span)
+        return max(certain, min((sum(part) / span for part in spans), default=0.0))
+    return certain
+
+
 def _late(completion: timedelta | None, seen: Signals) -> bool:
-    """Whether something takes longer than usual, and more is in flight than arrives in the usual time."""
+    """Whether something takes longer than usual, and more is in flight than arrives in the usual time.
+
+    No link has to carry what is in flight faster than at its target, which takes time where one dataset is large.
+    """
     recent = seen.past[-SURE:]
     usual = FIRST * seen.length + _age(seen)
     if completion is not None:
-        usual = min(LATE * seen.lifetime, completion + seen.length + _age(seen))
+        usual = completion + seen.length + _age(seen)
+    if seen.in_flight < seen.target * seen.lifetime.total_seconds():
+        usual = max(usual, timedelta(seconds=seen.in_flight / seen.target) + _age(seen))
+    if completion is not None:
+        usual = min(LATE * seen.lifetime, usual)
     if not recent or seen.oldest is None or seen.oldest <= usual:
         return False
     return seen.in_flight > sum(past.moved for past in recent) / len(recent) * (usual / seen.length)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from dc_inject.model import Control, FlowKey, Hold, Link, Mode
 from dc_inject.planning import control
 from dc_inject.planning.control import (
+    CYCLES,
     HIGHEST,
+    LEAST,
     LOWEST,
     MOST,
     LinkShare,
@@ -171,6 +173,26 @@ def test_a_long_latency_is_no_queue(latency):
     toy = steady(2.0, latency=latency).run(DAY)
     assert sum(toy.moved) >= 0.95 * (DAY - latency)
     assert toy.expired_part == 0
+
+
+@pytest.mark.parametrize("ago", range(4))
+def test_a_link_on_which_whole_datasets_arrive_at_once_carries_their_mean(ago):
+    """Their files move side by side for three and a half cycles, and nothing arrives in between."""
+    moved = [0] * 8
+    moved[7 - ago] = moved[3 - ago] = round(3.6 * WORTH)
+    past = tuple(Past(WORTH, size, round(3.6 * WORTH)) for size in moved[-CYCLES:])
+    seen = replace(SEEN, lifetime=12 * T, completion=3.5 * T, past=past)
+    assert decide(Memory(0.0, 3.5 * T, 0.02 * GB), seen).delivered == pytest.approx(0.9 * GB)
+    quick = replace(seen, completion=T)
+    assert decide(Memory(0.0, T, 0.02 * GB), quick).delivered < 0.03 * GB, "one good cycle says nothing"
+
+
+def test_a_dataset_of_several_cycles_worth_is_not_late_while_a_link_at_its_target_would_move_it():
+    past = (Past(WORTH, 0, 0), *(Past(WORTH, 0, 3 * WORTH),) * 2)
+    seen = replace(SEEN, lifetime=12 * T, completion=None, past=past, in_flight=3 * WORTH)
+    in_time, late = (decide(Memory(), replace(seen, oldest=age)).delivered for age in (3 * T, 4 * T))
+    assert in_time == GB
+    assert late == LEAST * GB
 
 
 def test_a_ramp_is_followed():
