@@ -1,14 +1,15 @@
 """Guards: signals of trouble that hold a link where it is controlled, and let it go again without flapping.
 
 Each guard has a reading, one number for a link and cycle, and hysteresis: it engages when the reading is at `on`,
-and lets go when it has been at `off` or below for `calm` cycles in a row. A reading that is missing is not a hold:
-the guard lets go at once, and the signal is reported as missing. One that is `inconclusive` changes nothing: a
-guard that holds goes on, and none engages. So nobody is blamed for what is not known.
+and lets go when it has been at `off` or below for `calm` cycles in a row, or below `on` for `patience` cycles,
+where it has that: what stays between the bounds is how the link is. A reading that is missing is not a hold: the
+guard lets go at once, and the signal is reported as missing. One that is `inconclusive` changes nothing: a guard
+that holds goes on, and none engages. So nobody is blamed for what is not known.
 
 | guard | reading | on, off | engaged, the link gets |
 |---|---|---|---|
 | source-, destination-unavailable | 1 while the site, or the storage, says no | 1, 0 for 2 cycles | nothing |
-| failing | part of what ended in three cycles that failed or is stuck | 1/2, 1/4 | a tenth, or one dataset |
+| failing | part that failed of what ended in three cycles | 1/2, 1/4 (1/2 in 4 cycles) | a tenth, or one dataset |
 | deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | what is deleted there |
 | destination-full | part of the space that is used, or will be by what is on its way | 0.97, 0.95 | nothing |
 | fts-queue | time in which all is gone that waits on the link, as a part of the lifetime | 1/2, 1/4 | nothing |
@@ -37,13 +38,14 @@ class Guard:
     on: float
     off: float
     calm: int = 1
+    patience: int | None = None
     paces: bool = False
 
 
 GUARDS = (
     Guard(Hold.SOURCE_UNAVAILABLE, 1.0, 0.0, 2),
     Guard(Hold.DESTINATION_UNAVAILABLE, 1.0, 0.0, 2),
-    Guard(Hold.FAILING, 0.5, 0.25, paces=True),
+    Guard(Hold.FAILING, 0.5, 0.25, patience=4, paces=True),
     Guard(Hold.DELETION_LAG, 0.25, 0.1, paces=True),
     Guard(Hold.DESTINATION_FULL, 0.97, 0.95),
     Guard(Hold.FTS_QUEUE, 0.5, 0.25),
@@ -63,7 +65,7 @@ class GuardReading:
     inconclusive: str = ""
 
 
-Engaged = Mapping[Hold, int]  # guards that hold a link -> for how many cycles their readings were calm
+Engaged = Mapping[Hold, int]  # guards that hold a link -> for how many cycles their readings were low enough
 
 
 def engaged(before: Engaged, readings: Mapping[Hold, GuardReading]) -> dict[Hold, int]:
@@ -77,14 +79,17 @@ def engaged(before: Engaged, readings: Mapping[Hold, GuardReading]) -> dict[Hold
         reading = readings.get(guard.hold)
         if reading is None or reading.value is None:
             if reading is not None and reading.inconclusive and guard.hold in before:
-                now[guard.hold] = 0
+                now[guard.hold] = before[guard.hold]
             continue
         if reading.value >= guard.on:
             now[guard.hold] = 0
         elif guard.hold in before:
-            calm = before[guard.hold] + 1 if reading.value <= guard.off else 0
-            if calm < guard.calm:
-                now[guard.hold] = calm
+            low = before[guard.hold] + 1
+            is_calm = reading.value <= guard.off
+            if guard.patience is None:
+                low = low if is_calm else 0
+            if not (is_calm and low >= guard.calm) and low != guard.patience:
+                now[guard.hold] = low
     return now
 
 

@@ -82,22 +82,25 @@ def test_advice_says_which_guard_would_hold(tmp_path):
     assert one.ledger.rows()[-1].injected > 0
 
 
-def test_a_link_that_fails_gets_its_rate_back_only_when_much_less_fails(tmp_path):
-    """Between half and a quarter it stays as it was."""
+def test_a_link_that_fails_gets_its_rate_back_when_much_less_fails_or_less_for_long(tmp_path):
+    """Between half and a quarter it stays as it was for an hour; then it is taken as it is."""
     part = {"failing": 0.0}
     link = file_flow("A", "B", 1.0, control=ACT)
     one = world(
-        tmp_path, campaign([link]), source_files("A", 3000), name="fts",
+        tmp_path, campaign([link]), source_files("A", 6000), name="fts",
         failing=lambda file: int(file.name[-4:]) % 5 < 5 * part["failing"],
     )  # fmt: skip
-    for failing, cycles in ((0.0, 3), (0.8, 4), (0.4, 8), (0.0, 6)):
+    for failing, cycles in ((0.0, 3), (0.8, 4), (0.4, 12), (0.8, 3), (0.0, 4)):
         part["failing"] = failing
         one.run(cycles=cycles)
     rows = one.ledger.rows()
-    probes = [row for row in rows[7:15] if row.held and row.held.hold is Hold.FAILING]
-    assert len(probes) >= 6
-    assert max(row.budget for row in rows[9:15]) <= 0.11 * DUE
-    assert rows[-1].budget >= DUE
+    probes = [row.held is not None and row.held.hold is Hold.FAILING for row in rows]
+    assert probes[5:13] == [True] * 8  # at 80 %, then an hour below half
+    assert max(row.budget for row in rows[5:13]) <= 0.11 * DUE
+    assert not any(probes[13:20])  # although 40 % goes on failing
+    assert min(row.budget for row in rows[13:20]) >= DUE
+    assert any(probes[20:23])
+    assert not any(probes[23:])
 
 
 def filling(tmp_path, control: Control, lag: timedelta):
