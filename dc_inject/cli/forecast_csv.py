@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,12 +23,13 @@ def rows(
     """Return rows of links for CSV, with what JSON has of them in lists of their own."""
     why = {tuple(row[end] for end in inconclusive.ENDS): row for row in short}
     doubts = {tuple(row[end] for end in inconclusive.ENDS): row["why"] for row in unsure}
+    holds: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for of in held:
+        holds[of.key.scenario, of.key.link.source, of.key.link.destination].append(of.why)
     made = []
     for link in links:
         ends = tuple(link[end] for end in inconclusive.ENDS)
-        held_why = [
-            of.why for of in held if (of.key.scenario, of.key.link.source, of.key.link.destination) == ends
-        ]
+        held_why = "; ".join(holds.get(ends, ()))
         of_forecast = {key: why.get(ends, {}).get(key) for key in ("missing", "moved_of_due", "why", "causes")}
-        made.append({**link, **of_forecast, "inconclusive": doubts.get(ends), "held_why": "; ".join(held_why)})
+        made.append({**link, **of_forecast, "inconclusive": doubts.get(ends), "held_why": held_why})
     return made
