@@ -2,8 +2,8 @@
 
 Files wait in queues, one for each link, activity and priority, first come first served. FTS serves only the
 highest waiting priority of a link, and shares its slots among activities by their weights. How many slots a link
-has is the optimizer's word (`optimizer.py`); storages bound them too, and so does what the service can start.
-Slots that are short are shared max-min fair, as bandwidth is.
+has is the optimizer's word (`optimizer.py`); storages bound them too, and so does what the service can start
+(`slots.py`).
 
 What moves is kept as cohorts: files of one job that started in the same step, and so end together. A step
 
@@ -32,9 +32,10 @@ from dc_inject.twin.grid import Grid
 from dc_inject.twin.network import Network
 from dc_inject.twin.optimizer import Optimizer
 from dc_inject.twin.sharing import Sharing
+from dc_inject.twin.slots import Slots
 from dc_inject.twin.storages import Storages
 
-SLOT_ROUNDS = 3  # of sharing slots: what is left over is shared in the next step
+NEVER = 1e30  # seconds
 
 
 class Queue(NamedTuple):
@@ -60,6 +61,18 @@ class _Waiting(NamedTuple):
     job: int
     files: int
     tries: int
+
+
+class _Pace(NamedTuple):
+    """How fast files of each queue go in a step: their overhead, their speed alone, and which part of that."""
+
+    overhead: Floats
+    speed: Floats
+    share: Floats
+
+    def of(self, queues: Ints, size: Floats) -> Floats:
+        """Return the pace of files of queues in bytes per second, their overhead included."""
+        return self.share[queues] * size / np.maximum(self.overhead[queues] + size / self.speed[queues], 1e-9)
 
 
 class Transfers:
@@ -99,8 +112,7 @@ class Transfers:
         self._fts_in = np.array([most if spec.fts_in is None else spec.fts_in for spec in specs])
         self._rates = np.zeros(0)  # of each queue, in the last step
         self._sharing: Sharing | None = None  # of bandwidth, and of slots; made anew for a new queue
-        self._slots: Sharing | None = None
-        self._slot_members = none()
+        self._slots: Slots | None = None
 
     # ------------------------------------------------------------------ jobs
 
@@ -205,34 +217,33 @@ class Transfers:
         self.cancelling -= worked_off
         connections = np.add(*self._network.at_ends(self.actives()))
         zeros = np.zeros(len(self._lines))
-        freed, spare, per_file, ended = zeros, zeros, zeros, [no_cohorts()]
+        freed, spare, pace, ended = zeros, zeros, None, [no_cohorts()]
         if len(self._cohorts.queue):
-            freed, spare, per_file, over = self._move(length, connections)
+            freed, spare, pace, over = self._move(length, connections)
             ended = [over]
         if self.starting and self.waiting.any():
-            self._start(operations - worked_off, freed, spare, per_file, now + length, ended)
+            self._start(operations - worked_off, freed, spare, pace, now + length, ended)
         self._passed_over = self.waiting.copy()
         over = ended[0].plus(ended[1:])
         if len(over.queue):
             self._settle(over, now + length, connections)
 
-    def _move(self, length: float, connections: Floats) -> tuple[Floats, Floats, Floats, Cohorts]:
+    def _move(self, length: float, connections: Floats) -> tuple[Floats, Floats, _Pace, Cohorts]:
         """Share bandwidth and move all cohorts on.
 
-        Returns, of each queue, how many slots became free and the time that was left in them, and the pace of its
-        files; and the cohorts that have ended.
+        Returns, of each queue, how many slots became free and the time that was left in them; the pace of files;
+        and the cohorts that have ended.
         """
         cohorts, queues = self._cohorts, len(self._lines)
         count = summed(cohorts.queue, cohorts.files, queues)
-        link = self._link[cohorts.queue]
-        speed = self._network.speed_now(connections)[link]
-        of_file = cohorts.size / np.maximum(self._network.overhead[link] + cohorts.size / speed, 1e-9)
-        wanted = summed(cohorts.queue, cohorts.files * of_file, queues)
+        overhead, speed = self._network.overhead[self._link], self._network.speed_now(connections)[self._link]
+        alone = _Pace(overhead, speed, np.ones(queues)).of(cohorts.queue, cohorts.size)
+        wanted = summed(cohorts.queue, cohorts.files * alone, queues)
         assert self._sharing is not None
         rates = self._sharing.rates(wanted, count, self._network.capacity())
         self._rates = rates
-        per_file = rates / np.maximum(count, 1)
-        pace = of_file * np.divide(rates, wanted, out=np.zeros(queues), where=wanted > 0)[cohorts.queue]
+        share = np.divide(rates, wanted, out=np.zeros(queues), where=wanted > 0)
+        pace = alone * share[cohorts.queue]
         is_down = self._is_down()[cohorts.queue]
         needs = np.divide(cohorts.left, pace, out=np.full(len(pace), np.inf), where=pace > 0)
         ends = (needs <= length) | is_down
@@ -241,22 +252,19 @@ class Transfers:
         self._cohorts = remaining._replace(left=remaining.left - pace[~ends] * length)
         freed = summed(over.queue, over.files, queues)
         left_over = np.where(is_down, 0.0, np.maximum(length - needs, 0.0))[ends] * over.files
-        return freed, summed(over.queue, left_over, queues), per_file, over
+        return freed, summed(over.queue, left_over, queues), _Pace(overhead, speed, share), over
 
     def _start(
-        self, operations: float, freed: Floats, spare: Floats, per_file: Floats, now: float, ended: list[Cohorts]
+        self, operations: float, freed: Floats, spare: Floats, pace: _Pace | None, now: float, ended: list[Cohorts]
     ) -> None:
         """Start files in free slots; in slots that became free in this step, they use the rest of the step."""
         network, actives = self._network, self.actives()
         outgoing, incoming = network.at_ends(actives)
-        limits = (self.optimizer.value - actives, self._fts_out - outgoing, self._fts_in - incoming)
-        room = np.maximum(np.concatenate([[np.inf, operations], *limits]), 0)
         wanted = np.where(self._served(), self.waiting, 0).astype(np.float64)
         assert self._slots is not None
-        shares = self._slots.rates(wanted, self._weight, room, SLOT_ROUNDS)
-        slots = np.floor(shares + 1e-9).astype(np.int64)
-        slots += self._one_more(slots, shares, wanted, room)
-        self.at_its_limit = bool(slots.sum() + 1 > room[1])
+        free = self.optimizer.value - actives, self._fts_out - outgoing, self._fts_in - incoming
+        slots = self._slots.given(wanted, operations, *free)
+        self.at_its_limit = bool(slots.sum() + 1 > operations)
         chosen = np.flatnonzero(slots)
         if not len(chosen):
             return
@@ -267,8 +275,7 @@ class Transfers:
             time_here / np.maximum(free_here, 1),
             (time_to / np.maximum(free_to, 1))[network.target],
         )
-        progress = time[self._link[chosen]] * per_file[chosen]
-        begun = self._begin(chosen, slots[chosen], progress, now, ended)
+        begun = self._begin(chosen, slots[chosen], time[self._link[chosen]], pace, now, ended)
         for started in begun:
             self._sent(started.queue, (started.size - started.left) * started.files)
         for finished in ended[1:]:
@@ -286,32 +293,13 @@ class Transfers:
         np.maximum.at(highest, self._link[waits], self._priority[waits])
         return np.asarray(waits & (self._priority == highest[self._link]))
 
-    def _one_more(self, whole: Ints, shares: Floats, wanted: Floats, room: Floats) -> Ints:
-        """Return one slot more for queues whose share has a fraction, by chance, as long as there is room."""
-        more = np.zeros(len(whole), dtype=np.int64)
-        candidates = np.flatnonzero((shares - whole > 1e-9) & (whole < wanted))
-        if len(candidates):
-            self._dice.shuffle(candidates)
-            members = self._slot_members[candidates]
-            taken = summed(self._slot_members.ravel(), np.repeat(whole, members.shape[1]), len(room))
-            left = np.floor(room - taken + 1e-9)
-            fits = np.ones(len(candidates), dtype=bool)
-            for column in members.T:
-                order = np.argsort(column, kind="stable")
-                first = np.searchsorted(column[order], column[order], side="left")
-                rank = np.empty(len(column))
-                rank[order] = np.arange(len(column)) - first
-                fits &= rank < left[column]
-            more[candidates[fits]] = 1
-        return more
-
     def _begin(
-        self, queues: Ints, slots: Ints, progress: Floats, now: float, ended: list[Cohorts]
+        self, queues: Ints, slots: Ints, time: Floats, pace: _Pace | None, now: float, ended: list[Cohorts]
     ) -> list[Cohorts]:
         """Take files from the heads of queues into slots; returns the cohorts that are under way then.
 
-        `progress` is how many bytes each slot has moved already. Files that are whole with that go to `ended`,
-        and their slot takes the next one.
+        Each slot has been free for a `time` at which files went at a `pace`, if any did. Files that are whole
+        after that go to `ended`, and their slot takes the next one.
         """
         made: list[Cohorts] = []
         while True:
@@ -319,11 +307,13 @@ class Transfers:
                 self._next_head(int(queue))
             job, head = self._head_job[queues], self._head_left[queues]
             size, tries = self._size[job], self._head_tries[queues]
-            through = np.minimum(np.floor(progress / size).astype(np.int64) * slots, head)
-            progress = progress - size * through / slots
+            moves = np.zeros(len(queues)) if pace is None else pace.of(queues, size)
+            takes = np.divide(size, moves, out=np.full(len(queues), NEVER), where=moves > 0)
+            through = np.minimum(np.floor(time / takes).astype(np.int64) * slots, head)
+            time = time - takes * through / slots
             taken = np.minimum(slots, head - through)
             start = np.full(len(queues), now)
-            left = np.maximum(size - progress, 0.0)
+            left = np.maximum(size - time * moves, 0.0)
             both = Cohorts(queues, job, tries, taken, left, size, start)
             ended.append(both._replace(files=through, left=np.zeros(len(queues))).chosen(through > 0))
             made.append(both.chosen(taken > 0))
@@ -334,7 +324,7 @@ class Transfers:
             more = (taken < slots) & (self.waiting[queues] > 0)
             if not more.any():
                 break
-            queues, slots, progress = queues[more], (slots - taken)[more], progress[more]
+            queues, slots, time = queues[more], (slots - taken)[more], time[more]
         return made
 
     def _settle(self, over: Cohorts, now: float, connections: Floats) -> None:
@@ -432,12 +422,9 @@ class Transfers:
 
     def _arrange(self) -> None:
         """Prepare the sharing of bandwidth and of slots for the queues that there are now."""
-        network, links, storages = self._network, len(self._network.links), self._storages.count
+        network = self._network
         self._sharing = Sharing(network.members(self._link), network.resources)
-        out = 2 + links + network.source[self._link]
-        into = 2 + links + storages + network.target[self._link]
-        self._slot_members = np.stack([np.ones_like(out), 2 + self._link, out, into], axis=1)
-        self._slots = Sharing(self._slot_members, 2 + links + 2 * storages)
+        self._slots = Slots(network, self._link, self._weight, self._storages.count, self._dice)
 
     def _grow_jobs(self) -> None:
         """Make room for twice as many jobs."""

@@ -37,6 +37,16 @@ def test_files_are_as_fast_as_their_speed_and_overhead_allow(size):
     assert arrived(world) / size == pytest.approx(20 * one_after_the_other, rel=0.02)
 
 
+@pytest.mark.parametrize("step", [10.0, 30.0, 60.0])
+def test_small_files_behind_large_ones_take_their_own_time(step):
+    world = World(one_link(LinkTraits(file_speed=0.02 * GB, overhead=10.0, actives=(20, 20))), 1, step)
+    rules = [rule(world, "A", "B", *files) for _ in range(20) for files in ((20, 4 * GB), (1000, 0.005 * GB))]
+    while any(one.completed is None for one in rules):
+        world.advance(world.now + 60)
+    in_slots = 20 * (20 * (10 + 4 / 0.02) + 1000 * (10 + 0.005 / 0.02)) / 20
+    assert max(one.completed or 0.0 for one in rules) == pytest.approx(in_slots, rel=0.02)
+
+
 def test_one_file_takes_as_long_as_its_speed_and_overhead_say():
     world = World(one_link(LinkTraits(file_speed=0.01 * GB, overhead=20.0)), 1)
     made = rule(world, "A", "B", 1, 6 * GB)
