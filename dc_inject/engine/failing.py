@@ -67,6 +67,17 @@ def failed_parts(
     return parts
 
 
+def remember(ledger: Ledger, now: datetime) -> None:
+    """Keep what is stuck in a ledger that was rebuilt: nobody knows when it became so."""
+    ledger.record_signals(
+        [
+            (STUCK, control_records.subject(key), _Before(now, size).text, "")
+            for key, size in stuck_bytes(ledger).items()
+        ],
+        now,
+    )
+
+
 def _parts_since(
     ledger: Ledger,
     since: datetime,
@@ -110,7 +121,9 @@ def _became_stuck(
     What became stuck while a flow was not planned, for a night or a day, does not: nobody knows when that was.
     """
     oldest = cycle.start - CYCLES * cycle.length
-    planned = {row.key for row in rows if row.due and oldest <= row.cycle.start < cycle.start}
+    lately = [row for row in rows if row.due and oldest <= row.cycle.start < cycle.start]
+    cycles = {one for one in {row.cycle for row in lately} if ledger.is_planned(one)}
+    planned = {row.key for row in lately if row.cycle in cycles}
     kept = {
         signal.subject: signal
         for signal in ledger.signals(STUCK)
@@ -123,27 +136,33 @@ def _became_stuck(
         or _Before(now, 0 if key in planned else stuck.get(key, 0))
         for key in flows
     }
-    since = min((one.at for one in before.values() if one.stuck), default=now)
+    since = min((one.at for one in before.values()), default=now)
     longest = max((flow.lifetime_max for flow in flows.values()), default=cycle.length)
-    ended = ledger.stuck_until_ended(since, since - longest) if since < now else {}
+    # What ended is seen later: after an outage of the service, up to a lifetime later.
+    ended = ledger.stuck_until_ended(since, since - 2 * longest - cycle.length)
     became, keeping = {}, []
     for key, one in before.items():
         sizes, own = {at: size for at, size in one.became.items() if at > oldest and size}, stuck.get(key, 0)
         if one.stuck or own or sizes:
-            gone = sum(size for at, size in ended.get(key, ()) if at > one.at)
+            gone = sum(size for at, size in ended.get(key, ()) if at >= one.at) - one.ended
             sizes[cycle.start] = sizes.get(cycle.start, 0) + max(own + gone - one.stuck, 0)
             became[key] = sizes
-            keeping.append((STUCK, control_records.subject(key), _Before(now, own, sizes).text, ""))
+            just_ended = sum(size for at, size in ended.get(key, ()) if at == now)
+            keeping.append((STUCK, control_records.subject(key), _Before(now, own, just_ended, sizes).text, ""))
     ledger.record_signals(keeping, now)
     return became
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What was kept of a flow at its last plan: when that was, what was stuck, and what had become so by cycle."""
+    """What was kept of a flow at its last plan: when that was, what was stuck, and what had become so by cycle.
+
+    `ended` is what was stuck until its rule ended at the moment of that plan, before it.
+    """
 
     at: datetime
     stuck: int = 0
+    ended: int = 0
     became: Mapping[datetime, int] = field(default_factory=dict)
 
     @classmethod
@@ -153,10 +172,10 @@ class _Before:
         if signal is None or "became" not in kept:
             return None
         became = {datetime.fromisoformat(at): size for at, size in kept.get("became", {}).items()}
-        return cls(signal.at, kept.get("stuck", 0), became)
+        return cls(signal.at, kept.get("stuck", 0), kept.get("ended", 0), became)
 
     @property
     def text(self) -> str:
         """What its signal keeps."""
         became = {at.isoformat(): size for at, size in self.became.items()}
-        return json.dumps({"stuck": self.stuck, "became": became})
+        return json.dumps({"stuck": self.stuck, "ended": self.ended, "became": became})

@@ -18,6 +18,7 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
+from dc_inject.engine import failing
 from dc_inject.engine.calls import Calls, in_parts
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
@@ -117,6 +118,7 @@ class Rebuilding:
                 dues[entry.injection.flow] += after[entry.injection.key].injected
             with ledger.together():
                 self._write(ledger, cycle, dues, cycles[cycle], observations, moments, last=cycle == last)
+        failing.remember(ledger, self._clock.now())
         flows = {flow.key for flow in self._campaign.flows}
         return Rebuilt(
             injections=len(entries),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -10,18 +11,21 @@ from dc_inject.engine import failing, guarding
 from dc_inject.model import Control, Hold, Mode
 from dc_inject.model.ports import Status
 from dc_inject.planning.guards import GuardReading
+from tests.engine.test_rebuilding import rebuild
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
 ACT = Control(Mode.ACT)
 
 
-def stuck(one, fails: dict[str, bool]) -> None:
-    """Let Rucio give up what it is given while it `fails`, for good."""
+def stuck(one, fails: dict[str, bool], of_ten: int = 10) -> None:
+    """Let Rucio give up what it is given while it `fails`, for good: so many of ten datasets."""
     look, given_up = one.backend.observe, {}
 
     def given(entry, seen):
-        if not given_up.setdefault(entry.injection.key, fails["now"]):
+        if seen.status is Status.ABSENT:
+            return seen
+        if not given_up.setdefault(entry.injection.key, fails["now"] and len(given_up) % 10 < of_ten):
             return seen
         files = entry.injection.item.files
         return seen._replace(status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
@@ -97,6 +101,48 @@ def test_a_link_that_works_again_is_let_go_by_what_its_probe_brought(tmp_path, m
     held = [row.held is not None and row.held.hold is Hold.FAILING for row in one.ledger.rows()]
     assert held[:10] == [False] * 8 + [True] * 2
     assert held[12:] == [False] * 2
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["rebuilt", "stopped"])
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
+def test_what_is_stuck_since_long_ago_has_not_failed_while_nobody_looked(tmp_path, mode, stops):
+    """The ledger is lost, or no injector runs for five cycles."""
+    link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=60 * CYCLE, lifetime_max=60 * CYCLE)
+    part = {"now": True}
+    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    stuck(one, part)
+    one.run(cycles=3)
+    part["now"] = False
+    one.run(cycles=9)
+    if stops:
+        one.clock.advance(one.clock.now() + 5 * CYCLE)
+    else:
+        rebuild(one)
+    again = len(one.ledger.rows())
+    one.run(cycles=3)
+    assert failing.stuck_bytes(one.ledger)[link.key] > 0
+    rows = one.ledger.rows()[again:]
+    assert not [row for row in rows if row.held is not None and row.held.hold is Hold.FAILING]
+    assert min(row.injected for row in rows[-3:]) > 0.9 * DUE
+
+
+@pytest.mark.parametrize("slow", [0, 10])
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
+def test_a_link_goes_on_failing_when_what_is_stuck_expires(tmp_path, mode, slow):
+    """Seven of ten datasets fail; a plan is made some seconds after the observations that it rests on."""
+    link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=8 * CYCLE, lifetime_max=8 * CYCLE)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 6000, 2 * GB)})
+    stuck(one, {"now": True}, of_ten=7)
+    sites = one.backend.sites
+
+    def slowly(rses):
+        one.clock.advance(one.clock.now() + timedelta(seconds=slow))
+        return sites(rses)
+
+    one.backend.sites = slowly
+    one.run(cycles=20)
+    held = [row.held is not None and row.held.hold is Hold.FAILING for row in one.ledger.rows()]
+    assert held == [False, *[True] * 19]
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
