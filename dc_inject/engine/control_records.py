@@ -75,15 +75,15 @@ def known_before(record: Mapping[str, Any], cycle: Cycle) -> Before:
     if not record:
         return Before()
     which, rest = ("before", "_before") if record["cycle"] == cycle.name else ("kept", "")
-    bias, completion, delivered = record[which]
-    memory = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
-    others = ForOthers(*record.get("others" + rest, ()))
-    return Before(memory, record[f"guards{rest}"], record[f"floor{rest}"], record["added"], others)
+    bias, completion, *counts = record[which]
+    memory = Memory(bias, None if completion is None else timedelta(seconds=completion), *counts)
+    for_others = ForOthers(*record.get("others" + rest, ()))
+    return Before(memory, record[f"guards{rest}"], record[f"floor{rest}"], record["added"], for_others)
 
 
 def _as_list(memory: Memory) -> list[float | None]:
     completion = None if memory.completion is None else memory.completion.total_seconds()
-    return [memory.bias, completion, memory.delivered]
+    return [memory.bias, completion, memory.delivered, memory.seen, memory.moving]
 
 
 def new_record(

@@ -30,6 +30,7 @@ from dc_inject.model import Flow, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.holds import beside
 from dc_inject.model.ports import LinkQueue, Requests, RseFacts
 from dc_inject.planning import guards, lifetime
+from dc_inject.planning.control import Decision
 from dc_inject.planning.guards import GuardReading
 from dc_inject.planning.limits import Deletions, Destination
 from dc_inject.planning.link_plan import with_overhead
@@ -76,7 +77,17 @@ def guarded(
     )
     destinations |= nearly_full
     careful = _careful(context.ledger, situation, destinations, places, deletions)
-    readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
+    readings = _readings(
+        context,
+        situation,
+        destinations,
+        controlled,
+        controlled_links.decisions,
+        facts,
+        deletions,
+        queues,
+        requests,
+    )
     _say_unmeasured(context, readings)
     floors = {
         demand.flow.key: (queue.active + STEP) * queue.file
@@ -196,11 +207,17 @@ def _readings(
     situation: Situation,
     destinations: Mapping[str, Destination],
     demands: Sequence[Demand],
+    decisions: Mapping[FlowKey, Decision],
     facts: Facts,
     deletions: Mapping[str, tuple[timedelta, int]],
     queues: Mapping[Link, LinkQueue],
     in_rucio: Mapping[Link, Requests],
 ) -> dict[FlowKey, dict[Hold, GuardReading]]:
+    """Return what each guard reads of each flow.
+
+    Where nothing of a flow has been seen for some cycles, since its service did not answer, nobody knows either
+    what has been deleted.
+    """
     stale, resident = _stale(context.ledger, situation, demands), context.ledger.resident()
     unknown, of_source, of_place = RseFacts(""), {}, {}
     for service, name in {(demand.flow.link.through, demand.flow.link.source) for demand in demands}:
@@ -213,10 +230,17 @@ def _readings(
             Hold.DELETION_LAG: _overdue(stale.get(name, 0), resident.get(name, 0), deletions.get(name)),
             Hold.DESTINATION_FULL: _used(destinations.get(name, Destination()), resident.get(name, 0)),
         }
+    oldest = LOOKS * situation.cycle.length
+    unseen = {
+        key: {Hold.DELETION_LAG: GuardReading(None, {}, "inconclusive")}
+        for key, decision in decisions.items()
+        if decision.signals.age is not None and decision.signals.age > oldest
+    }
     return {
         demand.flow.key: {
             **of_source[demand.flow.link.through, demand.flow.link.source],
             **of_place[demand.flow.link.through, demand.flow.link.destination],
+            **unseen.get(demand.flow.key, {}),
             Hold.FAILING: _failing(demand),
             Hold.FTS_QUEUE: fts_queues.reading(
                 demand, queues.get(demand.flow.link), in_rucio.get(demand.flow.link)

@@ -69,6 +69,9 @@ that, it gets more than its due: then neither C goes up, which would follow its 
 u bounds what is chosen as well as what is wanted, to within half a dataset of W, and to D (L + A) with all of it:
 else a dataset that takes much of a lifetime would go out when it cannot arrive in time (`link_plan.py`).
 
+Cycles of which nobody has seen anything, since the service was silent for over four cycles, are left out. After
+them, and after a link has stood still, C does not go up until all that it is measured by began later.
+
 Where a signal is missing the law does without it, and the decision says so: without C the window is bounded by
 D and the lifetime alone; without A the observation counts as one cycle old. C is not believed in the first four
 cycles, in which only what was quick has completed.
@@ -97,6 +100,8 @@ BUSY = 0.25  # of what it is due: what a link has in flight that is not short of
 SURE = 2  # cycles of which the lower arrival counts: one good cycle is chance
 FIRST = 2  # cycles' worth that a link of which nothing is known may have in flight, and cycles that it may take
 CYCLES = 4  # that are looked back at
+STANDS = 0.1  # of what it had to move: what a link moves less than that stands still
+SETTLED = 9  # cycles after which no completion that C is measured by began in a standstill
 USED = 0.6  # of transfers that FTS takes away while files wait: what is used, so that hardly any wait
 
 
@@ -194,12 +199,15 @@ class Signals:
 class Memory:
     """What is kept from cycle to cycle: the bias, C as it was when the link kept up, and D where it is below R.
 
-    None is what is not known, or not needed.
+    None is what is not known, or not needed. `seen` is for how many cycles the service has told of the link
+    without a gap, `moving` for how many the link has not stood still besides, each of them up to `SETTLED`.
     """
 
     bias: float = 0.0
     completion: timedelta | None = None
     delivered: float | None = None
+    seen: int = SETTLED
+    moving: int = SETTLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +254,11 @@ class Decision:
 
 def decide(memory: Memory, seen: Signals) -> Decision:
     """Return what a link may be given in the cycle that begins, and what to keep for the next one."""
-    completion = _completion(memory.completion, seen)
+    known = 0 if _age(seen) > CYCLES * seen.length else min(memory.seen + 1, SETTLED)
+    seen = replace(seen, past=seen.past[max(len(seen.past) - known, 0) :])
+    stands = known == 0 or _stands_still(memory.completion, seen)
+    moving = 0 if stands else min(memory.moving + 1, SETTLED)
+    completion = _completion(memory.completion, seen, moving)
     late = _late(completion, seen)
     arriving = _delivered(memory.delivered, completion, seen, late=late)
     limit = window(completion, arriving, seen)
@@ -257,7 +269,9 @@ def decide(memory: Memory, seen: Signals) -> Decision:
     allowed = min(MOST * worth, room)
     if seen.in_flight == 0:  # a dataset of more than a cycle's worth goes out every few cycles
         allowed = max(allowed, seen.floor)
-    remembered = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
+    remembered = Memory(
+        _bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None, known, moving
+    )
     return Decision(int(allowed), int(room), int(limit), arriving, remembered, seen)
 
 
@@ -350,7 +364,8 @@ def _delivered(before: float | None, completion: timedelta | None, seen: Signals
     if late and all(past.busy for past in recent):
         arriving = sum(past.moved for past in seen.past) / len(seen.past) / seconds
     elif before is None:
-        arriving = seen.target if seen.past else seen.target * (FIRST * seen.length / _in_time(seen))
+        is_new = not seen.past and completion is None
+        arriving = seen.target * (FIRST * seen.length / _in_time(seen)) if is_new else seen.target
     else:
         arriving = max(_arrived(completion, seen) / seconds, FASTER * before)
     if seen.transfers is not None:
@@ -385,7 +400,7 @@ def _late(completion: timedelta | None, seen: Signals) -> bool:
     if seen.in_flight < seen.target * seen.lifetime.total_seconds():
         usual = max(usual, timedelta(seconds=seen.in_flight / seen.target) + _age(seen))
     if completion is not None:
-        usual = min(LATE * seen.lifetime, usual)
+        usual = min(LATE * seen.lifetime + _age(seen), usual)
     if not recent or seen.oldest is None or seen.oldest <= usual:
         return False
     return seen.in_flight > sum(past.moved for past in recent) / len(recent) * (usual / seen.length)
@@ -400,12 +415,19 @@ def _age(seen: Signals) -> timedelta:
     return seen.length if seen.age is None else seen.age
 
 
-def _completion(before: timedelta | None, seen: Signals) -> timedelta | None:
-    """Return C: what was measured, but never more than before while the link does not keep up."""
+def _stands_still(completion: timedelta | None, seen: Signals) -> bool:
+    """Whether hardly anything has arrived for longer than it usually takes, though there was work."""
+    cycles = FIRST if completion is None else max(-(-completion // seen.length) + 1, FIRST)
+    last = seen.past[-cycles:]
+    return len(last) == cycles and all(past.moved < STANDS * past.to_move for past in last)
+
+
+def _completion(before: timedelta | None, seen: Signals, moving: int) -> timedelta | None:
+    """Return C: what was measured, but never more than before while the link does not keep up, or just stood."""
     if seen.completion is None or len(seen.past) < CYCLES:
         return before
     had, moved = sum(past.to_move for past in seen.past), sum(past.moved for past in seen.past)
-    keeps_up = moved >= KEEPS_UP * had and not seen.catches_up
+    keeps_up = moved >= KEEPS_UP * had and not seen.catches_up and moving >= SETTLED
     return seen.completion if before is None or keeps_up else min(before, seen.completion)
 
 
