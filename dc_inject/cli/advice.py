@@ -2,8 +2,8 @@
 
 Each cycle is judged with what was in flight without control. What is beyond the window in one cycle is so in the
 next one, too, and would have been held back once: so the most that was ever beyond it counts, not the sum. A guard
-that gives a link nothing holds back all that was injected in its cycles. Cycles in which nothing would have been
-held back do not count.
+holds back what was injected in its cycles beyond what it leaves: nothing, or a tenth of what was due, or what is
+deleted at the destination. Cycles in which nothing would have been held back do not count.
 
 That is what control saw, and no forecast of `act`: what is held back may go out later, and a link that got less
 does something else afterwards. Only a simulation with `act` shows what becomes of a campaign then.
@@ -11,9 +11,10 @@ does something else afterwards. Only a simulation with `act` shows what becomes 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import click
@@ -21,16 +22,16 @@ import click
 from dc_inject.cli import hold_reasons
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Advised
 from dc_inject.model import FlowKey, Hold
 from dc_inject.model.holds import IN_SHORT
-from dc_inject.planning.guards import PACING
+from dc_inject.planning.link_plan import PROBE
 
 TITLE = "what `act` would have held"
 NO_FORECAST = (
     "(as control saw it in a run that it left alone: what it holds back may go out later, and from the first such "
     "cycle on a run with `act` differs; `--policy act` shows how)"
 )
-PACED = PACING | {Hold.BACKLOG}  # holds that leave a link what its window allows
 COLUMNS = tuple(
     replace(column, key="held_back", head="held back") if column.key == "missing" else column
     for column in hold_reasons.COLUMNS
@@ -48,19 +49,40 @@ def advised(ledger: Reader) -> Advice:
     """Return in how many cycles each link would have been held, and how much would have been held back."""
     held_back: dict[tuple[FlowKey, Hold], list[int]] = defaultdict(list)  # of each cycle
     given = False
-    for key, hold, numbers, injected in ledger.advice():
+    for _, cycle in groupby(ledger.advice(), key=lambda one: one.at):
         given = True
-        if hold is not None:
-            beyond = int(numbers["in_flight"]) + injected - int(numbers["window"])
-            if (size := beyond if hold in PACED else injected) > 0:
-                held_back[key, hold].append(size)
+        for one, hold, size in _held_back([*cycle]):
+            if size > 0:
+                held_back[one.key, hold].append(size)
     return Advice(
         given,
         [
-            HeldLink(key, hold, IN_SHORT[hold], len(of), max(of) if hold in PACED else sum(of))
+            HeldLink(key, hold, IN_SHORT[hold], len(of), max(of) if hold is Hold.BACKLOG else sum(of))
             for (key, hold), of in sorted(held_back.items())
         ],
     )
+
+
+def _held_back(cycle: Sequence[Advised]) -> Iterator[tuple[Advised, Hold, int]]:
+    """Yield of the links of a cycle that would have been held by what, and of how many of the injected bytes.
+
+    Links to a destination that is late with its deletions share what is deleted there.
+    """
+    to_late: Counter[str] = Counter()
+    for one in cycle:
+        if one.hold is Hold.DELETION_LAG:
+            to_late[one.key.link.destination] += one.injected
+    for one in cycle:
+        if one.hold is Hold.BACKLOG:
+            yield one, one.hold, int(one.numbers["in_flight"]) + one.injected - int(one.numbers["window"])
+        elif one.hold is Hold.FAILING:
+            yield one, one.hold, one.injected - int(PROBE * one.due)
+        elif one.hold is Hold.DELETION_LAG:
+            together = max(to_late[one.key.link.destination], 1)
+            left = min(int(one.guard.get("deleted", 0)), together)
+            yield one, one.hold, one.injected * (together - left) // together
+        elif one.hold is not None:
+            yield one, one.hold, one.injected
 
 
 def rows(held: Sequence[HeldLink]) -> list[dict[str, Any]]:

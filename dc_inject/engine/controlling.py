@@ -103,10 +103,10 @@ def decide(
 
 def _say(advice: Mapping[FlowKey, Decision]) -> None:
     """Say in one line which links would be held where the controller only advises."""
-    would = {key: decision for key, decision in advice.items() if decision.limits}
+    would = {key: (decision.allowed, decision.worth) for key, decision in advice.items() if decision.limits}
     if would:
-        named = (f"{key} (at most {units.format_size(decision.allowed)})" for key, decision in would.items())
-        log.info("control would hold back %s", units.some(named, MOST_NAMED))
+        named = (f"{key} to {' of '.join(map(units.format_size, sizes))}" for key, sizes in would.items())
+        log.info("control would hold %s", units.some(named, MOST_NAMED))
 
 
 def _signals(

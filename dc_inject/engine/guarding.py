@@ -16,7 +16,7 @@ would hold. Both report whether a disk is full or deletions are late (`Deletions
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -77,12 +77,14 @@ def guarded(
     )
     destinations |= nearly_full
     careful = _careful(context.ledger, situation, destinations, places, deletions)
+    roomy = {name for name in places - nearly_full.keys() if destinations[name].space is not None}
     readings = _readings(
         context,
         situation,
         destinations,
         controlled,
         controlled_links.decisions,
+        roomy,
         facts,
         deletions,
         queues,
@@ -117,9 +119,8 @@ def guarded(
     for name in places:
         guarded = careful[name]
         if name in late:
-            deleted = deletions[name][1] // LATELY if name in deletions else 0
-            numbers = {**late[name].numbers, "deleted": deleted}
-            guarded = replace(guarded, deleted=deleted, late=numbers)
+            numbers = late[name].numbers
+            guarded = replace(guarded, deleted=int(numbers["deleted"]), late=numbers)
         seen = replace(situation.destinations[name], deletions=guarded.deletions)
         held_back[name] = replace(seen, guarded=guarded) if name in acting_on else seen
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
@@ -208,6 +209,7 @@ def _readings(
     destinations: Mapping[str, Destination],
     demands: Sequence[Demand],
     decisions: Mapping[FlowKey, Decision],
+    roomy: Container[str],
     facts: Facts,
     deletions: Mapping[str, tuple[timedelta, int]],
     queues: Mapping[Link, LinkQueue],
@@ -216,7 +218,7 @@ def _readings(
     """Return what each guard reads of each flow.
 
     Where nothing of a flow has been seen for some cycles, since its service did not answer, nobody knows either
-    what has been deleted.
+    what has been deleted. At destinations that are `roomy`, late deletions do no harm yet.
     """
     stale, resident = _stale(context.ledger, situation, demands), context.ledger.resident()
     unknown, of_source, of_place = RseFacts(""), {}, {}
@@ -227,7 +229,9 @@ def _readings(
         is_writable = facts.get((service, name), unknown).writable
         of_place[service, name] = {
             Hold.DESTINATION_UNAVAILABLE: _closed(name, is_writable, "write"),
-            Hold.DELETION_LAG: _overdue(stale.get(name, 0), resident.get(name, 0), deletions.get(name)),
+            Hold.DELETION_LAG: GuardReading(0.0, {})
+            if name in roomy
+            else _overdue(stale.get(name, 0), resident.get(name, 0), deletions.get(name)),
             Hold.DESTINATION_FULL: _used(destinations.get(name, Destination()), resident.get(name, 0)),
         }
     oldest = LOOKS * situation.cycle.length
@@ -251,10 +255,11 @@ def _readings(
 
 
 def _overdue(late: int, there: int, gone: tuple[timedelta, int] | None) -> GuardReading:
-    """Return which part of our bytes at a destination should be gone by now."""
+    """Return which part of our bytes at a destination should be gone by now, and what is deleted in a cycle."""
     lag = {} if gone is None else {"lag": round(gone[0].total_seconds())}
     value = _part(late, there) if late or gone is not None or not there else None
-    return GuardReading(value, {"bytes": late, "resident": there, **lag})
+    deleted = 0 if gone is None else gone[1] // LATELY
+    return GuardReading(value, {"bytes": late, "resident": there, "deleted": deleted, **lag})
 
 
 def _closed(name: str, able: bool | None, verb: str) -> GuardReading:

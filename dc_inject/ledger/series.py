@@ -330,15 +330,32 @@ class SeriesReader(CycleReader):
             for row in rows
         ]
 
-    def advice(self) -> Iterator[tuple[FlowKey, Hold | None, Numbers, int]]:
-        """Yield what control advised of a link in each cycle: hold, numbers of the law, and what was injected."""
+    def advice(self) -> Iterator[Advised]:
+        """Yield what control advised of each link in each cycle, one cycle after the other."""
         keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
-        for account, hold, numbers, injected in self._db.stream(
-            "SELECT d.account, d.hold, d.numbers, r.injected FROM decision AS d "
-            "JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE mode = ?",
+        for cycle, account, hold, numbers, guards, due, injected in self._db.stream(
+            "SELECT d.cycle, d.account, d.hold, d.numbers, d.guards, r.due, r.injected FROM decision AS d "
+            "JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE mode = ? ORDER BY d.cycle",
             Mode.ADVISE.value,
         ):
-            yield keys[account], None if hold is None else Hold(hold), json.loads(numbers), injected
+            advised = None if hold is None else Hold(hold)
+            of_guard = json.loads(guards).get(hold, {})
+            yield Advised(moment(cycle), keys[account], advised, json.loads(numbers), of_guard, due, injected)
+
+
+class Advised(NamedTuple):
+    """What control advised of a link in the cycle that began then: its hold, None for none.
+
+    `numbers` are those of the law, `guard` those of the guard that the hold is; bytes `due` and `injected`.
+    """
+
+    at: datetime
+    key: FlowKey
+    hold: Hold | None
+    numbers: Numbers
+    guard: Numbers
+    due: int
+    injected: int
 
 
 def _kind(period: Period) -> tuple[str, list[int]]:

@@ -247,9 +247,14 @@ class Decision:
         return max(int(self.delivered * lifetime.total_seconds()) - self.signals.in_flight, 0)
 
     @property
+    def worth(self) -> int:
+        """What a cycle is worth at the target, in bytes."""
+        return round(self.signals.target * self.signals.length.total_seconds())
+
+    @property
     def limits(self) -> bool:
         """Whether what is in flight keeps the link from a whole cycle's worth."""
-        return self.allowed < self.signals.target * self.signals.length.total_seconds()
+        return self.allowed < self.worth
 
 
 def decide(memory: Memory, seen: Signals) -> Decision:

@@ -10,7 +10,7 @@ that holds goes on, and none engages. So nobody is blamed for what is not known.
 |---|---|---|---|
 | source-, destination-unavailable | 1 while the site, or the storage, says no | 1, 0 for 2 cycles | nothing |
 | failing | part that failed of what ended in three cycles | 1/2, 1/4 (1/2 in 4 cycles) | a tenth, or one dataset |
-| deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | what is deleted there |
+| deletion-lag | part of our bytes there that is overdue, where room is short | 1/4, 1/10 | what is deleted there |
 | destination-full | part of the space that is used, or will be by what is on its way | 0.97, 0.95 | nothing |
 | fts-queue | time in which all is gone that waits on the link, as a part of the lifetime | 1/2, 1/4 | nothing |
 

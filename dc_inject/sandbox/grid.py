@@ -34,13 +34,15 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Rse:
-    """A storage: kind is DISK or TAPE, space in bytes, attributes as Rucio's, quotas (bytes) by account.
+    """A storage: kind is DISK or TAPE, attributes as Rucio's, quotas (bytes) by account.
+
+    `space` is in bytes; without it Rucio does not tell how much is free.
 
     `on` names a storage of the sandbox, on which its files then really lie.
     """
 
     name: str
-    space: int
+    space: int | None
     kind: str = "DISK"
     attributes: Mapping[str, str] | None = None
     quotas: Mapping[str, int] | None = None

@@ -10,7 +10,7 @@ import pytest
 from dc_inject.cli import advice
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import ControlDecision, Ledger
-from dc_inject.model import Cycle, FlowKey, Hold
+from dc_inject.model import Cycle, FlowKey, Hold, Link
 from tests.cli import ledgers
 from tests.cli.ledgers import CYCLE, GB, KIT, MESH
 
@@ -33,10 +33,13 @@ def ledger(tmp_path: Path):
         yield made
 
 
-def decided(ledger: Ledger, *decisions: tuple[FlowKey, str, Hold | None, int], cycle: Cycle = CYCLE) -> None:
+def decided(
+    ledger: Ledger, *decisions: tuple[FlowKey, str, Hold | None, int], cycle: Cycle = CYCLE, deleted: int = 0
+) -> None:
     """Let control decide: by which hold, and with which window; 50 GB are in flight."""
+    guards = {Hold.DELETION_LAG: {"deleted": deleted}}
     ledger.record_decisions(
-        ControlDecision(cycle, key, mode, hold, 1.0, 0.0, {"in_flight": 50 * GB, "window": window}, {})
+        ControlDecision(cycle, key, mode, hold, 1.0, 0.0, {"in_flight": 50 * GB, "window": window}, guards)
         for key, mode, hold, window in decisions
     )
 
@@ -68,8 +71,19 @@ def test_a_guard_that_gives_a_link_nothing_takes_all_whatever_the_window_allows(
     decided(ledger, (KIT, "advise", Hold.DESTINATION_FULL, 90 * GB), (MESH, "advise", Hold.FAILING, 140 * GB))
     assert {link.hold: link.missing for link in advice.advised(ledger).held} == {
         Hold.DESTINATION_FULL: 100 * GB,
-        Hold.FAILING: 10 * GB,
+        Hold.FAILING: 55 * GB,  # it is left a tenth of the 450 GB that it was due
     }
+
+
+def test_links_to_a_destination_that_deletes_late_share_what_it_deletes(tmp_path):
+    """Both are held however much their windows allow."""
+    to_kit = FlowKey("other", Link("T1_US_FNAL_Disk", KIT.link.destination))
+    ledgers.make(tmp_path / "made.sqlite", {KIT: 1, to_kit: 1})
+    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as ledger:
+        ledger.close_cycle(CYCLE, CYCLE.end)
+        held = [(key, "advise", Hold.DELETION_LAG, 900 * GB) for key in (KIT, to_kit)]
+        decided(ledger, *held, deleted=50 * GB)
+        assert [link.missing for link in advice.advised(ledger).held] == [75 * GB, 75 * GB]
 
 
 def test_a_guard_is_left_out_where_nothing_was_injected_anyway(tmp_path):

@@ -110,7 +110,8 @@ class Trouble:
             name: make_datasets(name, count, files=(1, 1), file_size=(GB // 4, GB // 4), seed=name)
             for name, count in ((self.open, 120), (self.closed, 20))
         }
-        self.grid.add([Rse(name, SPACE) for name in (*stock, *of_rucio)], stock)
+        unknown = self.place(Hold.DELETION_LAG)  # where there is room, late deletions would hold nothing
+        self.grid.add([Rse(name, None if name == unknown else SPACE) for name in (*stock, *of_rucio)], stock)
         for number in range(20):
             self.grid.put("XRD1", f"/{self.label}/src/{number:02}", FILE + number, seed=number)
 

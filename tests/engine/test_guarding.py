@@ -134,7 +134,6 @@ def test_a_destination_that_does_not_delete_gets_what_it_deletes(tmp_path):
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     one = world(
         tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=4),
-        space={"B": 99 * TB},
     )  # fmt: skip
     one.run(cycles=40)
     held = [row for row in one.ledger.rows() if row.held and row.held.hold is Hold.DELETION_LAG]
@@ -145,12 +144,29 @@ def test_a_destination_that_does_not_delete_gets_what_it_deletes(tmp_path):
     assert any(row.injected for row in one.ledger.rows() if row.cycle > held[0].cycle), "it lets go"
 
 
+def test_late_deletions_hold_nothing_back_where_there_is_room(tmp_path):
+    """A disk of 5 TB is nearly full when 4 TB of ours are there; then it gets what it deletes."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
+    there, held = [], []
+    one = world(
+        tmp_path, campaign([link], sites=(Site("S", rses={"B": RseSpec(space=5 * TB)}),)),
+        {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(days=2), space={"B": 99 * TB},
+    )  # fmt: skip
+    for _ in range(48):
+        one.run(cycles=1)
+        there.append(one.ledger.resident()["B"])
+        last = one.ledger.rows()[-1].held
+        held.append(last is not None and last.hold is Hold.DELETION_LAG)
+    assert not any(held[: sum(size < 3.8 * TB for size in there)])
+    assert all(held[-8:])
+    assert 3.9 * TB < max(there) <= 4.2 * TB
+
+
 def test_a_destination_that_deletes_nothing_gets_nothing_however_coarse_its_datasets_are(tmp_path):
     """Each is what a cycle gives: the half that waits for it to go out must not let it out again and again."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     one = world(
         tmp_path, campaign([link]), {"A": items("A", 200, DUE)}, deletion_lag=timedelta(days=2),
-        space={"B": 99 * TB},
     )  # fmt: skip
     one.run(cycles=20)
     rows = one.ledger.rows()
@@ -168,7 +184,7 @@ def test_guards_leave_links_alone_that_are_not_controlled(tmp_path):
         links = [flow("A", "B", 0.2, control=control, **times), flow("C", "B", 0.8, **times)]
         one = world(
             tmp_path / folder, campaign(links), {name: items(name, 6000, 5 * GB) for name in "AC"},
-            deletion_lag=timedelta(hours=4), space={"B": 99 * TB},
+            deletion_lag=timedelta(hours=4),
         )  # fmt: skip
         one.run(cycles=24)
         assert (control is ACT) == any(
@@ -364,7 +380,6 @@ def test_bytes_are_late_after_a_lifetime_where_that_is_shorter_than_an_hour(tmp_
         link = flow("A", "B", 1.0, control=ACT, lifetime_min=lifetime, lifetime_max=lifetime)
         one = world(
             tmp_path / name, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=9),
-            space={"B": 999 * TB},
         )  # fmt: skip
         one.run(cycles=12)
         held = [int((row.cycle.start - START) / CYCLE) for row in one.ledger.rows()

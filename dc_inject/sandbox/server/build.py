@@ -115,7 +115,8 @@ def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Se
         for key, value in wanted["attributes"].items():
             rse.add_rse_attribute(rse_id, key, value, session=session)
         rse.add_protocol(rse_id, _protocol(wanted["name"], wanted.get("address")), session=session)
-        rse.set_rse_usage(rse_id, "storage", 0, wanted["space"], session=session)
+        if wanted["space"] is not None:
+            rse.set_rse_usage(rse_id, "storage", 0, wanted["space"], session=session)
         limits = {"root": PLENTY, "production": PLENTY} | quotas | wanted.get("quotas", {})
         for owner, limit in limits.items():
             account_limit.set_local_account_limit(InternalAccount(owner), rse_id, limit, session=session)
