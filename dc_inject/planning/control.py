@@ -386,8 +386,8 @@ def _arrived(completion: timedelta | None, seen: Signals) -> float:
     """
     moved = [past.moved for past in seen.past]
     certain = min(moved[-SURE:], default=0)
-    span = 1 if completion is None else min(-(-completion // seen.length), CYCLES)
-    if span > 1 and 0 in moved[-span:]:
+    span = 1 if completion is None else -(-max(completion, seen.completion or completion) // seen.length)
+    if 1 < span <= CYCLES and 0 in moved[-span:]:
         spans = (part for part in (moved[-span:], moved[-2 * span : -span]) if len(part) == span)
         return max(certain, min((sum(part) / span for part in spans), default=0.0))
     return certain

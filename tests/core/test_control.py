@@ -183,6 +183,8 @@ def test_a_link_on_which_whole_datasets_arrive_at_once_carries_their_mean(ago):
     past = tuple(Past(WORTH, size, round(3.6 * WORTH)) for size in moved[-CYCLES:])
     seen = replace(SEEN, lifetime=12 * T, completion=3.5 * T, past=past)
     assert decide(Memory(0.0, 3.5 * T, 0.02 * GB), seen).delivered == pytest.approx(0.9 * GB)
+    slow = replace(seen, completion=11 * T)
+    assert decide(Memory(0.0, 3.5 * T, 0.02 * GB), slow).delivered < 0.03 * GB, "one that took eleven cycles"
     quick = replace(seen, completion=T)
     assert decide(Memory(0.0, T, 0.02 * GB), quick).delivered < 0.03 * GB, "one good cycle says nothing"
 
