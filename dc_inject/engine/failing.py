@@ -10,7 +10,7 @@ without (`planning/link_plan.py`, `guarding.py`).
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +22,7 @@ from dc_inject.model import Cycle, Flow, FlowKey, State
 
 CYCLES = 3  # over which it is measured
 WORKS = 0.05  # of what came to an end in the last cycle: with no more failures a link works again
+PROBED = 10  # files that a cycle gave at least, for it to show that: one of them that arrives may be chance
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
 
 
@@ -48,22 +49,26 @@ def failed_parts(
 ) -> dict[FlowKey, float | None]:
     """Return the fraction of each flow's bytes that failed, of those that came to an end in the last cycles.
 
-    That is what the hold `failing` rests on. Where hardly any failed in the last cycle, and half of what it gave
-    arrived, only that cycle counts: a link that works again is let go. Files that are tried again fail later than
-    others arrive, so that a few that arrived show nothing. 0 where nothing came to an end; None where that says
-    nothing, since some is stuck. `rows` are those of these cycles, and more. What is `stuck` now is kept.
+    That is what the hold `failing` rests on. Where hardly any failed in the last cycle, and half of the files that
+    it gave arrived, only that cycle counts: a link that works again is let go. Files that are tried again fail
+    later than others arrive, so that a few that arrived show nothing. 0 where nothing came to an end; None where
+    that says nothing, since some is stuck. `rows` are those of these cycles, and more. `stuck` is kept.
     """
     became_stuck = _became_stuck(ledger, cycle, rows, flows, stuck, now)
     lately = _parts_since(ledger, cycle.start - CYCLES * cycle.length, rows, flows, became_stuck)
     parts = {key: 0.0 if part is None and not stuck.get(key) else part for key, part in lately.items()}
     if any(part is not None and part > WORKS for part in parts.values()):
-        last = cycle.start - cycle.length
-        given, moved = {row.key: row.injected for row in rows if row.cycle.start == last}, _moved(rows, last)
-        parts |= {
+        last = Cycle(cycle.start - cycle.length, cycle.length)
+        given, moved = {row.key: row.injected for row in rows if row.cycle == last}, _moved(rows, last.start)
+        works = {
             key: part
-            for key, part in _parts_since(ledger, last, rows, flows, became_stuck).items()
+            for key, part in _parts_since(ledger, last.start, rows, flows, became_stuck).items()
             if part is not None and part <= WORKS and 2 * moved.get(key, 0) >= given.get(key, 0)
         }
+        files: Counter[FlowKey] = Counter()
+        for entry in ledger.entries(cycle=last) if works else ():
+            files[entry.injection.flow] += entry.injection.item.files
+        parts |= {key: part for key, part in works.items() if files[key] >= PROBED}
     return parts
 
 
@@ -167,10 +172,10 @@ class _Before:
 
     @classmethod
     def read(cls, signal: Signal | None) -> _Before | None:
-        """Read it from its signal, if there is one; an earlier version kept what was stuck by cycle."""
-        kept = {} if signal is None else json.loads(str(signal.value))
-        if signal is None or "became" not in kept:
+        """Read it from its signal, if there is one."""
+        if signal is None:
             return None
+        kept = json.loads(str(signal.value))
         became = {datetime.fromisoformat(at): size for at, size in kept.get("became", {}).items()}
         return cls(signal.at, kept.get("stuck", 0), kept.get("ended", 0), became)
 

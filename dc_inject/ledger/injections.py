@@ -25,6 +25,8 @@ from dc_inject.model.ports import Observation, Outcome
 
 NEVER = 2**63 - 1  # later than any time that is kept
 LONG = timedelta(days=1)  # before its deletion an injection has begun, as far as deletions are measured
+# Bytes of the stuck files, rounded down; a product of bytes and files may be more than SQLite's numbers hold.
+_STUCK = "(bytes / max(files, 1) * files_stuck + bytes % max(files, 1) * files_stuck / max(files, 1))"
 _MOVING = frozenset({State.CALLED, State.LIVE})
 _OVER = tuple(state for state in State if state not in active_entries.STATES)
 
@@ -139,9 +141,9 @@ class InjectionReader(AccountReader, UniquenessReader):
         """
         ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
         for row in self._db.rows(
-            "SELECT scenario, source, destination, through, ended_at, size FROM ("
+            "SELECT scenario, source, destination, through, ended_at, size FROM ("  # noqa: S608  our own words
             "SELECT account, ended_at, "
-            "bytes - present - failed - moved - bytes * files_stuck / max(files, 1) AS size FROM injection "
+            f"bytes - present - failed - moved - {_STUCK} AS size FROM injection "
             "WHERE cycle >= ? AND ended_at >= ? AND completed_at IS NULL"
             ") JOIN account ON account.id = account WHERE size > 0",
             stored(begun),
@@ -155,7 +157,7 @@ class InjectionReader(AccountReader, UniquenessReader):
         whole = "bytes - present - injection.moved"
         rows = self._db.rows(
             "SELECT scenario, source, destination, through, sum(CASE WHEN files_done + files_stuck >= files "  # noqa: S608  our own words
-            f"THEN {whole} ELSE min(bytes * files_stuck / max(files, 1), {whole}) END) AS size "
+            f"THEN {whole} ELSE min({_STUCK}, {whole}) END) AS size "
             "FROM injection JOIN account ON account.id = account "
             "WHERE state IN ('complete', 'ended', 'gone') AND files_stuck > 0 AND injection.failed = 0 "
             "GROUP BY account"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from dc_inject.engine import failing, guarding
-from dc_inject.model import Control, Hold, Mode
+from dc_inject.model import Control, Hold, Mode, losses
 from dc_inject.model.ports import Status
 from dc_inject.planning.guards import GuardReading
 from tests.engine.test_rebuilding import rebuild
@@ -18,14 +20,17 @@ DUE = 112_500_000_000  # a cycle's at 1 Gb/s
 ACT = Control(Mode.ACT)
 
 
-def stuck(one, fails: dict[str, bool], of_ten: int = 10) -> None:
-    """Let Rucio give up what it is given while it `fails`, for good: so many of ten datasets."""
-    look, given_up = one.backend.observe, {}
+def stuck(one, fails: dict[str, bool], of_ten: int = 10, seed: int | None = None) -> None:
+    """Let Rucio give up what it is given while it `fails`, for good: so many of ten datasets, or by chance."""
+    look, given_up, dice = one.backend.observe, {}, random.Random(seed)
+
+    def fate() -> int:
+        return len(given_up) % 10 if seed is None else dice.randrange(10)
 
     def given(entry, seen):
         if seen.status is Status.ABSENT:
             return seen
-        if not given_up.setdefault(entry.injection.key, fails["now"] and len(given_up) % 10 < of_ten):
+        if not given_up.setdefault(entry.injection.key, fails["now"] and fate() < of_ten):
             return seen
         files = entry.injection.item.files
         return seen._replace(status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
@@ -143,6 +148,35 @@ def test_a_link_goes_on_failing_when_what_is_stuck_expires(tmp_path, mode, slow)
     one.run(cycles=20)
     held = [row.held is not None and row.held.hold is Hold.FAILING for row in one.ledger.rows()]
     assert held == [False, *[True] * 19]
+
+
+def test_one_file_that_arrives_does_not_show_that_a_link_works(tmp_path):
+    """The probe is one dataset of one file; six of ten fail."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=8 * CYCLE, lifetime_max=8 * CYCLE)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 3000, 10 * GB, files=1)})
+    stuck(one, {"now": True}, of_ten=6, seed=3)
+    one.run(cycles=48)
+    rows = one.ledger.rows()
+    held = [row.held is not None and row.held.hold is Hold.FAILING for row in rows]
+    assert sum(before and not now for before, now in pairwise(held)) <= 3
+
+
+def test_bytes_of_many_stuck_files_are_counted_exactly(tmp_path):
+    """50 TB in 400,000 files: their product is more than SQLite counts in whole numbers."""
+    link = flow("A", "B", 100.0, control=ACT, lifetime_min=4 * CYCLE, lifetime_max=4 * CYCLE)
+    large = items("A", 3, 50 * 10**12 + 7, files=400_000)
+    one = world(tmp_path, campaign([link]), {"A": large})
+    look = one.backend.observe
+    part = {"status": Status.STUCK, "files_stuck": 399_999, "files_done": 0, "moved": 0, "exact": False}
+
+    def observe(entries, **more):
+        return [s if s.status is Status.ABSENT else s._replace(**part) for s in look(entries, **more)]
+
+    one.backend.observe = observe
+    one.run(cycles=9)
+    expected = sum(losses.of_entry(entry).not_moved_failed for entry in one.ledger.entries())
+    assert one.ledger.not_moved_failed() == {link.key: expected}
+    assert {type(size) for ended in one.ledger.expired(START, START).values() for _, size in ended} == {int}
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
