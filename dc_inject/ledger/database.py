@@ -27,7 +27,7 @@ AT_ONCE = 500  # values in one statement
 CACHE = 32_000  # KiB of pages that a writer keeps in memory: keys are random, so each may be on any page
 _MAGIC = b"SQLite format 3\0"
 _HEAD = 100  # bytes of a database's header
-_ANOTHER = "name another file with --ledger"
+_ANOTHER = "name another file"
 _MICROSECOND = timedelta(microseconds=1)
 
 T = TypeVar("T")

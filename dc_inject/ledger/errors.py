@@ -30,7 +30,7 @@ _MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what
     ("SQLITE_READONLY", "it cannot be written", "check the rights on the file and its folder"),
     ("SQLITE_PERM", "it cannot be written", "check the rights on the file and its folder"),
     ("SQLITE_CANTOPEN", "it cannot be opened", "check the rights on the file, its -wal and -shm, and its folder"),
-    ("SQLITE_NOTADB", "it is not a database", "name another file with --ledger"),
+    ("SQLITE_NOTADB", "it is not a database", "name another file"),
     ("SQLITE_CORRUPT", "it is damaged", "keep it with its -wal for an investigation, and continue with a backup"),
     ("SQLITE_IOERR", "the disk does not work", "check the system's log; what was written before is safe"),
     (
