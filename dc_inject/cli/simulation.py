@@ -138,7 +138,7 @@ def run(
     )
     ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
     in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
-    for problem in grid.lacks_datasets(in_force, backends):
+    for problem in (*grid.lacks_datasets(in_force, backends), *grid.too_late(end - start)):
         warn(problem)
     if request.policy == FIXED:
         fixed = FixedRates(in_force, ledger, world, rucio, clock)
@@ -174,6 +174,20 @@ class Asked:
             return Problem(flow.menu, flow.line, message, f"give one `host: {urls.host_of(end)}`")
         hint = units.did_you_mean(end, self.grid.storages)
         return Problem(flow.menu, flow.line, f"{self.path} has no storage {end}", hint)
+
+    def too_late(self, lasts: timedelta) -> list[Problem]:
+        """Return the troubles that begin when a simulation of that length is over."""
+        ends, hint = units.format_duration(lasts), "`at` counts from the start of the first menu"
+        return [
+            Problem(
+                str(self.path),
+                0,
+                f"{trouble.fault.value} begins when the simulation has ended, after {ends}",
+                hint,
+            )
+            for trouble in self.grid.troubles
+            if trouble.at >= lasts.total_seconds()
+        ]
 
     def lacks_datasets(self, campaign: Campaign, backends: Mapping[str, Backend]) -> list[Problem]:
         """Return the sources at which the grid has nothing that a menu wants; raises MenuError if all are such."""

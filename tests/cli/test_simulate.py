@@ -402,6 +402,7 @@ def test_a_host_that_the_grid_does_not_have_is_told():
 
 NOTHING = "grid: 1\nname: x\nsites: {A: {storages: {T2_CH_CERN: {}, T1_IT_CNAF_Disk: {}, T1_DE_KIT_Disk: {}}}}\n"
 SMALL = NOTHING + "datasets: [{sources: [T2_CH_CERN], count: 9, files: 9..9, file_size: 1..2 MB}]\n"
+LATE = "troubles: [{fault: rucio-down, at: 20 min, for: 5 min}, {fault: fts-down, at: 30 min, for: 5 min}]\n"
 AT_ONE = NOTHING + "datasets: [{sources: [T1_IT_CNAF_Disk], count: 90, files: 9..9, file_size: 1 GB..2 GB}]\n"
 
 
@@ -429,3 +430,12 @@ def test_a_source_without_datasets_in_the_grid_is_warned_of_once(tmp_path, seeds
     done = run(menu, "--grid", grid, "--days", 0.02, "--seeds", seeds)
     assert done.exit_code == 0, done.exception
     assert done.stderr.count(f"warning: {menu}:14: {grid} has no datasets at T2_CH_CERN") == 1
+
+
+def test_a_trouble_that_begins_after_the_end_is_warned_of(tmp_path):
+    (grid := tmp_path / "grid.yaml").write_text(AT_ONE.replace("T1_IT_CNAF_Disk]", "T2_CH_CERN]") + LATE)
+    done = run(ONE_LINK, "--grid", grid, "--days", 0.02)
+    assert done.exit_code == 0, done.exception
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    told = f"warning: {grid}: fts-down begins when the simulation has ended, after 30 min"
+    assert warned == [f"{told} (`at` counts from the start of the first menu)"]
