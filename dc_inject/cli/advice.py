@@ -1,4 +1,4 @@
-"""What control advised in a simulation: which links `act` would have held, and how much it would have held back.
+"""What control advised: which links `act` would have held, and how much it would have held back.
 
 Each cycle is judged with what was in flight without control. What is beyond the window in one cycle is so in the
 next one, too, and would have been held back once: so the most that was ever beyond it counts, not the sum. A guard
@@ -30,7 +30,7 @@ from dc_inject.planning.link_plan import PROBE
 TITLE = "what `act` would have held"
 NO_FORECAST = (
     "(as control saw it in a run that it left alone: what it holds back may go out later, and from the first such "
-    "cycle on a run with `act` differs; `--policy act` shows how)"
+    "cycle on a run with `act` differs"
 )
 COLUMNS = tuple(
     replace(column, key="held_back", head="held back") if column.key == "missing" else column
@@ -93,7 +93,7 @@ def rows(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
     ]
 
 
-def show(given: bool, holds: Sequence[dict[str, Any]], seeds: str = "") -> None:
+def show(given: bool, holds: Sequence[dict[str, Any]], *, seeds: str = "", simulated: bool = True) -> None:
     """Print them as a table, if control advised; `seeds` says of how many seeds these are medians."""
     if not given:
         return
@@ -101,4 +101,4 @@ def show(given: bool, holds: Sequence[dict[str, Any]], seeds: str = "") -> None:
         click.echo("\ncontrol only advised, and would have held nothing back")
         return
     hold_reasons.show(holds, f"{TITLE}{seeds}", COLUMNS)
-    click.echo(NO_FORECAST)
+    click.echo(NO_FORECAST + ("; `--policy act` shows how)" if simulated else ")"))

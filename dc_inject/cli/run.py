@@ -20,6 +20,7 @@ import click
 from dc_inject.backends.dry import DryBackend
 from dc_inject.cli import (
     active_overrides,
+    advice,
     closing_table,
     common,
     hangup,
@@ -353,6 +354,8 @@ def _show_totals(campaign: str, ledger: Ledger) -> None:
     tables.emit("table", closing_table.columns(rows), rows, f"closing table of {campaign}")
     if lost := closing_table.lost(closing):
         click.echo(lost)
+    advised = advice.advised(ledger)
+    advice.show(advised.given, advice.rows(advised.held), simulated=False)
     if many:
         log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
 

@@ -322,7 +322,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     tables.emit("table", TYPICAL, typical)
     medians_of = f", medians of {units.counted(len(runs), 'seeds')}"
     hold_reasons.show(held, f"why links were held{medians_of}")
-    advice.show(any(run.advice.given for run in runs), advised, medians_of)
+    advice.show(any(run.advice.given for run in runs), advised, seeds=medians_of)
     if links:
         click.echo()
         tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import closing_table, common, ledger_files, tables
+from dc_inject.cli import advice, closing_table, common, ledger_files, tables
 from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, size
 from dc_inject.engine import control_records, readings
 from dc_inject.ledger import LedgerView, Row
@@ -204,9 +204,9 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
         if summary:
-            closing = closing_table.totals(name, view)
+            closing, advised = closing_table.totals(name, view), advice.advised(view)
             rows = [*closing["links"], closing["total"]] if fmt == "table" else closing["links"]
-            shown = closing
+            shown = {**closing, "advice": advice.rows(advised.held)}
         else:
             shown = standing(name, view, SystemClock().now())
             rows = shown["rows"]
@@ -214,8 +214,10 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
         tables.emit(fmt, closing_table.columns(rows) if summary else ROWS, rows)
-        if summary and fmt == "table" and (lost := closing_table.lost(shown)):
-            click.echo(lost)
+        if summary and fmt == "table":
+            if lost := closing_table.lost(shown):
+                click.echo(lost)
+            advice.show(advised.given, shown["advice"], simulated=False)
     else:
         _print(shown)
 

@@ -120,3 +120,12 @@ def test_advice_stands_below_the_reasons_of_one_simulation_and_of_several():
         assert f"what `act` would have held{title}\nheld by " in out
         assert "(as control saw it in a run that it left alone: " in out
         assert "would have" not in simulate("--days", 0.3, "--policy", "off", *more).stdout
+
+
+def test_the_summary_of_a_campaign_tells_what_was_advised(ledger):
+    decided(ledger, (KIT, "advise", Hold.BACKLOG, 75 * GB))
+    shown = ledgers.run("status", ledger.path, "--summary").stdout
+    assert "what `act` would have held" in shown
+    assert "--policy" not in shown
+    (told,) = json.loads(ledgers.run("status", ledger.path, "--summary", "--format", "json").stdout)["advice"]
+    assert (told["hold"], told["held_back"]) == ("backlog", 75 * GB)
