@@ -63,8 +63,9 @@ def held_links(ledger: Reader) -> list[HeldLink]:
 
 
 def _why(held: Held) -> str:
-    """Return the reason; a message is that of one cycle, with figures that others of its cycles need not have."""
-    return f"in the last such cycle: {sentence(held)}" if held.numbers.get("message") else sentence(held)
+    """Return the reason; what a message or FTS tells is of one cycle, and others of the hold need not have it."""
+    of_one_cycle = held.numbers.get("message") or "success" in held.numbers
+    return f"in the last such cycle: {sentence(held)}" if of_one_cycle else sentence(held)
 
 
 def _limit(held: Held) -> str:

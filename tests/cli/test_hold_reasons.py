@@ -16,6 +16,7 @@ LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_
 
 
 LAST = "in the last such cycle: "
+ATTEMPTS_FAIL = "so many attempts fail that FTS adds no transfers"
 
 
 def full(percent: int) -> Held:
@@ -48,6 +49,15 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     ("hold", "words"),
     [
         (Held(Hold.BACKLOG, {"window": 5 * GB}), "bytes in flight would not arrive in time"),
+        (
+            Held(Hold.BACKLOG, {"window": 5 * GB, "transfers": 2, "success": 0.55}),
+            f"{LAST}bytes in flight would not arrive in time: {ATTEMPTS_FAIL}",
+        ),
+        (Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2}), "the queue in FTS is too long"),
+        (
+            Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2, "success": 0.55, "also": "failing"}),
+            f"{LAST}the queue in FTS is too long: {ATTEMPTS_FAIL}; failing would hold it nearly as much",
+        ),
         (
             Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),
             "the menu's own limit on a site (KIT, in)",
