@@ -174,11 +174,11 @@ def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def storages(world: World) -> list[dict[str, Any]]:
-    """Return how full each storage was, by samples every quarter of an hour, and what is left to delete."""
+    """Return how full each storage was, at most, and what is left to delete."""
     rows = []
     for name, number in world.network.storages.items():
         spec = world.grid.storages[name]
-        most = max((sample.used[number] for sample in world.samples), default=0.0)
+        most = float(world.storages.most_used[number])
         rows.append(
             {
                 "storage": name,

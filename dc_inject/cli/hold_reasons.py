@@ -19,6 +19,7 @@ import click
 
 from dc_inject.cli import tables
 from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import HeldFlow
 from dc_inject.model import FlowKey, Held, Hold, units
 from dc_inject.model.holds import sentence
 
@@ -56,15 +57,19 @@ class HeldLink(NamedTuple):
 def held_links(ledger: Reader) -> list[HeldLink]:
     """Return the links that were held, and why, but for holds that need no action."""
     return [
-        HeldLink(line.key, line.held.hold, _why(line.held), line.cycles, line.missing, _limit(line.held))
+        HeldLink(line.key, line.held.hold, _why(line), line.cycles, line.missing, _limit(line.held))
         for line in ledger.held_flows()
         if not line.held.hold.harmless
     ]
 
 
-def _why(held: Held) -> str:
-    """Return the reason; a message is that of one cycle, with figures that others of its cycles need not have."""
-    return f"in the last such cycle: {sentence(held)}" if held.numbers.get("message") else sentence(held)
+def _why(line: HeldFlow) -> str:
+    """Return the reason; a message is that of one cycle, with figures that others of its cycles need not have.
+
+    That attempts fail is said if FTS told so in half of the cycles or more.
+    """
+    words = sentence(line.held, attempts_fail=2 * line.attempts_fail >= line.cycles)
+    return f"in the last such cycle: {words}" if line.held.numbers.get("message") else words
 
 
 def _limit(held: Held) -> str:

@@ -105,9 +105,9 @@ class _Past:
         return source, destination
 
     def filled(self, storage: str) -> float:
-        """Return which part of a storage's space was used at most; 0 without space."""
+        """Return which part of a storage's space was used at most, at any time; 0 without space."""
         number, space = self._world.network.storages[storage], self._world.grid.storages[storage].space
-        return max((sample.used[number] for sample in self._world.samples), default=0.0) / space if space else 0.0
+        return float(self._world.storages.most_used[number]) / space if space else 0.0
 
     def nearly_full(self, storage: str) -> timedelta:
         """Return for how long a storage was above 98 %."""

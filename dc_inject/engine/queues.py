@@ -174,6 +174,8 @@ def reading(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) 
             numbers["limit"] = queue.limit
         if queue.decision:
             numbers["decision"] = queue.decision
+        if queue.success is not None and queue.success < ramp.ENOUGH:
+            numbers["success"] = round(queue.success, 3)
         waiting, rate = queue.waiting * queue.file, queue.rate
     elif in_rucio is not None:
         young = demand.coming and demand.arriving is None

@@ -36,7 +36,7 @@ class Storages:
         self._specs, self._chunk = list(grid.storages.values()), grid.rucio.reaper_chunk
         self.count = len(self._specs)
         self.space = np.array([np.inf if spec.space is None else spec.space for spec in self._specs])
-        self.used = np.zeros(self.count)
+        self.used, self.most_used = np.zeros(self.count), np.zeros(self.count)
         self.arrived = 0.0  # bytes that were ever put on any of them
         self.slower = np.ones(self.count)  # by how many times deletions take longer now
         self._doomed: list[deque[Doomed]] = [deque() for _ in self._specs]
@@ -87,7 +87,8 @@ class Storages:
             self._begun[storage] = able - int(able) if line else 0.0
 
     def watch(self, seconds: float) -> None:
-        """Count the time for which storages are nearly full."""
+        """Note how much storages had at most, and count the time for which they are nearly full."""
+        np.maximum(self.most_used, self.used, out=self.most_used)
         self.hours_nearly_full += np.where(self.used > 0.98 * self.space, seconds / 3600, 0.0)
 
     def overdue(self, storage: int) -> float:

@@ -108,8 +108,8 @@ class Transfers:
         self._free_jobs: list[int] = []
         specs = list(grid.storages.values())
         most = grid.fts.per_storage
-        self._fts_out = np.array([most if spec.fts_out is None else spec.fts_out for spec in specs])
-        self._fts_in = np.array([most if spec.fts_in is None else spec.fts_in for spec in specs])
+        self.fts_out = np.array([most if spec.fts_out is None else spec.fts_out for spec in specs])
+        self.fts_in = np.array([most if spec.fts_in is None else spec.fts_in for spec in specs])
         self._rates = np.zeros(0)  # of each queue, in the last step
         self._sharing: Sharing | None = None  # of bandwidth, and of slots; made anew for a new queue
         self._slots: Slots | None = None
@@ -180,19 +180,17 @@ class Transfers:
         """Return how many of the files that wait on each link also waited when FTS last started files."""
         return self._by_link(np.minimum(self._passed_over, self.waiting))
 
-    def loads(self) -> Floats:
-        """Return what each resource of the network carried in the last step."""
-        if self._sharing is None or not len(self._rates):
-            return np.zeros(self._network.resources)
-        members = self._network.members(self._link[: len(self._rates)])
-        each = np.repeat(self._rates, members.shape[1])
-        return summed(members.ravel(), each, self._network.resources)
+    def rates(self) -> Floats:
+        """Return what each link moved in a second of the last step."""
+        return summed(self._link[: len(self._rates)], self._rates, len(self._network.links))
 
-    def full(self) -> tuple[Flags, Flags, Flags]:
-        """Return which links have all the transfers that FTS lets them have, and which storages out and in."""
-        actives = self.actives()
-        outgoing, incoming = self._network.at_ends(actives)
-        return actives >= self.optimizer.value, outgoing >= self._fts_out, incoming >= self._fts_in
+    def sizes(self) -> Floats:
+        """Return the mean size of the files that each link has not moved yet."""
+        of_link = self._link[self._job_queue] if len(self._link) else none()
+        files, size = (
+            summed(of_link, amounts, len(self._network.links)) for amounts in (self.left, self.left * self._size)
+        )
+        return np.asarray(size / np.maximum(files, 1))
 
     def _by_link(self, amounts: Floats | Ints) -> Floats:
         """Return the sums over the queues of each link."""
@@ -262,7 +260,7 @@ class Transfers:
         outgoing, incoming = network.at_ends(actives)
         wanted = np.where(self._served(), self.waiting, 0).astype(np.float64)
         assert self._slots is not None
-        free = self.optimizer.value - actives, self._fts_out - outgoing, self._fts_in - incoming
+        free = self.optimizer.value - actives, self.fts_out - outgoing, self.fts_in - incoming
         slots = self._slots.given(wanted, operations, *free)
         self.at_its_limit = bool(slots.sum() + 1 > operations)
         chosen = np.flatnonzero(slots)

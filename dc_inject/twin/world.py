@@ -37,7 +37,7 @@ def step_for(cycle: float) -> float:
 
 
 class Sample(NamedTuple):
-    """How the grid stood at a moment: files that wait for the submitter, in FTS, under way; bytes on storages.
+    """How the grid stood at a moment: files that wait for the submitter, in FTS, under way, to delete.
 
     `overdue` are the bytes on each storage that slow deletions left there; `arrived` are those that arrived since
     the beginning.
@@ -48,7 +48,6 @@ class Sample(NamedTuple):
     queued: int
     active: int
     cancelling: int
-    used: tuple[float, ...]
     to_delete: int
     overdue: tuple[float, ...]
     arrived: float
@@ -175,7 +174,6 @@ class World:
                 int(transfers.waiting.sum()),
                 transfers.active,
                 int(transfers.cancelling),
-                tuple(storages.used.tolist()),
                 sum(storages.backlog(number) for number in range(storages.count)),
                 tuple(storages.overdue(number) for number in range(storages.count)),
                 storages.arrived,

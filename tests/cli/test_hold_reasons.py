@@ -16,6 +16,7 @@ LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_
 
 
 LAST = "in the last such cycle: "
+ATTEMPTS_FAIL = "so many attempts fail that FTS adds no transfers"
 
 
 def full(percent: int) -> Held:
@@ -49,6 +50,15 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     [
         (Held(Hold.BACKLOG, {"window": 5 * GB}), "bytes in flight would not arrive in time"),
         (
+            Held(Hold.BACKLOG, {"window": 5 * GB, "transfers": 2, "success": 0.55}),
+            f"bytes in flight would not arrive in time: {ATTEMPTS_FAIL}",
+        ),
+        (Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2}), "the queue in FTS is too long"),
+        (
+            Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2, "success": 0.55, "also": "failing"}),
+            f"the queue in FTS is too long: {ATTEMPTS_FAIL}; failing would hold it nearly as much",
+        ),
+        (
             Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),
             "the menu's own limit on a site (KIT, in)",
         ),
@@ -69,6 +79,20 @@ def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, 
     held(ledger, {LINKS[0]: hold})
     (row,) = hold_reasons.reasons(hold_reasons.held_links(ledger))
     assert row["why"] == words
+
+
+@pytest.mark.parametrize(("told", "says_so"), [("yyn", True), ("nny", False), ("yn", True)])
+def test_that_attempts_fail_is_said_if_fts_told_so_in_half_of_the_cycles_or_more_not_only_in_the_last(
+    ledger, told, says_so
+):
+    cycle = CYCLE
+    for one in told:
+        numbers = {"window": GB} | ({"success": 0.5} if one == "y" else {})
+        ledger.open_cycle(cycle, {LINKS[0]: (GB, Held(Hold.BACKLOG, numbers))}, cycle.start)
+        ledger.close_cycle(cycle, cycle.end)
+        cycle = cycle.next
+    (row,) = hold_reasons.reasons(hold_reasons.held_links(ledger))
+    assert row["why"].endswith(f": {ATTEMPTS_FAIL}") == says_so
 
 
 TOTAL = "the menu allows 20 Gb/s in total: raise `total` in its `limits`, or lower rates"

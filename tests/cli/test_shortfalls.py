@@ -70,6 +70,18 @@ def test_a_disk_that_is_kept_for_bytes_on_their_way_is_told_with_what_they_wait_
     assert any(cause.startswith("the link itself carries no more (in ") for cause in causes)
 
 
+def test_a_disk_that_one_dataset_fills_is_full_at_most_although_no_sample_finds_it_so(tmp_path):
+    """It is empty again before the next sample, which has the period of the cycles."""
+    tiny = {
+        "space: 6 TB, deletion: {lag: 15 min}": "space: 50 GB",
+        "20..100, file_size: 3..6": "10..60, file_size: 2..5",
+        "may_end: no": "may_end: yes",
+    }
+    causes = why("full-disk", "--policy", "off", changes=tiny, folder=tmp_path).split("; ")
+    assert any(cause.startswith("T2_UK_London_Brunel above 98 % for ") for cause in causes)
+    assert not any("at most" in cause for cause in causes)
+
+
 def test_a_dataset_that_is_larger_than_what_is_due_is_the_cause_where_nothing_else_held_a_link(tmp_path):
     """A slow link for two hours: one dataset fits, the next is not due before the menu ends."""
     text = (SCENARIOS / "one-link" / "menu.yaml").read_text()
@@ -145,12 +157,9 @@ def world(
             }
         },
         failed_for_good=lambda ends: (failed or {}) if ends == ("A", "B") else {},
-        samples=[
-            SimpleNamespace(at=450.0 + 900 * n, used=[0.0, used, 0.0], overdue=[0.0, overdue, 0.0])
-            for n in range(4)
-        ],
+        samples=[SimpleNamespace(at=450.0 + 900 * n, overdue=[0.0, overdue, 0.0]) for n in range(4)],
         network=SimpleNamespace(storages=storages),
-        storages=SimpleNamespace(hours_nearly_full=[0.0, above, 0.0]),
+        storages=SimpleNamespace(hours_nearly_full=[0.0, above, 0.0], most_used=[0.0, used, 0.0]),
     )
 
 

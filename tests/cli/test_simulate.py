@@ -342,12 +342,11 @@ def test_queues_in_which_nothing_ever_waits_are_left_out_and_no_signal_is_missin
 def test_a_storage_is_never_more_than_full():
     """What arrives within a step of the world is counted at its end."""
     spec = SimpleNamespace(site="S", space=100.0)
-    backlog = SimpleNamespace(hours_nearly_full=[0.0], backlog=lambda _: 0)
+    storages = SimpleNamespace(hours_nearly_full=[0.0], most_used=[100.3], backlog=lambda _: 0)
     world = SimpleNamespace(
         network=SimpleNamespace(storages={"A": 0}),
         grid=SimpleNamespace(storages={"A": spec}),
-        samples=[SimpleNamespace(used=[100.3])],
-        storages=backlog,
+        storages=storages,
     )
     (row,) = forecast.storages(world)
     assert (row["most_used"], row["most_filled"]) == (100, 1.0)

@@ -39,6 +39,20 @@ def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_q
     assert held == ["-", "-", "-", *["fts-queue"] * 4, "-", "-", "-"]
 
 
+@pytest.mark.parametrize(("success", "told"), [(0.55, 0.55), (0.98, None), (None, None)])
+def test_a_queue_that_is_long_while_many_attempts_fail_says_so(tmp_path, success, told):
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    one.backend.queues = lambda links: {
+        asked: LinkQueue(400, 20, 1e8, GB, one.clock.now(), success=success) for asked in links
+    }
+    one.run(cycles=3)
+    held = one.ledger.rows()[-1].held
+    assert held is not None
+    assert held.hold is Hold.FTS_QUEUE
+    assert held.numbers.get("success") == told
+
+
 def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_path):
     """The guard neither engages by it nor lets go."""
     link = file_flow("A", "B", 1.0, control=ACT)

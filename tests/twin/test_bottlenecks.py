@@ -138,6 +138,63 @@ def test_after_a_disk_was_full_few_transfers_are_its_fault_and_not_that_of_fts()
         assert held_back(world) == {("A", "B"): why}
 
 
+B, C = ("A", "B"), ("A", "C")
+FROM_A, TO_B = "FTS's limit of transfers from A", "FTS's limit of transfers to B"
+ALL_IN_USE = "all transfers that FTS lets the link have are in use"
+CABLE = "cable carries no more"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "more", "whys"),
+    [
+        ({"fts_out": 60}, {"fts_in": 10}, {}, {B: TO_B, C: FROM_A}),
+        ({"fts_out": 20}, {"fts_in": 20}, {}, {B: FROM_A, C: FROM_A}),
+        ({}, {"fts_in": 5}, {"paths": (Path("cable", GB, ("A:*",)),)}, {B: TO_B, C: CABLE}),
+        ({}, {}, {"paths": (Path("cable", GB, ("A:*",)),)}, {B: CABLE, C: CABLE}),
+        (
+            {"fts_out": 60},
+            {},
+            {"links": {"A:B": replace(WIDE, actives=(10, 10))}},
+            {B: ALL_IN_USE, C: FROM_A},
+        ),
+        (
+            {"fts_out": 60},
+            {"connections": 10, "overload": Overload.FAILS},
+            {},
+            {B: "B has more connections than it can serve", C: FROM_A},
+        ),
+    ],
+)
+def test_of_limits_that_are_all_reached_the_one_is_told_that_would_give_the_link_more(a, b, more, whys):
+    """A source that other links fill, too, is not why a link is slow that its destination lets have less."""
+    ends = storage("A", **a), storage("B", **b), storage("C")
+    world = World(grid(*ends, default_link=WIDE, fts=FREE, rucio=Rucio(requests=1e6), **more), 1)
+    for destination in "BC":
+        rule(world, "A", destination, 100_000)
+    world.advance(3600)
+    assert held_back(world) == whys
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "link", "why"),
+    [
+        ({"fts_out": 50}, {"fts_in": 50}, WIDE, f"{FROM_A} and {TO_B}"),
+        ({}, {"fts_in": 50}, replace(WIDE, actives=(50, 50)), f"{TO_B} and {ALL_IN_USE}"),
+        (
+            {},
+            {"write": GB},
+            replace(WIDE, rate=GB),
+            "writing at B carries no more and the link itself carries no more",
+        ),
+    ],
+)
+def test_limits_of_which_none_alone_would_give_the_link_more_are_told_together(a, b, link, why):
+    world = World(two(a, b, link), 1)
+    rule(world, "A", "B", 100_000)
+    world.advance(3600)
+    assert held_back(world) == {("A", "B"): why}
+
+
 def test_a_link_on_which_nothing_waits_is_not_held_back():
     world = World(two(), 1)
     rule(world, "A", "B", 10)

@@ -32,6 +32,14 @@ def test_a_disk_fills_to_its_last_byte_and_the_rest_fails():
     assert world.storages.hours_nearly_full[1] == pytest.approx(4 - 3000 / 3600, abs=0.1)
 
 
+def test_what_a_storage_had_at_most_is_known_also_between_two_samples():
+    world = world_of(storage("A"), storage("B", delete_lag=30))
+    rule(world, "A", "B", 100, lifetime=300)
+    world.advance(3 * HOUR)
+    assert world.storages.used[1] == 0
+    assert world.storages.most_used[1] == 100 * GB
+
+
 def test_a_rule_that_expires_drops_what_was_not_sent_and_its_files_are_deleted():
     slow = LinkTraits(rate=0.1 * GB, actives=(10, 10))
     world = world_of(storage("A"), storage("B", delete_lag=600, delete_seconds=1, deleting=1), link=slow)
