@@ -16,10 +16,11 @@ What a figure rests on, and when a ledger cannot tell it:
 - *Failures.* A file that failed for good has failed in all its attempts. So if attempts fail by chance, the part
   that does is the fourth root of the part of files: 3 of 5,562 would be 15 % of all attempts. An incident, or a
   file that can never be read, leaves as many. So the files of a link are parted in five, by when they were over,
-  and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there;
-  else a bound, which is a weak one. A link that was full at times only, for no reason that shows, may be one from
-  which FTS took transfers because attempts fail. If some of its files failed for good, the rates that would leave
-  so few are tried, and one with which a replay comes nearer to what moved is taken.
+  and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there,
+  and hardly fewer in four of the parts, since an incident may reach into three; else a bound, which is a weak
+  one. A link that was full at times only, for no reason that shows, may be one from which FTS took transfers
+  because attempts fail. If some of its files failed for good, the rates that would leave so few are tried, and
+  one with which a replay comes nearer to what moved is taken.
 - *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
   a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles, unless more is
   deleted in others: then deletions were slow for a while, as in an incident.
@@ -58,6 +59,7 @@ MOST_WASTED = 2  # times what ever moved: where a replay moves too little for ot
 PARTS = 5  # of a link's files, by when they were over: what failed in the middle one counts
 MOST_BY_CHANCE = 1.66, 3.07, 4.37, 5.61  # files a part, if 0, 1, 2 or 3 failed in the middle one: with 95 %
 LEAST_FAILED = len(MOST_BY_CHANCE)  # files, in a part: fewer are chance
+ATTEMPT = 1 / (RETRIES + 1)  # the exponent of files that failed in all attempts, which gives that of one
 MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
 NEARER = 0.97  # times what a replay without failures is apart: one that is not nearer shows none
 ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
@@ -332,12 +334,17 @@ def _failures(rules: Iterable[Sent]) -> FailureFit:
         return FailureFit(Measured(None, 1.0, 0), 0)
     part = ((files.cumsum() - files / 2) * PARTS / count).astype(np.int64).clip(max=PARTS - 1)
     failed_in, files_in = summed(part, failed, PARTS), summed(part, files, PARTS)
-    middle, attempt = float(np.median(failed_in)), 1 / (RETRIES + 1)
-    if middle < LEAST_FAILED:
-        most = MOST_BY_CHANCE[int(middle)] * PARTS / count if failed.any() else 3 / count  # the rule of three
-        return FailureFit(Measured(None, min(most, 1.0) ** attempt, count), int(failed.sum()))
-    low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** attempt)[1:-1].clip(max=MOST_FAILING)
-    return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
+    _, least, middle, *_ = np.sort(failed_in)
+    low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** ATTEMPT)[1:-1].clip(max=MOST_FAILING)
+    if middle >= LEAST_FAILED and value <= STEADY * low:
+        return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
+    if not failed.any():
+        most = 3 / PARTS  # the rule of three: all files tell
+    elif middle < LEAST_FAILED:
+        most = MOST_BY_CHANCE[int(middle)]
+    else:
+        most = least + 2 * least**0.5 + 3
+    return FailureFit(Measured(None, min(most * PARTS / count, 1.0) ** ATTEMPT, count), int(failed.sum()))
 
 
 def _failures_by_replay(
@@ -372,7 +379,7 @@ def _failures_by_replay(
 def _rate_of_few(failures: FailureFit, more: int) -> FailureFit | None:
     """Return the rate that leaves as many failed files, or so many standard deviations more, up to the bound."""
     files, count = failures.files, failures.rate.count
-    rate = min((files + more * (files**0.5 + 1)) / count, 1.0) ** (1 / (RETRIES + 1))
+    rate = min((files + more * (files**0.5 + 1)) / count, 1.0) ** ATTEMPT
     if rate > failures.rate.bound:
         return None
     return failures._replace(rate=Measured(min(rate, MOST_FAILING), 0.0, count))

@@ -126,6 +126,16 @@ def test_failures_of_an_incident_are_no_rate_and_those_of_most_of_the_time_are()
     assert failing(*always[:40], *[60] * 10, *always[:50]).startswith("failures: 56.23 %")
 
 
+def test_failures_of_an_incident_that_reached_into_the_middle_part_are_no_rate():
+    """Two bad hours and what they leave are three parts of a campaign of eight hours; two have no failure."""
+    expected = (
+        "# failures: not known; 900 of 6,000 files failed for good, too few or too close together for a rate"
+    )
+    told = failing(*[0] * 40, *[20] * 45, *[0] * 15)
+    assert told.startswith(expected)
+    assert told.endswith("so at most times at most 22.4 % of attempts")
+
+
 def test_failures_that_came_together_allow_no_rate_that_leaves_as_many_at_all_times():
     """12 of 6,000 would be 21 % of the attempts; but then three of five parts would hardly ever have none."""
     assert failing(*[0] * 50, 12, *[0] * 49).endswith("so at most times at most 19.3 % of attempts")
