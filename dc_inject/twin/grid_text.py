@@ -213,7 +213,7 @@ def _file(link: LinkFit) -> Iterator[str]:
     elif overhead is None:
         at_most = link.files.at_most
         takes = f"at most {_number(at_most, 3)} s" if at_most else f"{_number(speed.bound, 3)} s"
-        assumed = "both are" if at_most else "the overhead is"
+        assumed = "half of that, and the overhead, are" if at_most else "the overhead is"
         yield (
             f"    # file_speed, overhead: {units.counted(speed.count, 'rules')} show only that a file takes "
             f"{takes}, and not how that depends on its size; {assumed} assumed"

@@ -30,7 +30,7 @@ FEW = sum(Fts().actives) // 2  # files of a link under way: FTS begins with so m
 RISE = 0.5  # of a rule's time with few files under way: if rules with many take so much longer, they waited
 DAMPING = 0.5  # of corrections where rules may have waited: then their time changes by more than that of a file
 CERTAIN = 0.3  # of the slope: above this error, the speed of a file is not told
-MOSTLY, LEAST_LEFT = 0.5, 0.05  # of the time of a file that rules show: what is left after corrections
+LEAST_LEFT = 0.5  # of the time of a file that rules show: where corrections would leave less, it is not known
 RETRIES = Fts().retries
 
 
@@ -53,8 +53,8 @@ class Measured:
 class FileFit(NamedTuple):
     """Speed and overhead of a file; where only its time is known, that is the bound, and there is no overhead.
 
-    `why` is the reason why nothing is known. `at_most` is not 0 where the time is known to be no longer than that:
-    replays found that most of it is not the file's.
+    `why` is the reason why nothing is known. `at_most` is not 0 where the time is only known to be no longer than
+    that, since replays found that most of it is not the file's; half of it is assumed.
     """
 
     speed: Measured
@@ -158,20 +158,26 @@ class RuleTimes:
 
     def _told(self, of_file: float, overhead: float, slope: float, error: float) -> FileFit:
         """Return speed and overhead of a file, or only the time that it takes, where the speed is not certain."""
-        count = len(self._quiet)
         if slope <= 0 or error > CERTAIN * slope:
-            speed = float(self._size[self._quiet].mean()) / (of_file - _assumed_overhead(of_file))
-            at_most = self._of_file if of_file < MOSTLY * self._of_file else 0.0
-            return FileFit(Measured(speed, of_file, count), None, at_most=at_most)
-        return FileFit(Measured(1 / slope, of_file, count, 1 / (slope + error), 1 / (slope - error)), overhead)
+            return self._only(of_file)
+        range_ = 1 / (slope + error), 1 / (slope - error)
+        return FileFit(Measured(1 / slope, of_file, len(self._quiet), *range_), overhead)
+
+    def _only(self, of_file: float) -> FileFit:
+        """Return the time of a file, and the speed that goes with the overhead that is assumed."""
+        speed = float(self._size[self._quiet].mean()) / (of_file - _assumed_overhead(of_file))
+        at_most = self._of_file if of_file <= LEAST_LEFT * self._of_file else 0.0
+        return FileFit(Measured(speed, of_file, len(self._quiet)), None, at_most=at_most)
 
     def as_before(self, fit: FileFit, before: FileFit) -> FileFit:
         """Return a fit with the values that were found before, where both have the same ones."""
-        if fit.speed.value is None or before.speed.value is None:
-            return fit
-        if fit.overhead is None or before.overhead is None:
-            return fit if fit.overhead is not before.overhead else self._told(before.speed.bound, 0.0, 0.0, np.inf)
-        return self._told(before.speed.bound, before.overhead, 1 / before.speed.value, _error(fit.speed))
+        if None not in (fit.overhead, before.overhead) and before.speed.value:
+            return self._told(
+                before.speed.bound, before.overhead or 0.0, 1 / before.speed.value, _error(fit.speed)
+            )
+        if (fit.overhead, before.overhead) == (None, None) and fit.speed.value and before.speed.value:
+            return self._only(max(before.speed.bound, LEAST_LEFT * self._of_file))
+        return fit
 
     def transfers(self, files: FileFit, carried: Floats) -> int:
         """Return how many transfers at a time the link must have had when it carried much."""
@@ -204,7 +210,7 @@ class RuleTimes:
         attempted = self._attempts[self._quiet]
         of_file = max(fit.speed.bound + float(missing.mean() / attempted.mean()), LEAST_LEFT * self._of_file)
         if fit.overhead is None:
-            return self._told(of_file, 0.0, 0.0, np.inf)
+            return self._only(of_file)
         overhead, steeper, _ = self._line(missing)
         if fit.overhead + overhead < 0:  # the rest of what is missing is the slope's
             bytes_ = float((attempted * self._size[self._quiet]).mean())

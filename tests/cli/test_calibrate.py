@@ -101,6 +101,12 @@ def test_speed_and_overhead_of_a_file_are_found_within_10_percent_and_20_seconds
     assert link.overhead == pytest.approx(60, abs=20)
 
 
+def test_a_time_of_a_file_that_hides_behind_daemons_and_looks_is_assumed_to_be_half_of_what_it_is_at_most(past):
+    """Rules take as long with any time up to this, so corrections would go on until files take none."""
+    assert " show only that a file takes at most " in lines(past.text, "SOURCE:LATE")
+    assert past.grid.links["SOURCE:LATE"].file_speed == pytest.approx(25e6, rel=0.2)
+
+
 def test_failures_of_attempts_are_found_within_6_percent_of_all_attempts(past):
     assert past.grid.links["SOURCE:FAILING"].failures == pytest.approx(0.6, abs=0.06)
 
