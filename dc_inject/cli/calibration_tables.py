@@ -171,6 +171,7 @@ def _show_inconclusive(made: Made) -> None:
     )
     tables.emit_first(INCONCLUSIVE, _inconclusive(made), MOST_ROWS, "links")
     click.echo(
-        "hint: find out what happened, write it into the file, such as `troubles`, `production` or `failures`,\n"
-        "and remove the links from its `inconclusive`"
+        "hint: find out what happened, and write it into the file, such as `troubles`, `production`, `failures`.\n"
+        "Figures of these links, their storages and sites were fitted as if nothing had happened: replace or\n"
+        "remove them, too, and only then remove the links from `inconclusive`"
     )

@@ -8,17 +8,19 @@ What a figure rests on, and when a ledger cannot tell it:
   that was never full gives a lower bound and nothing else. Where the sum over all links of a storage or site
   varies much less than the link alone, that storage or site is what is full. What looks full may also be FTS's
   limit of transfers: from a ledger nobody can tell. Transfers that began together end together, so that a cycle
-  alone tells little: means over four cycles are compared.
+  alone tells little: means over four cycles are compared. If they differ much while it is full, what it carries
+  has changed, as in an incident, and the mean is what it never carried.
 - *Speed and overhead of a file.* When little is under way, a rule takes as long as its slowest file: attempts x
   (overhead + size / speed), and what daemons and looks add. Sizes that differ separate the two; where they hardly
   do, only the time of a file is known, and the overhead is assumed.
 - *Failures.* A file that failed for good has failed in all its attempts. So if attempts fail by chance, the part
   that does is the fourth root of the part of files: 3 of 5,562 would be 15 % of all attempts. An incident, or a
   file that can never be read, leaves as many. So the files of a link are parted in five, by when they were over,
-  and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there;
-  else a bound, which is a weak one. A link that was full at times only, for no reason that shows, may be one from
-  which FTS took transfers because attempts fail. If some of its files failed for good, the rates that would leave
-  so few are tried, and one with which a replay comes nearer to what moved is taken.
+  and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there,
+  and hardly fewer in four of the parts, since an incident may reach into three; else a bound, which is a weak
+  one. A link that was full at times only, for no reason that shows, may be one from which FTS took transfers
+  because attempts fail. If some of its files failed for good, the rates that would leave so few are tried, and
+  one with which a replay comes nearer to what moved is taken.
 - *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
   a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles, unless more is
   deleted in others: then deletions were slow for a while, as in an incident.
@@ -51,10 +53,13 @@ HELD_OUT = 3  # the last one of so many parts
 LEAST_FULL = 3  # cycles
 STEADIER = 0.7  # times the spread of a link alone: then all links of a storage together are what is full
 MORE = 1.3  # times what was moved while full: a link that moves so much at other times has another limit
+STEADY = MORE**2  # times the least that was moved while full: where more moved at times, it was not one capacity
 SMOOTH = 4  # cycles
 MOST_WASTED = 2  # times what ever moved: where a replay moves too little for other reasons, no capacity is enough
 PARTS = 5  # of a link's files, by when they were over: what failed in the middle one counts
-LEAST_FAILED = 4  # files, in a part: fewer are chance
+MOST_BY_CHANCE = 1.66, 3.07, 4.37, 5.61  # files a part, if 0, 1, 2 or 3 failed in the middle one: with 95 %
+LEAST_FAILED = len(MOST_BY_CHANCE)  # files, in a part: fewer are chance
+ATTEMPT = 1 / (RETRIES + 1)  # the exponent of files that failed in all attempts, which gives that of one
 MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
 NEARER = 0.97  # times what a replay without failures is apart: one that is not nearer shows none
 ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
@@ -180,7 +185,7 @@ def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], replayed: Replay) -> 
         )
         # By half of it: what a link wastes grows fast when it carries a little less than is injected.
         value = rate.value * float(np.sqrt(np.clip(true / max(seen, 1.0), 0.25, 4.0)))
-        return replace(rate, value=min(value, MOST_WASTED * rate.bound))
+        return rate.moved_to(min(value, MOST_WASTED * rate.bound))
 
     links = {
         link: replace(fitted, rate=corrected(fitted.rate, [link], full[link]))
@@ -227,10 +232,8 @@ def _fit(
         if fails is None and not failures[link].files:
             fails = 0.0
         files = of_link.of_file(fails, daemons + past.look / 2)
-        if before is not None and (files.overhead is None) == (before.files.overhead is None):
-            files = files._replace(
-                speed=_as_before(files.speed, before.files.speed), overhead=before.files.overhead
-            )
+        if before is not None:
+            files = of_link.as_before(files, before.files)
         links[link] = LinkFit(rate, groups[link], files, failures[link])
     deletions = {}
     for storage in sorted({link[1] for link in times}):
@@ -247,7 +250,7 @@ def _as_before(fitted: Measured, before: Measured | None) -> Measured:
     """Return a figure with the value that was found before, where both have one."""
     if fitted.value is None or before is None or before.value is None:
         return fitted
-    return replace(fitted, value=before.value)
+    return fitted.moved_to(before.value)
 
 
 def _by_link(sent: Sequence[Sent]) -> dict[Ends, list[int]]:
@@ -301,15 +304,17 @@ def _spread(carried: Floats) -> float:
 
 
 def _capacity(carried: Floats, full: Flags) -> Measured:
-    """Return what is carried in full cycles; a bound, if there are few of them, or others carry more."""
+    """Return what is carried in full cycles; a bound, if they are few, or differ, or others carry more."""
     most, count = float(_smooth(carried).max(initial=0.0)), int(full.sum())
     mean = float(carried[full].mean()) if count else 0.0
     if count < LEAST_FULL or not mean:
         return Measured(None, most, count)
-    low, high = np.percentile(_smooth(carried[full]), [10, 90])
+    low, high = map(float, np.percentile(_smooth(carried[full]), [10, 90]))
     if most > MORE * max(mean, high):
         return Measured(None, most, count)
-    return Measured(mean, most, count, float(low), float(high))
+    if high > STEADY * low:
+        return Measured(None, most, count, low, high)
+    return Measured(mean, most, count, min(low, mean), max(high, mean))
 
 
 # --------------------------------------------------------------------------- failures and deletions
@@ -329,13 +334,17 @@ def _failures(rules: Iterable[Sent]) -> FailureFit:
         return FailureFit(Measured(None, 1.0, 0), 0)
     part = ((files.cumsum() - files / 2) * PARTS / count).astype(np.int64).clip(max=PARTS - 1)
     failed_in, files_in = summed(part, failed, PARTS), summed(part, files, PARTS)
-    middle, attempt = float(np.median(failed_in)), 1 / (RETRIES + 1)
-    if middle < LEAST_FAILED:
-        seen = count / PARTS if failed.any() else count  # where none failed, all of them tell
-        most = (middle + 2 * middle**0.5 + 3) / seen  # with 95 %; of none that is the rule of three
-        return FailureFit(Measured(None, min(most, 1.0) ** attempt, count), int(failed.sum()))
-    low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** attempt)[1:-1].clip(max=MOST_FAILING)
-    return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
+    _, least, middle, *_ = np.sort(failed_in)
+    low, value, high = np.sort((failed_in / np.maximum(files_in, 1.0)) ** ATTEMPT)[1:-1].clip(max=MOST_FAILING)
+    if middle >= LEAST_FAILED and value <= STEADY * low:
+        return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
+    if not failed.any():
+        most = 3 / PARTS  # the rule of three: all files tell
+    elif middle < LEAST_FAILED:
+        most = MOST_BY_CHANCE[int(middle)]
+    else:
+        most = least + 2 * least**0.5 + 3
+    return FailureFit(Measured(None, min(most * PARTS / count, 1.0) ** ATTEMPT, count), int(failed.sum()))
 
 
 def _failures_by_replay(
@@ -345,14 +354,20 @@ def _failures_by_replay(
     suspects = {
         link: fitted.failures
         for link, fitted in fit.links.items()
-        if fitted.is_full_at_times and fitted.failures.files and fitted.failures.rate.value is None
+        if fitted.is_full_at_times
+        and fitted.failures.files
+        and fitted.failures.rate.value is None
+        and _rate_of_few(fitted.failures, 0) is not None
     }
     if not suspects:
         return {}
     without, shown = _apart(fit.past, replay(fit.past, made(fit))), {}
     nearest = {link: NEARER * without[link] for link in suspects}
     for more in range(3):  # standard deviations: by chance, so many less may have failed than most of the time
-        tried = {link: _rate_of_few(failures, more) for link, failures in suspects.items()}
+        rates = {link: _rate_of_few(failures, more) for link, failures in suspects.items()}
+        tried = {link: failures for link, failures in rates.items() if failures is not None}
+        if not tried:
+            break
         apart = _apart(fit.past, replay(fit.past, made(_fit(fit.past, times, begin, tried))))
         for link, failures in tried.items():
             if apart[link] < nearest[link]:
@@ -361,10 +376,12 @@ def _failures_by_replay(
     return shown
 
 
-def _rate_of_few(failures: FailureFit, more: int) -> FailureFit:
-    """Return the rate that leaves as many failed files, or so many standard deviations more."""
+def _rate_of_few(failures: FailureFit, more: int) -> FailureFit | None:
+    """Return the rate that leaves as many failed files, or so many standard deviations more, up to the bound."""
     files, count = failures.files, failures.rate.count
-    rate = min((files + more * (files**0.5 + 1)) / count, 1.0) ** (1 / (RETRIES + 1))
+    rate = min((files + more * (files**0.5 + 1)) / count, 1.0) ** ATTEMPT
+    if rate > failures.rate.bound:
+        return None
     return failures._replace(rate=Measured(min(rate, MOST_FAILING), 0.0, count))
 
 

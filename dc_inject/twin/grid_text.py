@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dc_inject.model import units
 from dc_inject.twin.calibration import (
@@ -30,6 +30,7 @@ from dc_inject.twin.rule_times import Measured
 ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
 LEAST_RATE = 1.0  # bytes per second: a grid file has no rate below 1 b/s
+AS_IF = "its figures were fitted as if nothing had happened to it"
 NO_SPACE = "the grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
 
 
@@ -55,7 +56,8 @@ def text(
         *_services(fit),
         "sites:",
     ]
-    lines = [*head, *_sites(fit), *_links(fit), *_stocks(past), *_inconclusive(inconclusive or {})]
+    reasons = inconclusive or {}
+    lines = [*head, *_sites(fit), *_links(fit, reasons), *_stocks(past), *_inconclusive(reasons)]
     return "\n".join(lines) + "\n"
 
 
@@ -141,10 +143,10 @@ def _shared(fit: Fit, resource: Resource, indent: str) -> Iterator[str]:
 
 def _capacity(rate: Measured, key: str, indent: str, what: str) -> Iterator[str]:
     if rate.value is None and rate.count:
-        yield (
-            f"{indent}# {key}: not known; in {units.counted(rate.count, 'cycles')} files waited all the time, "
-            f"but at other times it carried more: at least {_rate(rate.bound)}"
-        )
+        waited = f"in {units.counted(rate.count, 'cycles')} files waited all the time"
+        but = f"and it carried {_rate(rate.low)} to {_rate(rate.high)} in these, as if it had changed"
+        but = but if rate.high else "but at other times it carried more"
+        yield f"{indent}# {key}: not known; {waited}, {but}: at least {_rate(rate.bound)}"
     elif rate.value is None:
         yield f"{indent}# {key}: not known, since it was never full; at least {_rate(rate.bound)}"
     else:
@@ -186,14 +188,17 @@ def _deletion(fit: DeletionFit) -> Iterator[str]:
 # --------------------------------------------------------------------------- links and datasets
 
 
-def _links(fit: Fit) -> Iterator[str]:
+def _links(fit: Fit, inconclusive: Container[Ends]) -> Iterator[str]:
     yield "links:"
-    for (source, destination), link in fit.links.items():
-        yield f"  {json.dumps(f'{source}:{destination}')}:"
+    for ends, link in fit.links.items():
+        yield f"  {json.dumps(':'.join(ends))}:"
+        if ends in inconclusive:
+            yield f"    # inconclusive, see below: {AS_IF}"
         if link.full is not None:
             yield f"    # rate: not known, since {link.full.kind} of {link.full.name} is full first; see there"
         else:
             yield from _capacity(link.rate, "rate", "    ", "what it carries")
+        if link.full is None or fit.shared[link.full].value is None:
             yield from _highest(link.rate)
         yield from _file(link)
         yield from _failures(link.failures)
@@ -206,9 +211,12 @@ def _file(link: LinkFit) -> Iterator[str]:
         yield from (f"    # {line}" for line in textwrap.wrap(why, 100))
         yield f"    file_speed: {_speed(ASSUMED.file_speed)}"
     elif overhead is None:
+        at_most = link.files.at_most
+        takes = f"at most {_number(at_most, 3)} s" if at_most else f"{_number(speed.bound, 3)} s"
+        assumed = "half of that, and the overhead, are" if at_most else "the overhead is"
         yield (
             f"    # file_speed, overhead: {units.counted(speed.count, 'rules')} show only that a file takes "
-            f"{_number(speed.bound, 3)} s, and not how that depends on its size; the overhead is assumed"
+            f"{takes}, and not how that depends on its size; {assumed} assumed"
         )
         yield f"    file_speed: {_speed(speed.value)}"
         yield f"    overhead: {_number(link.files.overhead_or_assumed, 3)} s"
@@ -258,7 +266,9 @@ def _inconclusive(reasons: Mapping[Ends, str]) -> Iterator[str]:
     if not reasons:
         return
     yield f"# The grid misses what these links moved by more than {100 * MOST_MISSED:.0f} %, or that is not known:"
-    yield "# simulations are inconclusive for them. Once you have added what the grid lacks, remove them here."
+    yield "# simulations are inconclusive for them. Their figures, and those of their storages and sites, were"
+    yield "# fitted as if nothing had happened. Once you have added what the grid lacks, replace or remove these"
+    yield "# figures, too, and only then remove the links here."
     yield "inconclusive:"
     for (source, destination), reason in reasons.items():
         yield f"  {json.dumps(f'{source}:{destination}')}: {json.dumps(reason)}"
@@ -285,5 +295,10 @@ def at_times(fit: Fit) -> dict[Ends, list[str]]:
 
 
 def full_at_times(fit: Fit) -> list[Ends]:
-    """Return the links that were full at times, where no failures explain it."""
-    return [ends for ends, link in fit.links.items() if link.is_full_at_times and link.failures.apart is None]
+    """Return the links that were full at times, or what they share was, where no failures explain it."""
+    return [
+        ends
+        for ends, link in fit.links.items()
+        if (link.is_full_at_times and link.failures.apart is None)
+        or (link.full is not None and fit.shared[link.full].value is None)
+    ]

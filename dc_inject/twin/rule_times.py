@@ -30,6 +30,7 @@ FEW = sum(Fts().actives) // 2  # files of a link under way: FTS begins with so m
 RISE = 0.5  # of a rule's time with few files under way: if rules with many take so much longer, they waited
 DAMPING = 0.5  # of corrections where rules may have waited: then their time changes by more than that of a file
 CERTAIN = 0.3  # of the slope: above this error, the speed of a file is not told
+LEAST_LEFT = 0.5  # of the time of a file that rules show: where corrections would leave less, it is not known
 RETRIES = Fts().retries
 
 
@@ -43,16 +44,23 @@ class Measured:
     low: float = 0.0
     high: float = 0.0
 
+    def moved_to(self, value: float) -> Measured:
+        """Return it with another value, and a range that has moved as much."""
+        by = value / self.value if self.value else 1.0
+        return replace(self, value=value, low=by * self.low, high=by * self.high)
+
 
 class FileFit(NamedTuple):
     """Speed and overhead of a file; where only its time is known, that is the bound, and there is no overhead.
 
-    `why` is the reason why nothing is known.
+    `why` is the reason why nothing is known. `at_most` is not 0 where the time is only known to be no longer than
+    that, since replays found that most of it is not the file's; half of it is assumed.
     """
 
     speed: Measured
     overhead: float | None
     why: str = ""
+    at_most: float = 0.0
 
     @property
     def overhead_or_assumed(self) -> float:
@@ -90,7 +98,7 @@ class RuleTimes:
         self._in_time = np.flatnonzero(in_time & ~self.full(past)[in_cycle])
         self._rise = _rise(under_way[self._in_time], self._taken[self._in_time])
         self._quiet, self._damping = self._few, 1.0
-        self._attempts = np.ones(len(rules))
+        self._attempts, self._of_file = np.ones(len(rules)), 0.0
 
     def _at_looks(self, past: Past, since: Floats, until: Floats) -> Floats:
         """Return how many are so at each look, the first one at second 0."""
@@ -140,16 +148,36 @@ class RuleTimes:
         if why:
             return FileFit(unknown, None, why)
         self._attempts = attempts(failures or 0.0, self._files)
-        times, sizes = np.maximum(self._taken[quiet] - added, 1.0), self._size[quiet]
+        times = np.maximum(self._taken[quiet] - added, 1.0)
+        of_file = float((times / self._attempts[quiet]).mean())
+        self._of_file = of_file
         overhead, slope, error = self._line(times)
-        if slope <= 0 or error > CERTAIN * slope:
-            of_file = float((times / self._attempts[quiet]).mean())
-            speed = float(sizes.mean()) / (of_file - _assumed_overhead(of_file))
-            return FileFit(replace(unknown, value=speed, bound=of_file), None)
         if overhead < 0:
-            overhead, slope = 0.0, float((times / self._attempts[quiet]).mean() / sizes.mean())
-        speeds = 1 / (slope + error), 1 / max(slope - error, 1e-15)
-        return FileFit(Measured(1 / slope, 0.0, len(quiet), *speeds), overhead)
+            overhead, slope = 0.0, of_file / float(self._size[quiet].mean())
+        return self._told(of_file, overhead, slope, error)
+
+    def _told(self, of_file: float, overhead: float, slope: float, error: float) -> FileFit:
+        """Return speed and overhead of a file, or only the time that it takes, where the speed is not certain."""
+        if slope <= 0 or error > CERTAIN * slope:
+            return self._only(of_file)
+        range_ = 1 / (slope + error), 1 / (slope - error)
+        return FileFit(Measured(1 / slope, of_file, len(self._quiet), *range_), overhead)
+
+    def _only(self, of_file: float) -> FileFit:
+        """Return the time of a file, and the speed that goes with the overhead that is assumed."""
+        speed = float(self._size[self._quiet].mean()) / (of_file - _assumed_overhead(of_file))
+        at_most = self._of_file if of_file <= LEAST_LEFT * self._of_file else 0.0
+        return FileFit(Measured(speed, of_file, len(self._quiet)), None, at_most=at_most)
+
+    def as_before(self, fit: FileFit, before: FileFit) -> FileFit:
+        """Return a fit with the values that were found before, where both have the same ones."""
+        if None not in (fit.overhead, before.overhead) and before.speed.value:
+            return self._told(
+                before.speed.bound, before.overhead or 0.0, 1 / before.speed.value, _error(fit.speed)
+            )
+        if (fit.overhead, before.overhead) == (None, None) and fit.speed.value and before.speed.value:
+            return self._only(max(before.speed.bound, LEAST_LEFT * self._of_file))
+        return fit
 
     def transfers(self, files: FileFit, carried: Floats) -> int:
         """Return how many transfers at a time the link must have had when it carried much."""
@@ -179,18 +207,22 @@ class RuleTimes:
         if fit.speed.value is None or measured.sum() < LEAST_TIMED:
             return fit
         missing = np.where(measured, missing, missing[measured].mean())  # of those that failed there
-        slope, attempted = 1 / fit.speed.value, self._attempts[self._quiet]
-        bytes_ = float((attempted * self._size[self._quiet]).mean())
+        attempted = self._attempts[self._quiet]
+        of_file = max(fit.speed.bound + float(missing.mean() / attempted.mean()), LEAST_LEFT * self._of_file)
         if fit.overhead is None:
-            more = missing.mean() / bytes_
-            return fit._replace(speed=replace(fit.speed, value=1 / max(slope + more, 0.05 * slope)))
+            return self._only(of_file)
         overhead, steeper, _ = self._line(missing)
         if fit.overhead + overhead < 0:  # the rest of what is missing is the slope's
+            bytes_ = float((attempted * self._size[self._quiet]).mean())
             overhead, steeper = -fit.overhead, (missing.mean() + fit.overhead * attempted.mean()) / bytes_
-        new = max(slope + steeper, 0.05 * slope)
-        wide = [1 / max(1 / edge + new - slope, 0.05 * new) for edge in (fit.speed.low, fit.speed.high)]
-        speed = replace(fit.speed, value=1 / new, low=wide[0], high=wide[1])
-        return FileFit(speed, fit.overhead + overhead)
+        return self._told(
+            of_file, fit.overhead + overhead, 1 / fit.speed.value + float(steeper), _error(fit.speed)
+        )
+
+
+def _error(speed: Measured) -> float:
+    """Return the standard error of the seconds per byte."""
+    return 0.0 if speed.value is None else 1 / speed.low - 1 / speed.value
 
 
 def _rise(under_way: Floats, taken: Floats) -> float:

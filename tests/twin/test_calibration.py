@@ -71,6 +71,7 @@ def test_files_that_are_quicker_than_the_assumed_overhead_have_one_of_half_their
     files = made.fit.links[LINK].files
     assert files.overhead is None
     assert 0 < files.overhead_or_assumed <= files.speed.bound / 2 <= 2
+    assert "show only that a file takes at most " in grid_text.text(made.fit)  # daemons and looks take as long
     assert f"overhead: {files.overhead_or_assumed:.3g} s" in grid_text.text(made.fit, made)
 
 
@@ -123,6 +124,21 @@ def test_failures_of_an_incident_are_no_rate_and_those_of_most_of_the_time_are()
     always = [6, *[6] * 99]
     assert failing(*always).startswith("failures: 56.23 %  # fitted: 600 of 6,000 files failed for good")
     assert failing(*always[:40], *[60] * 10, *always[:50]).startswith("failures: 56.23 %")
+
+
+def test_failures_of_an_incident_that_reached_into_the_middle_part_are_no_rate():
+    """Two bad hours and what they leave are three parts of a campaign of eight hours; two have no failure."""
+    expected = (
+        "# failures: not known; 900 of 6,000 files failed for good, too few or too close together for a rate"
+    )
+    told = failing(*[0] * 40, *[20] * 45, *[0] * 15)
+    assert told.startswith(expected)
+    assert told.endswith("so at most times at most 22.4 % of attempts")
+
+
+def test_failures_that_came_together_allow_no_rate_that_leaves_as_many_at_all_times():
+    """12 of 6,000 would be 21 % of the attempts; but then three of five parts would hardly ever have none."""
+    assert failing(*[0] * 50, 12, *[0] * 49).endswith("so at most times at most 19.3 % of attempts")
 
 
 def collapsing(failures: float) -> Past:
@@ -301,3 +317,21 @@ def test_the_time_of_a_file_is_found_on_a_link_that_always_has_many_under_way(sp
         for least, bytes_ in ((files.overhead_or_assumed, files.speed.value), (overhead, speed * 1e6))
     )
     assert found == pytest.approx(true, rel=0.1)
+
+
+def test_what_links_share_that_carried_more_at_times_while_full_is_no_capacity_and_the_file_says_so():
+    """Nothing limits these links in the grid then, so it does not do by itself what they did."""
+    other = ("C", "B")
+    rules = [
+        replace(rule, link=link, completed=rule.accepted + (200 if not number else 5000), done=10)
+        for number, rule in enumerate(every(300.0))
+        for link in (LINK, other)
+    ]
+    first = np.arange(CYCLES) < CYCLES // 2
+    moved = {LINK: np.where(first, 1.5 * GB, 27.0 * GB), other: np.where(first, 13.5 * GB, 3.0 * GB)}
+    fit = calibrated(replace(past(*rules), moved=moved), grid).fit
+    assert fit.links[LINK].full == ("write", "B")
+    assert fit.shared[fit.links[LINK].full].value is None
+    assert LINK in grid_text.full_at_times(fit)
+    assert "# write: not known; in " in grid_text.text(fit)
+    assert grid(fit).links["A:B"].highest_measured is not None
