@@ -29,13 +29,15 @@ STUCK = "stuck"  # of the signal that keeps what was stuck in them
 def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
     """Return the bytes of each flow that its service has given up for now.
 
-    Rounded up, as what moved is rounded down: a byte between them would be late until the rule ends.
+    Rounded up, as what moved is rounded down: a byte between them would be late until the rule ends. Never more
+    than is left of a rule: its stuck files may be its small ones.
     """
     stuck: dict[FlowKey, int] = defaultdict(int)
     for entry in ledger.entries(State.LIVE):
         if entry.files_stuck:
             item = entry.injection.item
-            stuck[entry.injection.flow] += -(-item.bytes * entry.files_stuck // max(item.files, 1))
+            size = -(-item.bytes * entry.files_stuck // max(item.files, 1))
+            stuck[entry.injection.flow] += max(min(size, entry.injected - entry.moved), 0)
     return stuck
 
 

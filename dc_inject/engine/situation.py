@@ -34,6 +34,7 @@ from dc_inject.model import (
     rates,
     urls,
 )
+from dc_inject.model.holds import forgives
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import lifetime, pace, plan, shards
@@ -93,6 +94,7 @@ class SituationReader:
                 ),
                 held=held[key],
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
+                made_up=key in before and (held_before := before[key].held) is not None and forgives(held_before),
                 saved=_saved(before[key]) if key in before else 0,
                 completion=until_ended[key],
                 failed=failed[key],

@@ -169,18 +169,19 @@ class InjectionReader(AccountReader, UniquenessReader):
     ) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
         """Return, by flow, when something ended with files that its service had given up, and their bytes.
 
-        Of what ended since a moment, in cycles since another one. Rounded up.
+        Of what ended since a moment, in cycles since another one. Rounded up, and never more than was left.
         """
         ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
         for row in self._db.rows(
-            "SELECT scenario, source, destination, through, ended_at, bytes, files, files_stuck "
+            "SELECT scenario, source, destination, through, ended_at, bytes, files, files_stuck, "
+            "bytes - present - injection.failed - injection.moved AS unmoved "
             "FROM injection JOIN account ON account.id = account "
             "WHERE cycle >= ? AND ended_at >= ? AND files_stuck > 0 AND completed_at IS NULL",
             stored(begun),
             stored(since),
         ):
             size = -(-row["bytes"] * row["files_stuck"] // max(row["files"], 1))
-            ended[flow_key(row)].append((moment(row["ended_at"]), size))
+            ended[flow_key(row)].append((moment(row["ended_at"]), max(min(size, row["unmoved"]), 0)))
         return ended
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:

@@ -50,7 +50,8 @@ class Demand:
     bytes on top of this cycle's due: overhead, the controller's bias, what other links left; None: the overhead.
     `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
     `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
-    `before` is the hold of the cycle before, which the debt comes from. `saved` is the debt that it
+    `before` is the hold of the cycle before, which the debt comes from, and `made_up` whether that one was of
+    earlier cycles already, while their debt was made up. `saved` is the debt that it
     left at its end (want - forgiven - injected) when it had no hold or `too-coarse`, else 0: what waits for a
     dataset and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
@@ -69,6 +70,7 @@ class Demand:
     intended: int = 0
     held: Held | None = None
     before: Hold | None = Hold.NOT_RUNNING
+    made_up: bool = False
     saved: int = 0
     completion: timedelta | None = None
     failed: float | None = None

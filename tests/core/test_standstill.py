@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from dc_inject.model import Hold
 from dc_inject.planning.control import LEAST, Memory, Past, Signals, decide
+from dc_inject.planning.plan import Account, plan
+from tests.core.builders import demand, flow, items, situation
 from tests.core.test_control import GB, SEEN, WORTH, T
 
 
@@ -46,3 +49,16 @@ def test_files_that_arrive_together_do_not_make_a_link_stand_still():
         SEEN, past=(Past(WORTH, 0, WORTH), Past(WORTH, 4 * WORTH, WORTH), *(Past(WORTH, 0, WORTH),) * 2)
     )
     assert after(Memory(completion=3 * T), lumps, replace(SEEN, completion=4 * T)).completion == 4 * T
+
+
+@pytest.mark.parametrize(("made_up", "hold"), [(False, Hold.API_ERRORS), (True, Hold.BACKLOG)])
+def test_an_outage_is_blamed_in_the_first_cycle_after_it_only(made_up, hold):
+    """What the window does not let through then is forgiven as well, for as long as the link is slow."""
+    slow = replace(SEEN, past=(Past(WORTH, WORTH // 10, WORTH),) * 4, in_flight=WORTH)
+    decision = decide(Memory(completion=T, delivered=WORTH / T.total_seconds() / 10), slow)
+    books = {"account": Account(9 * WORTH), "coming": slow.in_flight, "decision": decision}
+    owes = demand(flow(), WORTH, before=Hold.API_ERRORS, made_up=made_up, **books)
+    (row,) = plan(situation([owes], items(*[WORTH // 10] * 20))).decisions
+    assert row.forgiven > WORTH
+    assert row.held is not None
+    assert row.held.hold is hold
