@@ -73,6 +73,7 @@ class SituationReader:
             of_flow[row.key][row.cycle.start] = row
         last = cycle.start - cycle.length
         before = {key: of_cycle[last] for key, of_cycle in of_flow.items() if last in of_cycle}
+        held_before = {key: row.held for key, row in before.items() if row.held is not None}
         since = ledger.since or now
         settled = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
         completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if settled else {}
@@ -93,8 +94,8 @@ class SituationReader:
                     extras[key],
                 ),
                 held=held[key],
-                before=held_before.hold if key in before and (held_before := before[key].held) else None,
-                made_up=key in before and (held_before := before[key].held) is not None and forgives(held_before),
+                before=held_before[key].hold if key in held_before else None,
+                made_up=key in held_before and forgives(held_before[key]),
                 saved=_saved(before[key]) if key in before else 0,
                 completion=until_ended[key],
                 failed=failed[key],

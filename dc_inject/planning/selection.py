@@ -246,9 +246,9 @@ def why(line: LinkPlan) -> Held | None:
         return _starved(line)
     beyond_cap = line.forgiven - line.limited
     numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
-    outage = demand.before is not None and Trait.OUTAGE in demand.before.traits and not demand.made_up
-    if demand.before and outage and beyond_cap > max(short, line.limited):
-        return Held(demand.before, numbers)  # the debt is of the outage, whatever slows down making it up
+    before = None if demand.made_up else demand.before
+    if before and Trait.OUTAGE in before.traits and beyond_cap > max(short, line.limited):
+        return Held(before, numbers)  # the debt is of the outage, whatever slows down making it up
     only_forgiven = short <= 0 and 2 * line.limited >= line.forgiven
     limit = leading(line.forgone if only_forgiven else line.cuts)
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.

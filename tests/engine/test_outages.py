@@ -8,6 +8,7 @@ from datetime import timedelta
 from dc_inject.engine import Settings
 from dc_inject.model import Cycle, Hold, Limits
 from dc_inject.model.errors import Temporary
+from dc_inject.planning import plan
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
@@ -28,8 +29,18 @@ def test_an_outage_is_one_line_in_the_log(tmp_path, caplog):
     assert "2027-02-08T10:15:00Z to 2027-02-08T20:15:00Z: due 4.61 TB" in line
 
 
-def test_what_is_forgiven_after_an_outage_is_blamed_on_it(tmp_path):
-    """Not on the limit that slows down making it up: neither while it lasts, nor in the first cycle after it."""
+def test_what_is_forgiven_after_an_outage_is_blamed_on_it(tmp_path, monkeypatch):
+    """Not on the limit that slows down making it up: neither while it lasts, nor in the first cycle after it.
+
+    From the next one on planning is told that the outage is made up already.
+    """
+    made_up, decide = {}, plan.plan
+
+    def planned(situation):
+        made_up[situation.cycle.start] = [demand.made_up for demand in situation.demands]
+        return decide(situation)
+
+    monkeypatch.setattr(plan, "plan", planned)
     rate = 1.25 * LINK.rate
     limits = Limits(total=rate, per_site=rate, rules_per_hour=10**6, files_in_flight=10**9)
     one = world(tmp_path, campaign([LINK], limits=limits), {"A": items("A", 400, 5 * GB)})
@@ -44,6 +55,9 @@ def test_what_is_forgiven_after_an_outage_is_blamed_on_it(tmp_path):
     rows = one.ledger.rows()
     assert [row.forgiven > 0 for row in rows[3:]] == [False, False, True, True]
     assert [row.held and row.held.hold for row in rows[3:]] == [Hold.API_ERRORS] * 4
+    one.run(cycles=1)
+    assert made_up[START + 3 * CYCLE] == [False]
+    assert made_up[START + 7 * CYCLE] == [True]
 
 
 def test_while_it_drains_past_its_end_nothing_is_due_and_nobody_is_missing(tmp_path):

@@ -368,11 +368,13 @@ def test_what_ended_without_having_arrived_has_expired(ledger):
     assert ledger.expired(START, START + LENGTH) == {}
 
 
-def test_what_was_stuck_until_its_rule_ended_is_told_with_its_end(ledger):
+@pytest.mark.parametrize(("moved", "stuck"), [(40, 60), (50, 50)])
+def test_what_was_stuck_until_its_rule_ended_is_told_with_its_end(ledger, moved, stuck):
+    """Of 100 GB in 50 files 30 were stuck: 60 GB, or what is left, since they may be small ones."""
     (key,) = accepted(ledger, ONE)
-    ledger.observe([seen(key, Status.STUCK, files_done=20, files_stuck=30, moved=40 * GB)], START + MINUTE)
+    ledger.observe([seen(key, Status.STUCK, files_done=20, files_stuck=30, moved=moved * GB)], START + MINUTE)
     assert ledger.stuck_until_ended(START, START) == {}
     ledger.observe([seen(key, Status.ABSENT)], LATER)
-    assert ledger.stuck_until_ended(START, START) == {AB: [(LATER, 60 * GB)]}
+    assert ledger.stuck_until_ended(START, START) == {AB: [(LATER, stuck * GB)]}
     assert ledger.stuck_until_ended(LATER + MINUTE, START) == {}
     assert ledger.stuck_until_ended(START, START + LENGTH) == {}
