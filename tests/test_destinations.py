@@ -42,13 +42,35 @@ scenarios:
         (["*.example.org"], "davs://example.org/x", False),
         (["*.example.org"], "davs://evilexample.org/x", False),
         ([""], "davs:///x", False),
-        ([], "http://127.0.0.2:1", True),
-        ([], "https://localhost:1", True),
+        ([], "http://127.0.0.2:1", False),
+        ([], "https://localhost:1", False),
+        (["localhost"], "https://localhost:1", True),
+        (["localhost"], "http://localhost:1", False),
+        (["127.0.0.1"], "http://127.0.0.1:80", False),
+        (["127.0.0.1:31339"], "http://127.0.0.1:31339", True),
+        (["127.0.0.1:31339"], "dav://127.0.0.1:31339/x", True),
+        (["http://127.0.0.1:31339"], "http://127.0.0.1:31339/x", True),
+        (["http://127.0.0.1"], "http://127.0.0.1", True),
+        (["http://127.0.0.1"], "http://127.0.0.1:81", False),
+        (["127.0.0.1:31339"], "https://127.0.0.1:31339", True),
+        (["127.0.0.1:31339"], "https://127.0.0.1:31340", False),
+        (["127.0.0.1:31339"], "http://127.0.0.2:31339", False),
+        (["localhost:31339"], "http://127.0.0.1:31339", False),
+        (["https://127.0.0.1:31339"], "http://127.0.0.1:31339", False),
+        (["[::1]:31339"], "http://[::1]:31339", True),
+        (["[::1]:31339"], "http://[::1]:31338", False),
+        (["*.example.org"], "http://127.0.0.1:31339", False),
         ([], "https://localhost.evil.org", False),
     ],
 )
 def test_who_is_named(named, url, allowed):
     assert Destinations(named).allow(url) is allowed
+
+
+def test_our_own_sandbox_needs_no_naming_at_its_addresses():
+    trusted = Destinations([], lambda: {"127.0.0.2:1094"})
+    urls = ["http://127.0.0.2:1094/x", "https://127.0.0.2:1094", "http://127.0.0.2:1095", "http://127.0.0.1:1094"]
+    assert [trusted.allow(url) for url in urls] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("everybody", ["*", "*.*", "*.org", "a*.example.org", "*.*.org"])
@@ -67,24 +89,31 @@ def test_the_environment_names_hosts():
 
 
 @pytest.mark.parametrize("command", [["run", "--once"], ["ping"], ["check", "--online"]])
-def test_the_endpoint_of_a_menu_gets_nothing_until_it_is_named(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("endpoint", "host"),
+    [
+        ("https://evil.example.org:8446", "evil.example.org"),
+        ("https://localhost:31339", "localhost"),
+        ("http://127.0.0.1:31339", "127.0.0.1:31339"),
+    ],
+)
+def test_the_endpoint_of_a_menu_gets_nothing_until_it_is_named(command, endpoint, host, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr("dc_inject.backends.fts.FtsBackend", lambda *args, **_: made.append(args) or 1 / 0)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in ("DC_INJECT_TRUST", "DC_INJECT_FTS_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     menu = tmp_path / "menu.yaml"
-    menu.write_text(MENU)
+    menu.write_text(MENU.replace("https://evil.example.org:8446", endpoint))
     refused = CliRunner().invoke(root, [*command, str(menu)])
     error = refused.exception
     code, said = refused.exit_code, refused.output
     if isinstance(error, UsageError):  # the entry point prints it; `check` lists it with the menu's problems
         code, said = error.exit_code, f"{error.message} {error.hint}"
     assert code == 2, said
-    assert "would go to evil.example.org" in said
-    assert "--trust-host evil.example.org" in said
+    assert f"--trust-host {host} " in said
     assert made == []
-    CliRunner().invoke(root, ["--trust-host", "evil.example.org", *command, str(menu)])
+    CliRunner().invoke(root, ["--trust-host", host, *command, str(menu)])
     assert made
 
 

@@ -212,7 +212,7 @@ def backends(
 
         # Nobody counts their calls: what they do says nothing of the campaign's own services.
         credentials = Credentials(os.environ, clock)
-        named = NamedServices(clock, Silent(), credentials, trusting.destinations().is_named, timeout)
+        named = NamedServices(clock, Silent(), credentials, trusting.destinations().allow, timeout)
         backend = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock, fts=named)
         _warn_once(backend.warnings())
         return backend

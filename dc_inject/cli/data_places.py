@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject.cli import params
+from dc_inject.cli import params, trusting
 from dc_inject.credentials import Credentials
+from dc_inject.credentials.destinations import hint, is_unencrypted, refusal
 from dc_inject.metrics import Silent
 from dc_inject.model import urls
 from dc_inject.model.errors import UsageError
-from dc_inject.storage import WebDav, trust
+from dc_inject.storage import AccessDenied, WebDav, trust
 from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def place(source: str, **rucio_only: object) -> str:
         raise UsageError(
             "test data are written and deleted over WebDAV", "use a prefix that starts with davs:// or https://"
         )
+    trusting.name(prefix)  # on the command line
     for name, value in rucio_only.items():
         if value:
             raise UsageError(
@@ -53,7 +55,16 @@ def storage(timeout: float) -> Iterator[WebDav]:
     credentials = Credentials(os.environ, SystemClock())
     for warning in credentials.warnings():
         click.echo(f"dc-inject: {warning}", err=True)
-    webdav = WebDav(lambda: credentials.access("destination"), verify=trust(os.environ), read=timeout)
+    trusted = trusting.destinations()
+
+    def may_open(url: str) -> None:
+        """Raise AccessDenied where a token would go over plain http to an address that only Rucio names."""
+        if is_unencrypted(url) and credentials.access("destination").token and not trusted.allow(url):
+            raise AccessDenied(refusal(url, "your token", "Rucio"), hint(url), hold="credentials")
+
+    webdav = WebDav(
+        lambda: credentials.access("destination"), verify=trust(os.environ), read=timeout, may_open=may_open
+    )
     try:
         yield webdav
     finally:

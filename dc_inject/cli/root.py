@@ -138,6 +138,7 @@ def root(ctx: click.Context, config: Path | None, trust_host: tuple[str, ...]) -
 
 def main() -> None:
     """Run the command line; ends the process with the exit code of what happened."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process that we start imports modules of the working folder
     _open_streams()
     _name_account()
     try:

@@ -11,7 +11,15 @@ from pathlib import Path
 import click
 
 from dc_inject.credentials import Credentials, Purpose
-from dc_inject.credentials.destinations import Destinations, hint, host_of, is_plain, refusal
+from dc_inject.credentials.destinations import (
+    Destinations,
+    hint,
+    host_of,
+    is_plain,
+    is_unencrypted,
+    place_of,
+    refusal,
+)
 from dc_inject.ledger import LedgerView, files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign, Link
@@ -41,15 +49,23 @@ def name(*hosts: str, by: str = HERE) -> None:
 
 
 def destinations() -> Destinations:
-    """Return the hosts that were named: in this call, and in the environment."""
+    """Return the hosts that were named, in this call and in the environment, and the sandbox of this user."""
     context = click.get_current_context(silent=True)
-    return Destinations.of(os.environ, {} if context is None else context.meta.get(TRUSTED, {}))
+    return Destinations.of(os.environ, {} if context is None else context.meta.get(TRUSTED, {}), _own_sandbox)
+
+
+def _own_sandbox() -> frozenset[str]:
+    """Return the addresses that this user's sandboxes serve: the usual one, and those whose files are in use."""
+    from dc_inject.sandbox import default_folder, own_addresses  # noqa: PLC0415  few menus name this machine
+
+    used = [Path(os.environ.get(name, "")).absolute() for name in ("RUCIO_CONFIG", "BEARER_TOKEN_FILE")]
+    folders = {default_folder(), *(parent for path in used for parent in path.parents[:2])}
+    return frozenset().union(*map(own_addresses, folders))
 
 
 def hosts(urls_named: Iterable[str]) -> list[str]:
-    """Return the hosts of URLs that were named, each once, but for those that need no naming."""
-    unnamed = Destinations([])
-    return sorted({host_of(url) for url in urls_named if url and not unnamed.allow(url)})
+    """Return the hosts of URLs that were named, as a ledger keeps them, each once."""
+    return sorted({place_of(url) for url in urls_named if url})
 
 
 def recall(view: Reader, campaign: str) -> None:
@@ -81,11 +97,16 @@ def ask(opened: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tu
     """Ask once, on a terminal, whether credentials may go to hosts that nobody has named.
 
     Returns the hosts that were allowed, which count from then on, to be kept in the campaign's ledger. Where
-    nobody can be asked, or at a no, they are refused later, as a host is that is not a plain name.
+    nobody can be asked, or at a no, they are refused later, as a host is that is not a plain name. An address with
+    plain http is refused, too: it has to be named.
     """
     trusted = destinations()
-    fts = {host_of(endpoint)} if endpoint and not trusted.allow(endpoint) else set()
-    storages = {host_of(url) for url in _with_token(opened) if not trusted.allow(url)} - fts
+
+    def unnamed(addresses: Iterable[str]) -> set[str]:
+        return {host_of(url) for url in addresses if not (is_unencrypted(url) or trusted.allow(url))}
+
+    fts = unnamed({endpoint} - {""})
+    storages = unnamed(_with_token(opened)) - fts
     new = [*filter(is_plain, sorted(fts)), *filter(is_plain, sorted(storages))]
     if not new or not _terminal():
         return ()
@@ -113,7 +134,7 @@ def listed(opened: Iterable[End], endpoint: str) -> dict[str, dict[str, str]]:
         "your token goes to storages": _with_token(opened, none=True),
     }
     return {
-        label: {host_of(url): trusted.why(url) for url in sorted(urls, key=host_of)}
+        label: {place_of(url): trusted.why(url) for url in sorted(urls, key=place_of)}
         for label, urls in kinds.items()
         if urls
     }

@@ -3,7 +3,7 @@
 from .environment import RELEASES, default_environment, ensure_environment, is_complete
 from .grid import Dataset, Grid, Link, Rse, make_datasets, read_grid
 from .handle import default_folder
-from .sandbox import Sandbox, Status
+from .sandbox import Sandbox, Status, own_addresses
 from .storage import Stored
 from .xrootd import default_xrootd, ensure_xrootd
 
@@ -23,5 +23,6 @@ __all__ = [
     "ensure_xrootd",
     "is_complete",
     "make_datasets",
+    "own_addresses",
     "read_grid",
 ]

@@ -41,6 +41,17 @@ def is_ours(folder: Path, legacy: Legacy = lambda _: False) -> bool:
         return False
 
 
+def is_private(folder: Path, file: str) -> bool:
+    """Return whether we made a folder in which nobody else can write, and a file in it is ours alone."""
+    if not is_ours(folder) or folder.lstat().st_mode & 0o022:
+        return False
+    try:
+        status = (folder / file).lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
 def remove(folder: Path, option: str, legacy: Legacy = lambda _: False) -> None:
     """Delete a folder of ours with all that is in it, or one that is empty; raises UsageError for any other."""
     if is_ours(folder, legacy):

@@ -234,3 +234,21 @@ class Sandbox(RucioControls, StorageControls):
             processes.end(lambda: processes.marked(marker), grace)
         if not keep:
             ownership.remove(self.folder, "--folder", ownership.had_state)
+
+
+def own_addresses(folder: Path) -> frozenset[str]:
+    """Return `host:port` of FTS and storages that are served by living processes of the sandbox in a folder.
+
+    There are none where the folder, or what it says of its processes, is not this user's alone.
+    """
+    if not ownership.is_private(folder, STATE):
+        return frozenset()
+    try:
+        state = State.read(folder)
+    except ServiceError:  # taken down meanwhile
+        return frozenset()
+    living = processes.roles(state.marker)
+    addresses = {address for name, address in state.storages.items() if storage_role(name) in living}
+    if FTS in living:
+        addresses |= {f"127.0.0.1:{port}" for port in (state.fts, state.fts_tls) if port}
+    return frozenset(addresses)

@@ -39,7 +39,8 @@ class Services:
     def start_server(self, listener: socket.socket) -> None:
         """Start the REST server on a socket that listens already, so that nobody can take its port."""
         self._start(
-            SERVER, "gunicorn", "--bind", "fd://3", "--workers", "1", "--threads", "16", "--no-control-socket",
+            SERVER, "gunicorn", "--chdir", str(self._folder), "--bind", "fd://3",
+            "--workers", "1", "--threads", "16", "--no-control-socket",
             "--umask", "63", "--graceful-timeout", "3", "--timeout", "120", "--log-level", "warning",
             "rucio.web.rest.flaskapi.v1.main:application", listen=[listener],
         )  # fmt: skip

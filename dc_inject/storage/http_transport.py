@@ -93,12 +93,15 @@ class HttpTransport:
         connect: float = 10.0,
         read: float = 60.0,
         longest: float | None = None,
+        may_open: Callable[[str], None] = lambda _url: None,
     ) -> None:
         """Take who is asked for credentials at each call, and seconds: to connect, of silence, and in all.
 
-        In all it may take ten times the silence, unless set otherwise.
+        In all it may take ten times the silence, unless set otherwise. `may_open` is asked before each call, and
+        raises a ServiceError where credentials must not be seen.
         """
         self._access = access
+        self._may_open = may_open
         self._verify = verify
         self._timeout = (connect, read)
         self._limits = ExchangeLimits(TOTAL * read if longest is None else longest, LARGEST)
@@ -124,6 +127,7 @@ class HttpTransport:
         whole = canonical(url)
         folder = "/" if url.endswith("/") or not whole.path else ""
         asked = str(whole)
+        self._may_open(asked)
         access = self._access()
         exchange = Exchange(whole.host, replace(self._limits, seconds=self._limits.seconds + more))
         try:

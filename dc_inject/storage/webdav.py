@@ -42,9 +42,12 @@ class WebDav:
         connect: float = 10.0,
         read: float = 60.0,
         longest: float | None = None,
+        may_open: Callable[[str], None] = lambda _url: None,
     ) -> None:
-        """Take who is asked for credentials at each call, whom to trust, and timeouts in seconds."""
-        self._http = HttpTransport(access, verify=verify, connect=connect, read=read, longest=longest)
+        """Take who is asked for credentials and for leave at each call, whom to trust, and timeouts in seconds."""
+        self._http = HttpTransport(
+            access, verify=verify, connect=connect, read=read, longest=longest, may_open=may_open
+        )
 
     def close(self) -> None:
         """Close all connections."""

@@ -17,6 +17,7 @@ from dc_inject.cli import data_make, data_places
 from dc_inject.menu import source_lists
 from dc_inject.metrics import Silent
 from dc_inject.model.errors import Permanent, Temporary, UsageError
+from dc_inject.storage import AccessDenied
 from tests.backends.catalogue import Catalogue
 from tests.backends.fake import FakeRse
 from tests.cli.ledgers import run
@@ -286,3 +287,18 @@ def test_a_refusal_of_rucio_is_final_and_does_not_ask_to_try_again(server):
     done = run("data", "make", RSE, "one", "--files", "5", "--size", "2kB")
     assert isinstance(done.exception, Permanent)
     assert "run it again" not in done.stderr
+
+
+# --------------------------------------------------------------------------- whom the token goes to
+
+
+def test_over_plain_http_a_token_goes_only_to_an_address_that_a_person_names(server, dav, prefix, monkeypatch):
+    monkeypatch.setenv("BEARER_TOKEN", "abc")
+    refused = run("data", "make", RSE, "t", "--files", "1", "--size", "1kB")
+    assert isinstance(refused.exception, AccessDenied)
+    address = dav.url.partition("://")[2]
+    assert f"--trust-host {address} " in str(refused.exception.hint)
+    assert not dav.asked
+    assert run("data", "make", prefix, "t", "--files", "1", "--size", "1kB").exit_code == 0
+    named = run("--trust-host", address, "data", "make", RSE, "t", "--files", "1", "--size", "1kB")
+    assert named.exit_code == 0, named.exception

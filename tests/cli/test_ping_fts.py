@@ -182,7 +182,8 @@ def test_a_secret_that_others_can_read_is_told(
     token.write_text(TOKEN)
     token.chmod(0o644)
     monkeypatch.setenv("DC_INJECT_FTS_TOKEN_FILE", str(token))
-    endpoint = "http://127.0.0.1:1"
+    endpoint = "https://fts.example.org:8446"
+    monkeypatch.setenv("DC_INJECT_TRUST", "fts.example.org")
     command.common.backends(
         {"fts"}, campaign="a", clock=SimClock(START), observer=command.Silent(), timeout=1, endpoint=endpoint
     )

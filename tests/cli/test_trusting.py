@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from dc_inject.credentials import Credential
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model.errors import LedgerError, MenuError, UsageError
 from dc_inject.model.ports import FoundInjection
+from dc_inject.sandbox import ownership, processes
+from dc_inject.sandbox.state import State
 from tests.cli.ending import Files, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
 
@@ -169,6 +172,62 @@ def test_a_name_that_means_more_than_one_host_is_not_asked_for(
     assert trusting.ask([("source", "davs://*.example.org/x")], "https://a b.example.org") == ()
 
 
+def test_an_address_with_plain_http_is_never_asked_for(alone: Path, menu: Path, terminal: None) -> None:
+    menu.write_text(MENU.replace("https://fts.example.org:8446", "http://127.0.0.1:31339"))
+    done = run("run", menu, text="y\n")
+    assert "127.0.0.1" not in done.stderr
+    assert isinstance(done.exception, UsageError)
+    assert "--trust-host 127.0.0.1:31339 " in str(done.exception.hint)
+    assert not ledger(alone).exists()
+
+
+# --------------------------------------------------------------------------- the sandbox
+
+
+@pytest.fixture
+def own_sandbox(alone: Path) -> Iterator[Path]:
+    """A folder as a sandbox has it, and a process that carries its marker and the role of its FTS."""
+    folder = alone / "state" / "dc_inject" / "sandbox"
+    folder.parent.mkdir(parents=True)
+    ownership.claim(folder, "--folder")
+    State("abc123", 1, "", "owners", "dcops", 1, storages={"XRD1": "127.0.0.2:1094"}, fts=31339).write(folder)
+    environ = {processes.MARKER: "abc123", processes.ROLE: "fts"}
+    served = subprocess.Popen(["/bin/sleep", "600"], env=environ)
+    try:
+        yield folder
+    finally:
+        served.kill()
+        served.wait()
+
+
+def test_a_running_sandbox_of_ours_needs_no_naming(own_sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trusting.destinations().allow("http://127.0.0.1:31339")
+    assert not trusting.destinations().allow("http://127.0.0.2:1094"), "no process serves this storage"
+    moved = own_sandbox.rename(own_sandbox.with_name("elsewhere"))
+    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+    for variable, file in (("RUCIO_CONFIG", "rucio.cfg"), ("BEARER_TOKEN_FILE", "authority/me.token")):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, str(moved / file))
+            assert trusting.destinations().allow("http://127.0.0.1:31339")
+
+
+@pytest.mark.parametrize(("where", "mode"), [("state.json", 0o644), ("state.json", 0o660), ("", 0o777)])
+def test_a_sandbox_that_others_can_read_or_write_proves_nothing(own_sandbox: Path, where: str, mode: int) -> None:
+    (own_sandbox / where).chmod(mode)
+    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+
+
+def test_a_sandbox_of_another_user_proves_nothing(own_sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership.os, "geteuid", lambda: os.getuid() + 1)
+    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+
+
+def test_a_sandbox_without_processes_proves_nothing(own_sandbox: Path) -> None:
+    state = json.loads((own_sandbox / "state.json").read_text())
+    (own_sandbox / "state.json").write_text(json.dumps(state | {"marker": "another"}))
+    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+
+
 # --------------------------------------------------------------------------- end
 
 
@@ -226,7 +285,7 @@ def test_check_lists_where_credentials_would_go(alone: Path, menu: Path, monkeyp
     named = run("--trust-host", "*.example.org", "check", menu)
     assert "fts.example.org (trusted: --trust-host)" in named.stderr
     menu.write_text(MENU.replace("davs://se1.example.org", "dav://127.0.0.1:80"))
-    assert "127.0.0.1 (trusted: this machine)" in run("check", menu).stderr
+    assert "127.0.0.1:80 (not trusted yet)" in run("check", menu).stderr
     with Ledger.open(ledger(alone)) as made:
         made.bind("dc27", CYCLE.length, [], START)
         made.trust(["se2.example.org"], "me", START)

@@ -105,10 +105,11 @@ def test_with_a_certificate_it_tells_who_i_am_and_what_fts_may_do_for_me(storage
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(storage_grid: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's credentials, for commands within this process: five of them take longer in their own."""
     for name in NOBODY:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RUCIO_CONFIG", str(storage_grid.config))  # which proves that its FTS is this user's own
 
 
 def run(code: int, *arguments: object) -> Result:
@@ -144,7 +145,8 @@ def test_what_is_right_and_what_fts_will_throttle(storage_grid, tool, folder):
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_storage_and_the_service_that_are_down(storage_grid, tool, folder):
+def test_a_storage_and_the_service_that_are_down(storage_grid, tool, folder, monkeypatch):
+    monkeypatch.setenv("DC_INJECT_TRUST", storage_grid.fts_url)  # while it is stopped, others may take its port
     menu = write(storage_grid, tool, folder)
     storage_grid.stop_storage("XRD3")
     try:

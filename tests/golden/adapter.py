@@ -55,7 +55,12 @@ def command(*arguments: object) -> Done:
     argv = ["dc-inject", *map(str, arguments)]
     code: object = 0
     try:
-        with mock.patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
+        with (
+            mock.patch.object(sys, "argv", argv),
+            mock.patch.dict(os.environ),  # the entry point sets a variable for its children
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
             main()
     except SystemExit as left:
         code = left.code

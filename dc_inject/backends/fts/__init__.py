@@ -246,7 +246,7 @@ class FtsBackend:
         return bool(self._credentials.access(purpose).token)
 
     def _may_open(self, purpose: Purpose, url: str) -> None:
-        if not self._trusted(url) and self._sends(purpose):
+        if self._sends(purpose) and not self._trusted(url):
             raise AccessDenied(refusal(url, "your token"), hint(url), hold="credentials")
 
     def _alike(self) -> bool:

@@ -24,7 +24,7 @@ ROW = {
 
 
 def services(clock: SimClock, keys: Keys, *named: str, **more: Any) -> NamedServices:
-    return NamedServices(clock, Heard(), keys, Destinations(named).is_named, 30.0, **more)
+    return NamedServices(clock, Heard(), keys, Destinations(named).allow, 30.0, **more)
 
 
 def test_an_fts_that_is_named_tells_its_queues_and_decisions(fts: FakeFts, clock: SimClock, keys: Keys) -> None:
