@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, menu_files, menu_heading, params, spreadsheet
+from dc_inject.cli import common, menu_files, menu_heading, params
 from dc_inject.menu import importing, writing
 from dc_inject.menu.cells import Amount
+from dc_inject.menu.tables import Layout
 from dc_inject.model import units
-from dc_inject.model.errors import UsageError
 from dc_inject.system import files
 
 UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
@@ -40,6 +41,31 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
     metavar="NAME",
     help="The sheet of an .xlsx file [default: the one open when it was saved].",
 )
+@click.option(
+    "--header-row",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The row with the heads of columns; rows above it, such as titles, are left out.",
+)
+@click.option(
+    "--ignore-column",
+    "ignore_columns",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out a column: its head, or its letter or number; repeatable.",
+)
+@click.option(
+    "--ignore-row",
+    "ignore_rows",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out a row: its first cell, or its number; repeatable.",
+)
+@click.option(
+    "--hidden",
+    type=click.Choice(["read", "ignore"]),
+    help="Read hidden rows and columns of an .xlsx file, or leave them out [default: they are an error].",
+)
 @menu_heading.options
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -51,17 +77,22 @@ def import_(
     decimal: str | None,
     sites: Path | None,
     sheet: str,
+    header_row: int | None,
+    ignore_columns: tuple[str, ...],
+    ignore_rows: tuple[str, ...],
+    hidden: Literal["read", "ignore"] | None,
     output: Path,
     force: bool,
     **given: object,
 ) -> None:
     r"""Make a menu from FILE: lines `src, dst, Mbps`, or a matrix (sources in rows, destinations in columns).
 
-    FILE is CSV text, or an .xlsx spreadsheet if openpyxl is installed.
+    FILE is CSV text, or an .xlsx spreadsheet.
 
     Rates keep their numbers and units, so the sum is exact. Cells are separated by comma, semicolon or tab. The
     unit of a matrix is in its corner cell, or in --unit. Empty cells, 0, - and n.a. mean no link. A last row or
-    column of sums is compared and left out. Errors are reported with file, line and column.
+    column of sums is compared and left out. Errors are reported with file, line and column, or with sheet and
+    cell. Leave out titles with --header-row, and other columns and rows with --ignore-column and --ignore-row.
 
     \b
     Example: dc-inject menu import dc24.csv --contact dc-ops@example.org --did "cms:/*/RAW#*" -o dc24.yaml
@@ -70,12 +101,9 @@ def import_(
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
-    if spreadsheet.is_one(data):
-        data = spreadsheet.text(data, name, sheet)
-    elif sheet:
-        raise UsageError(f"--sheet is only for spreadsheets, but {name} is not one", "leave it out")
     names = menu.names_of_sites(*menu_files.read(sites), files.beside(sites)) if sites else frozenset[str]()
-    matrix = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
+    layout = Layout(sheet, header_row or 0, ignore_columns, ignore_rows, hidden or "")
+    matrix = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names, layout))
     scenario = scenario or _scenario(file)
     heading = menu_heading.heading(given, scenario, _beside(sites, output) if sites else "")
     origin, links = os.path.basename(name), units.counted(len(matrix.links), "links")  # noqa: PTH119  it may be `stdin`

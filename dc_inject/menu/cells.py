@@ -12,7 +12,7 @@ from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 
-BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na", "#n/a"})
+BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na"})
 SEPARATORS = ("\t", ";", ",")
 
 _DIGITS = re.compile(r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
@@ -23,20 +23,35 @@ _THOUSANDS = re.compile(
 )
 _DOUBTFUL = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")  # 50.000: fifty, or fifty thousand
 _GAPS = re.compile(_GAP)
+_ERROR_VALUE = re.compile(r"#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!)", re.IGNORECASE)  # not a comment
+
+
+class Cell(Text):
+    """A cell of a table; of those in text all but the text and its place are as here."""
+
+    exact = False  # a number of a workbook, whose decimal sign is the point
+    merged = ""  # the range of cells that it is a part of, but for the cell that holds their value
+    trouble = ""  # why its text is not what is meant, or not what a person sees
+    hint = ""
+
+    def check(self) -> None:
+        """Raise WrongError where its text must not be used."""
+        if self.trouble:
+            raise WrongError(self.trouble, self.hint)
 
 
 class TableRow(NamedTuple):
     """A line of a table with its cells."""
 
     place: Place
-    cells: tuple[Text, ...]
+    cells: tuple[Cell, ...]
 
-    def cell(self, index: int) -> Text:
+    def cell(self, index: int) -> Cell:
         """Return a cell; one that the line is too short for is empty."""
         if index < len(self.cells):
             return self.cells[index]
         last = self.cells[-1]
-        return Text("", last.place._replace(column=last.place.column + len(last)))
+        return Cell("", last.place._replace(column=last.place.column + len(last)))
 
 
 class Amount(NamedTuple):
@@ -54,20 +69,24 @@ class Amount(NamedTuple):
         return units.parse_rate(str(self))
 
 
-def rows(data: bytes, file: str, complain: Complain, *, titled: bool = False) -> tuple[str, list[TableRow]]:
+def rows(
+    data: bytes, file: str, complain: Complain, *, titled: bool = False, first: int = 0
+) -> tuple[str, list[TableRow]]:
     """Return the separator and the rows of a table, but for empty lines, comments (`#`) and what is wrong.
 
     The first line of one that is `titled` names its columns, and tells the separator: a comma, if there is one.
+    Lines before the number `first` do not count.
     """
     text = nodes.decode(data, file, complain)
     if text is None:
         return ",", []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    content = [(Place(file, number), line) for number, line in enumerate(lines, start=1) if _has_content(line)]
+    numbered = enumerate(lines[max(0, first - 1) :], start=max(1, first))
+    content = [(Place(file, number), line) for number, line in numbered if _has_content(line)]
     if not content:
         return ",", []
-    first, separators = (content[:1], SEPARATORS[::-1]) if titled else (content[:2], SEPARATORS)
-    separator = next((candidate for candidate in separators if any(candidate in line for _, line in first)), "")
+    top, separators = (content[:1], SEPARATORS[::-1]) if titled else (content[:2], SEPARATORS)
+    separator = next((candidate for candidate in separators if any(candidate in line for _, line in top)), "")
     if not separator:
         complain(content[0][0], "the line has one cell", "separate cells by comma, semicolon or tab")
         return ",", []
@@ -85,22 +104,25 @@ def too_wide(number: int, columns: int) -> str:
     return f"{units.counted(number, 'cells')}, but {units.counted(columns, 'columns')}"
 
 
-def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:
+def amount(text: Cell, unit: str, decimal: str, separator: str) -> Amount | None:
     """Read a rate, with the unit of the table unless the cell names one; None if the cell is blank.
 
-    `decimal` is `,` or `.`, the decimal sign of the table, or empty where nobody said. Raises WrongError.
+    `decimal` is `,` or `.`, the decimal sign of the table, or empty if it is not known. Raises WrongError.
     """
+    text.check()
+    if text.merged:
+        raise WrongError(f"one value stands in the merged cells {text.merged}", "unmerge them, each with its rate")
     if text.lower() in BLANK:
         return None
     named = _WITH_UNIT.fullmatch(text)
-    number = text
+    number: str = text
     if named is not None:
         number, unit = named["number"].strip(), units.rate_unit(named["unit"])
         if not unit:
             raise WrongError(
                 f"{values.shown(named['unit'])!r} is not a unit of a rate", "write Gb/s, GB/s or MiB/s"
             )
-    rate = Amount(_number(number, decimal, separator), unit)
+    rate = Amount(_number(number, "." if text.exact else decimal, separator), unit)
     if not unit:
         raise WrongError(f"{values.shown(text)!r} has no unit", "give it with --unit Gb/s")
     if rate.number:
@@ -137,10 +159,10 @@ def _refuse(text: str, right: str) -> NoReturn:
 
 def _has_content(line: str) -> bool:
     stripped = line.strip(" \t;,\N{NO-BREAK SPACE}")
-    return bool(stripped) and not (stripped[0] == "#" and not stripped.lower().startswith("#n/a"))
+    return bool(stripped) and not (stripped[0] == "#" and not _ERROR_VALUE.match(stripped))
 
 
-def _cells(line: str, separator: str, place: Place) -> Iterator[Text]:
+def _cells(line: str, separator: str, place: Place) -> Iterator[Cell]:
     """Split a line, whose cells may be quoted as CSV has it; a comment (` #`) ends it."""
     sep = re.escape(separator)
     pattern = re.compile(rf'[^\S\t]*(?:"(?P<quoted>(?:[^"]|"")*)"\s*?|(?P<plain>(?:(?!\s\#\s)[^{sep}])*))')
@@ -152,10 +174,10 @@ def _cells(line: str, separator: str, place: Place) -> Iterator[Text]:
         text = match[name].strip() if name == "plain" else match[name].replace('""', '"').strip()
         if text.startswith('"') and name == "plain":
             raise WrongError("a quotation mark opens a cell and is not closed", "close it, or remove it")
-        yield Text(text, place._replace(column=match.start(name) + 1))
+        yield Cell(text, place._replace(column=match.start(name) + 1))
         at = match.end()
         rest = line[at:].lstrip(" ")
-        if not rest or rest.lstrip().startswith("#"):
+        if not rest or re.match(r"\s*#(?:\s|$)", rest):
             return
         if not rest.startswith(separator):
             raise WrongError("text follows a cell in quotation marks", f"put {separator!r} between cells")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dc_inject.menu import addresses, cells, values
-from dc_inject.menu.cells import Amount, TableRow
+from dc_inject.menu import addresses, cells, tables, values
+from dc_inject.menu.cells import Amount, Cell, TableRow
 from dc_inject.menu.includes import MenuReader
-from dc_inject.menu.nodes import FirstComplaints, Place, Text
+from dc_inject.menu.nodes import FirstComplaints, Place
 from dc_inject.menu.shares_and_meshes import MOST_LINKS
+from dc_inject.menu.tables import Layout, Table
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError
@@ -24,10 +25,12 @@ SUM_TOLERANCE = Fraction(1, 100)  # of what a spreadsheet sums, which may show r
 
 _SUMS = re.compile(
     "|\\W*(?:sums?|totals?|all|summe|gesamt)\\b.*|[\N{GREEK SMALL LETTER SIGMA}\N{N-ARY SUMMATION}].*"
+    "|(?:egress|ingress|outgoing|incoming|out|in)\\s*(?:[\\[(].*)?"
 )
 _UNIT_LIKE = re.compile(r"bit|byte|[kmgtp]i?b|/s\b|bps", re.IGNORECASE)
 _DESTINATION = re.compile(r"\W*(?:dst|dest|to\b)", re.IGNORECASE)
 _SOURCE = re.compile(r"\W*(?:src|source|from\b)", re.IGNORECASE)
+_FROM = re.compile(r"\b(?:src|sources?|from)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Options:
     decimal: str = ""  # the decimal sign, `.` or `,`
     form: str = ""  # `lines` or `matrix`
     names: Collection[str] = ()  # the only names that may be ends; empty: any
+    layout: Layout = field(default_factory=Layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,15 @@ def total(amounts: Sequence[Amount]) -> str:
 
 
 def read(data: bytes, file: str, options: Options) -> Imported:
-    """Read a table of links; raises MenuError with what is wrong, each with line and column."""
+    """Read a table of links, in text or a workbook; raises MenuError with what is wrong, each with its place."""
     menu_reader = MenuReader(file, None)
     complain = FirstComplaints(menu_reader.complain)
-    separator, rows = cells.rows(data, file, complain)
+    table = tables.read(data, file, options.layout, complain)
+    rows = table.rows
     if not rows and not complain:
         complain(Place(file, 1), "the file has no lines", "a line is such as `source,destination,rate`")
     if not complain:
-        reader = _Reader(options, separator, complain)
+        reader = _Reader(options, table, complain)
         lines = options.form == "lines" or (not options.form and _are_lines(rows))
         imported = reader.lines(rows) if lines else reader.matrix(rows)
         if not imported.links and not complain:
@@ -78,27 +83,29 @@ def read(data: bytes, file: str, options: Options) -> Imported:
         if not complain:
             return imported
     complain.close()
-    raise MenuError(menu_reader.problems)
+    raise MenuError([replace(problem, sheet=table.sheet) for problem in menu_reader.problems])
 
 
 class _Reader:
     """Reads the rows of one table."""
 
-    def __init__(self, options: Options, separator: str, complain: FirstComplaints) -> None:
+    def __init__(self, options: Options, table: Table, complain: FirstComplaints) -> None:
         self._options = options
-        self._separator = separator
+        self._table = table
+        self._separator = table.separator
         self._complain = complain
-        self._links: dict[tuple[str, str], tuple[Amount, int]] = {}
-        self._remarks: list[str] = []
+        self._links: dict[tuple[str, str], tuple[Amount, Cell]] = {}
+        self._remarks = table.remarks
 
     def lines(self, rows: list[TableRow]) -> Imported:
-        unit, zeros = self._options.unit, 0
+        unit, columns, zeros = self._options.unit, 3, 0
         for row in rows:
-            if row is rows[0] and len(row.cells) > 2 and not _is_number(row.cells[2]):
-                unit = self._head(row)
+            if row is rows[0] and self._is_head(row):
+                unit, columns = self._head(row), len(row.cells)
                 continue
-            if len(row.cells) != 3:
-                self._complain(row.cells[-1].place, *_count(row, self._separator))
+            extra = next((cell for cell in row.cells[columns:] if cell), None)
+            if extra is not None or len(row.cells) < 3:
+                self._complain((extra or row.cells[-1]).place, *self._count(row))
                 continue
             amount = self._amount(row.cells[2], unit or OLD_UNIT)
             ends = [self._end(cell) for cell in row.cells[:2]]
@@ -113,23 +120,27 @@ class _Reader:
     def matrix(self, rows: list[TableRow]) -> Imported:
         head, body = rows[0], rows[1:]
         unit = self._unit(head.cells[0], needed=True)
+        if _DESTINATION.match(head.cells[0]) and _FROM.search(head.cells[0]):
+            message = f"{values.shown(head.cells[0])!r} names the destinations first, but sources are the rows"
+            self._complain(head.cells[0].place, message, "transpose the table, or correct the cell")
         columns = self._heads(head, body)
-        sources: dict[str, int] = {}
+        sources: dict[str, Cell] = {}
         rates: dict[tuple[int, int], Amount] = {}  # (line, column) -> rate
         sums_row: TableRow | None = None
         for row in body:
             name = row.cells[0]
             if sums_row is not None:
-                self._complain(name.place, "a row follows the sums", "put the sums last")
+                hint = f"put the sums last, or leave it out: {_ignore(row)}"
+                self._complain(name.place, "a row follows the sums", hint)
                 break
             if _SUMS.fullmatch(name.lower()):
                 sums_row = row
                 continue
-            source = self._end(name)
+            source = self._end(name, _ignore(row))
             if source and source in sources:
-                message = f"{source} appears twice, first in line {sources[source]}"
+                message = f"{source} appears twice, first in {self._table.where(sources[source])}"
                 self._complain(name.place, message, "add up the two rows, and keep one")
-            sources.setdefault(source, row.place.line)
+            sources.setdefault(source, name)
             self._too_wide(head, row)
             for index in columns:
                 amount = self._amount(row.cell(index), unit)
@@ -140,27 +151,45 @@ class _Reader:
         if sums_row is not None:
             self._too_wide(head, sums_row)
         self._check_sums(head, body, columns, rates, sums_row, unit)
+        self._name_unlinked([*sources, *filter(None, columns.values())])
         return self._done("matrix")
 
     def _heads(self, head: TableRow, body: list[TableRow]) -> dict[int, str | None]:
         """Return the destination of each column; None for the sums, which are the last."""
         columns: dict[int, str | None] = {}
-        first: dict[str, int] = {}
+        first: dict[str, Cell] = {}
         for index, cell in enumerate(head.cells[1:], start=1):
-            if not cell and all(not row.cell(index) for row in body):
+            below = [row.cell(index) for row in body if row.cell(index)]
+            if not below and (not cell or cell.merged):
                 continue  # a column that only looks like one
+            leave_out = self._table.leave_out(cell, index)
             if None in columns.values():
-                self._complain(cell.place, "a column follows the sums", "put the sums last")
+                hint = f"put the sums last, or leave it out: {leave_out}"
+                self._complain(cell.place, "a column follows the sums", hint)
                 break
             if _SUMS.fullmatch(cell.lower()):
                 columns[index] = None
                 continue
-            name = columns[index] = self._end(cell)
+            if below and not any(_is_number(other) or other[0] in "#=" for other in below):
+                message = f"the column {_named(cell)} holds no rates"
+                self._complain(cell.place, message, f"leave it out: {leave_out}")
+                continue
+            name = columns[index] = self._end(cell, leave_out)
             if name and name in first:
-                message = f"{name} appears twice, first in column {first[name] + 1}"
+                message = f"{name} appears twice, first in {self._column(first[name], list(head.cells))}"
                 self._complain(cell.place, message, "add up the two columns, and keep one")
-            first.setdefault(name, index)
+            first.setdefault(name, cell)
         return columns
+
+    def _column(self, cell: Cell, cells: list[Cell]) -> str:
+        where = self._table.where(cell)
+        return where if self._table.sheet else f"column {cells.index(cell) + 1}"
+
+    def _name_unlinked(self, names: list[str]) -> None:
+        """Remark what a table names and has no rate for."""
+        linked = {end for link in self._links for end in link}
+        if without := [name for name in dict.fromkeys(names) if name and name not in linked]:
+            self._remarks.append(f"no link of {units.some(without)}: no rate is above 0")
 
     def _too_wide(self, head: TableRow, row: TableRow) -> None:
         extra = next((cell for cell in row.cells[len(head.cells) :] if cell), None)
@@ -195,7 +224,7 @@ class _Reader:
                 )
             self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
 
-    def _compare(self, row: TableRow, cell: Text, parts: list[Amount | None], unit: str) -> None:
+    def _compare(self, row: TableRow, cell: Cell, parts: list[Amount | None], unit: str) -> None:
         stated = self._amount(cell, unit)
         if stated is None:
             return
@@ -206,13 +235,37 @@ class _Reader:
             message = f"{_named(row.cells[0])}: {stated} does not match the cells, which sum to {is_}"
             self._complain(cell.place, message, "correct the cells or the sum; a site may not have such a name")
 
+    def _is_head(self, row: TableRow) -> bool:
+        """Return whether the first row names columns: a person named it, or it has words that heads have."""
+        if len(row.cells) < 3 or _is_number(row.cells[2]):
+            return False
+        if self._options.layout.header_row or _SOURCE.match(row.cells[0]) or _DESTINATION.match(row.cells[1]):
+            return True
+        return bool(_DESTINATION.match(row.cells[0]) or units.rate_unit(row.cells[2]))
+
     def _head(self, row: TableRow) -> str:
         """Read the heads of lines; return the unit."""
         if _DESTINATION.match(row.cells[0]) and _SOURCE.match(row.cells[1]):
             self._complain(row.cells[0].place, "the destination comes first", "make the source the first column")
+        for index, cell in enumerate(row.cells[3:], start=3):
+            if cell:
+                message = f"a line has three cells, and {_named(cell)} is one more"
+                self._complain(cell.place, message, f"leave it out: {self._table.leave_out(cell, index)}")
         return self._unit(row.cells[2], needed=False)
 
-    def _unit(self, cell: Text, *, needed: bool) -> str:
+    def _count(self, row: TableRow) -> tuple[str, str]:
+        """Return what is wrong with a line that has not three cells."""
+        count, last = len(row.cells), row.cells[2:]
+        parts = all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last)
+        if self._separator == "," and len(last) > 1 and parts:
+            return f"{','.join(last)} has thousands separators", f"write {''.join(last)}"
+        hint = "a line is `source, destination, rate`"
+        if count > 3:
+            no_head = Cell("", row.cells[3].place)
+            hint += f"; leave others out: {self._table.leave_out(no_head, 3)}"
+        return f"{units.counted(count, 'cells')} where 3 are expected", hint
+
+    def _unit(self, cell: Cell, *, needed: bool) -> str:
         """Return the unit that a head names, or that of the option."""
         named, of_option = units.rate_units(cell), self._options.unit
         if len(named) > 1 or (named and of_option and named[0] != of_option):
@@ -226,22 +279,24 @@ class _Reader:
             self._complain(cell.place, message, "write it into the corner cell, or give --unit Gb/s")
         return named[0] if named else of_option
 
-    def _amount(self, cell: Text, unit: str) -> Amount | None:
+    def _amount(self, cell: Cell, unit: str) -> Amount | None:
         try:
             return cells.amount(cell, unit or OLD_UNIT, self._options.decimal, self._separator)
         except WrongError as error:
             self._complain(cell.place, error.message, error.hint)
         return None
 
-    def _end(self, cell: Text) -> str:
-        """Read a name; one that is wrong is complained of, and nothing."""
+    def _end(self, cell: Cell, leave_out: str = "") -> str:
+        """Read a name, or complain and return nothing; `leave_out` is the option that is rid of a wrong one."""
         try:
+            cell.check()
             return _name(cell, self._options.names)
         except WrongError as error:
-            self._complain(cell.place, error.message, error.hint)
+            hint = f"{error.hint}; or leave it out: {leave_out}" if leave_out else error.hint
+            self._complain(cell.place, error.message, hint)
         return ""
 
-    def _add(self, cell: Text, source: str, destination: str, amount: Amount) -> None:
+    def _add(self, cell: Cell, source: str, destination: str, amount: Amount) -> None:
         link = source, destination
         if not source or not destination:
             return  # complained of
@@ -249,11 +304,13 @@ class _Reader:
             message = f"{source} is both source and destination"
             self._complain(cell.place, message, "leave it empty: source and destination must differ")
         elif link in self._links:
-            message = f"{source} to {destination} appears twice, first in line {self._links[link][1]}"
+            message = (
+                f"{source} to {destination} appears twice, first in {self._table.where(self._links[link][1])}"
+            )
             self._complain(cell.place, message, "add up their rates, and keep one")
         elif len(self._links) == MOST_LINKS:
             self._complain(cell.place, f"there are more than {MOST_LINKS} links", "split it into several menus")
-        self._links.setdefault(link, (amount, cell.place.line))
+        self._links.setdefault(link, (amount, cell))
 
     def _done(self, form: str) -> Imported:
         links = tuple((*ends, amount) for ends, (amount, _) in self._links.items())
@@ -272,6 +329,10 @@ def _name(text: str, names: Collection[str]) -> str:
     return name
 
 
+def _ignore(row: TableRow) -> str:
+    return tables.option("--ignore-row", str(row.place.line))
+
+
 def _is_number(text: str) -> bool:
     return text[:1].isdigit() or text[:1] in {"", "+", "-", "."} or text.lower() in cells.BLANK
 
@@ -283,7 +344,7 @@ def _are_lines(rows: list[TableRow]) -> bool:
     return 2 * named > len(body)
 
 
-def _named(cell: Text) -> str:
+def _named(cell: Cell) -> str:
     return repr(values.shown(cell)) if cell else "which has no name"
 
 
@@ -292,11 +353,3 @@ def _apart_hint(separator: str) -> str:
         "write 50000 for 50,000, or put it in quotation marks" if separator == "," else "remove the extra cells"
     )
     return f"{apart}; a cell that holds {separator!r} needs quotation marks" if separator != "," else apart
-
-
-def _count(row: TableRow, separator: str) -> tuple[str, str]:
-    count = len(row.cells)
-    last = row.cells[2:]
-    if separator == "," and len(last) > 1 and all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last):
-        return f"{','.join(last)} has thousands separators", f"write {''.join(last)}"
-    return f"{units.counted(count, 'cells')} where 3 are expected", "a line is `source, destination, rate`"

@@ -39,12 +39,21 @@ class Problem:
     code: str = ""  # of a lint finding; empty for an error
     outlier: bool = False  # a finding that `run` wants accepted by its code
     column: int = 0  # 1-based, in characters; 0 where only the line is known
+    sheet: str = ""  # of a workbook, where line and column are those of a cell
 
     def __str__(self) -> str:
         place = ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))
+        if self.sheet:
+            cell = f"!{column_letters(self.column)}{self.line}" if self.column else ""
+            place = f"{self.file}:{self.sheet}{cell}"
         code = f" [{self.code}]" if self.code else ""
         hint = f" ({self.hint})" if self.hint else ""
         return f"{place}: {self.message}{code}{hint}"
+
+
+def column_letters(column: int) -> str:
+    """Return how a spreadsheet calls a column: A for 1, AA for 27; nothing for 0."""
+    return "" if column == 0 else column_letters((column - 1) // 26) + chr(65 + (column - 1) % 26)
 
 
 class MenuError(DcInjectError):

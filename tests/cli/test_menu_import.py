@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import stat
-import sys
 from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import spreadsheet
+from dc_inject.menu import workbooks
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
 from tests.cli.ledgers import run
@@ -192,7 +191,8 @@ def test_a_spreadsheet_is_read(tmp_path: Path) -> None:
     named = run("menu", "import", file, "--sheet", "lines")
     assert rates(draft(named.stdout).preview) == {"A:B": 8}
     wrong = run("menu", "import", file, "--sheet", "liens")
-    assert "known: Sheet, lines" in (wrong.exception.hint or "")
+    assert "known: Sheet, lines" in str(wrong.exception)
+    assert "'lines'" in done.stderr  # the sheet that is not read
 
 
 @pytest.mark.parametrize("data", [b"PK\x03\x04 and nothing", b"\xd0\xcf\x11\xe0 an old one"])
@@ -200,23 +200,30 @@ def test_what_is_no_xlsx_is_told_with_a_way(tmp_path: Path, data: bytes) -> None
     file = tmp_path / "m.xls"
     file.write_bytes(data)
     done = run("menu", "import", file)
-    assert isinstance(done.exception, UsageError)
-    assert "CSV" in (done.exception.hint or "")
-
-
-def test_without_the_library_it_is_told_how_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = sheets(tmp_path / "m.xlsx")
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    done = run("menu", "import", file)
-    assert isinstance(done.exception, UsageError)
-    assert "[xlsx]" in (done.exception.hint or "")
-    assert "CSV" in (done.exception.hint or "")
+    assert isinstance(done.exception, MenuError)
+    assert "CSV" in done.exception.problems[0].hint
 
 
 def test_a_spreadsheet_that_unpacks_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spreadsheet, "LARGEST", 1000)
+    monkeypatch.setattr(workbooks, "LARGEST", 100)
     done = run("menu", "import", sheets(tmp_path / "m.xlsx"))
-    assert isinstance(done.exception, UsageError)
-    assert "holds more than" in done.exception.message
+    assert isinstance(done.exception, MenuError)
+    assert done.exception.exit_code == 2
+
+
+def test_options_say_what_of_a_spreadsheet_counts(tmp_path: Path) -> None:
+    """As openpyxl writes one: a formula has no saved value, a row is hidden, a column is a comment."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["Day 1"], ["to [Gb/s]", "B", "C", "by"], ["A", 10, "=B3/4", "x"], ["D", 1, 1, "x"]):
+        book.active.append(row)
+    book.active.row_dimensions[4].hidden = True
+    book.save(file := tmp_path / "m.xlsx")
+    options = ["--header-row", "2", "--ignore-column", "by", "--hidden", "ignore"]
+    done = run("menu", "import", file, *options)
+    assert isinstance(done.exception, MenuError)
+    assert [str(problem).split(":")[1] for problem in done.exception.problems] == ["Sheet!C3"]
+    done = run("menu", "import", file, *options, "--ignore-column", "C")
+    assert rates(draft(done.stdout).preview) == {"A:B": 10}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -15,6 +16,7 @@ from dc_inject import menu
 from dc_inject.menu import importing, writing
 from dc_inject.menu.importing import Imported, Options
 from dc_inject.menu.nodes import LARGEST_FILE
+from dc_inject.menu.tables import Layout
 from dc_inject.model.errors import MenuError, Problem
 
 
@@ -104,6 +106,20 @@ def test_what_is_wrong_with_lines(text: str, line: int, column: int, message: st
     assert str(problem).startswith(f"in.csv:{line}:{column}: " if column else f"in.csv:{line}: ")
 
 
+def test_the_first_line_is_a_head_only_with_words_of_one() -> None:
+    """Else it is a link whose rate is wrong, unless a person names its line."""
+    (wrong,) = problems("CERN,KIT,ten\nA,B,1\n")
+    assert (wrong.line, wrong.column) == (1, 10)
+    text = "days 1, 2 and 3\norigin,goal,speed [Gb/s],by\nA,B,1,Ada\n"
+    layout = Layout(header_row=2, ignore_columns=("BY",))
+    assert links(read(text, layout=layout)) == {"A:B": "1 Gb/s"}
+    (comment,) = problems(text, layout=Layout(header_row=2))
+    assert (comment.line, comment.column, "--ignore-column by" in comment.hint) == (2, 26, True)
+    (four,) = problems("A,B,1,Ada\n")
+    assert "--ignore-column 4" in four.hint
+    assert links(read("A,B,1,Ada\n", layout=Layout(ignore_columns=("4",)))) == {"A:B": "1 Mb/s"}
+
+
 def test_an_unknown_site_is_told_with_the_nearest_known_one() -> None:
     """Where the names that may be ends are known."""
     (problem,) = problems("KIT,FNLA,1\n", names=("KIT", "FNAL"))
@@ -116,7 +132,7 @@ def test_an_unknown_site_is_told_with_the_nearest_known_one() -> None:
     [
         (b"", "no lines"),
         (b"# only\n# comments\n\n", "no lines"),
-        (b"PK\x03\x04\x00\x00xlsx", "binary"),
+        (b"GIF89a\x00\x00", "binary"),
         ("A,B,1\n".encode("utf-16"), "UTF-16"),
         ("Orléans,B,1\n".encode("latin-1"), "not encoded in UTF-8"),
         (b"A,B,1\n" * (LARGEST_FILE // 6 + 1), "larger than 20 MB"),
@@ -220,6 +236,11 @@ def test_sums_are_recognised_compared_and_left_out(name: str) -> None:
         ("Gb/s,A,Sum,B\nC,1,1,2\n", 1, 12, "follows the sums"),
         ("Gb/s,A,B\nSum,1,2\nC,1,2\n", 3, 1, "follows the sums"),
         ("Gb/s,A,\nC,1,\nD,1,2\n", 2, 5, "0"),
+        ("Day 1\nGb/s,A,B\nC,1,1\n", 1, 1, "title"),
+        ("Gb/s,A,by\nC,1,Ada\n", 1, 8, "holds no rates"),
+        ("Gb/s,A,in\nC,1,2\n", 2, 5, "does not match"),
+        ("Gb/s,A,B\nC,1,#N/A\n", 2, 5, "not a plain number"),
+        ("to\\from [Gb/s],A,B\nC,1,1\n", 1, 1, "transpose"),
     ],
 )
 def test_what_is_wrong_with_a_matrix(text: str, line: int, column: int, message: str) -> None:
@@ -229,7 +250,7 @@ def test_what_is_wrong_with_a_matrix(text: str, line: int, column: int, message:
         return
     (problem,) = problems(text)
     assert (problem.line, problem.column) == (line, column)
-    assert message in problem.message
+    assert message in f"{problem.message} {problem.hint}"
 
 
 # --------------------------------------------------------------------------- properties
@@ -281,6 +302,24 @@ def test_what_was_written_is_read(wanted: dict[tuple[str, str], str], separator:
     assert {flow.link[:2]: flow.rate for flow in made.preview.flows} == {
         (a, b): amount.rate for a, b, amount in found.links
     }
+
+
+@settings(max_examples=60)
+@given(rates(), st.sampled_from(",\t"), st.sampled_from([as_lines, as_matrix]), st.data())
+def test_every_cell_counts_or_is_reported(
+    wanted: dict[tuple[str, str], str], separator: str, write: Callable[..., str], data: st.DataObject
+) -> None:
+    """Write something else into any cell: the links or remarks differ, or it is a problem."""
+    table = list(csv.reader(io.StringIO(write(wanted, separator)), delimiter=separator))
+    before = read(write(wanted, separator))
+    row = data.draw(st.integers(0, len(table) - 1))
+    column = data.draw(st.integers(0, len(table[row])))
+    value = data.draw(st.sampled_from(["77.125", "IN2P3", "ten", "#N/A", "Sum", "x y"]))
+    table[row][column : column + 1] = [value]
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator).writerows(table)
+    with contextlib.suppress(MenuError):
+        assert read(out.getvalue()) != before
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

@@ -1,0 +1,202 @@
+"""Tables of links, in text or in a workbook: the rows and columns that count, after what a person leaves out.
+
+Nothing is dropped silently: what a person names and is not there, and what is hidden, is an error; the rest of
+what is not read is in `remarks`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dc_inject.menu import cells, values, workbooks
+from dc_inject.menu.cells import Cell, TableRow
+from dc_inject.menu.nodes import FirstComplaints, Place
+from dc_inject.menu.values import WrongError
+from dc_inject.menu.workbooks import Sheet
+from dc_inject.model import units
+from dc_inject.model.errors import UsageError, column_letters
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a person says of a table that has more than links and rates."""
+
+    sheet: str = ""
+    header_row: int = 0  # the row of the head; those above it do not count
+    ignore_columns: tuple[str, ...] = ()  # heads, or letters or numbers of columns
+    ignore_rows: tuple[str, ...] = ()  # first cells, or numbers of rows
+    hidden: Literal["", "read", "ignore"] = ""  # rows and columns
+
+
+@dataclass(slots=True)
+class Table:
+    """The rows of a table; cells that are left out are in none of them."""
+
+    separator: str
+    rows: list[TableRow]
+    sheet: str = ""  # of a workbook
+    remarks: list[str] = field(default_factory=list)
+
+    def where(self, cell: Cell) -> str:
+        """Return how a sentence calls the place of a cell in the same table."""
+        row, column = cell.place.line, cell.place.column
+        return f"{column_letters(column)}{row}" if self.sheet else f"line {row}"
+
+    def leave_out(self, cell: Cell, index: int) -> str:
+        """Return the option that leaves out the column of a cell, by its head if that is the cell."""
+        if cell and self.rows[0].cell(index) is cell:
+            return option("--ignore-column", cell)
+        return option("--ignore-column", column_letters(cell.place.column) if self.sheet else str(index + 1))
+
+
+def read(data: bytes, file: str, layout: Layout, complain: FirstComplaints) -> Table:
+    """Return a table without what a person leaves out; complains of what is not there, and of what is hidden."""
+    sheet: Sheet | None = None
+    if workbooks.is_one(data):
+        try:
+            sheet = workbooks.read(data, file, layout.sheet)
+        except WrongError as error:
+            complain(Place(file, 0), error.message, error.hint)
+            return Table("", [])
+        table = _of_sheet(sheet, file, layout)
+    elif layout.sheet:
+        raise UsageError(f"--sheet is only for spreadsheets, but {file} is not one", "leave it out")
+    else:
+        table = Table(*cells.rows(data, file, complain, first=layout.header_row))
+    if complain:
+        return table
+    if layout.header_row and (not table.rows or table.rows[0].place.line != layout.header_row):
+        row = Place(file, layout.header_row, 1)
+        complain(row, f"row {row.line} is empty, and --header-row names it", "name the row of the column heads")
+    _ignore_columns(table, layout.ignore_columns, complain)
+    _ignore_rows(table, layout.ignore_rows, complain)
+    if sheet is not None and layout.hidden != "read":
+        _check_hidden(table, sheet, complain)
+    if not complain:
+        _check_head(table, complain)
+    return table
+
+
+def option(name: str, value: str) -> str:
+    """Return an option with its value as a shell takes it."""
+    return f"{name} {shlex.quote(values.shown(value))}"
+
+
+def _of_sheet(sheet: Sheet, file: str, layout: Layout) -> Table:
+    """Return the rows of a sheet from the head on, as wide as the widest of them."""
+    by_row: dict[int, dict[int, Cell]] = {}
+    for (row, column), cell in sorted(sheet.cells.items()):
+        hidden = row in sheet.hidden_rows or column in sheet.hidden_columns
+        if row >= layout.header_row and not (hidden and layout.hidden == "ignore"):
+            by_row.setdefault(row, {})[column] = cell
+    columns = range(1, 1 + max((max(of) for of in by_row.values()), default=0))
+    rows = [
+        TableRow(
+            Place(file, row), tuple(of.get(column) or Cell("", Place(file, row, column)) for column in columns)
+        )
+        for row, of in by_row.items()
+    ]
+    table = Table("\t", rows, sheet.name)
+    if sheet.others and not layout.sheet:
+        names = units.some(map(repr, sheet.others))
+        table.remarks.append(f"only the sheet {sheet.name!r} is read, not {names} (--sheet)")
+    if sheet.notes:
+        table.remarks.append(f"notes of cells are not read: {units.some(sheet.notes)}")
+    return table
+
+
+def _ignore_columns(table: Table, names: tuple[str, ...], complain: FirstComplaints) -> None:
+    """Leave out columns by their heads, or else by their letters or numbers."""
+    if not table.rows:
+        return
+    head = table.rows[0]
+    width = max(len(row.cells) for row in table.rows)
+    ignored: set[int] = set()
+    for name in names:
+        found = {index for index, cell in enumerate(head.cells) if _same(cell, name)}
+        at = _index(name, in_sheet=bool(table.sheet))
+        if not found and at < width:
+            found = {at}
+        if not found:
+            hint = units.did_you_mean(name, (cell for cell in head.cells if cell))
+            complain(head.cells[0].place, f"there is no column {values.shown(name)!r} for --ignore-column", hint)
+        ignored |= found
+    table.rows = [
+        row._replace(cells=kept)
+        for row in table.rows
+        if (kept := tuple(cell for index, cell in enumerate(row.cells) if index not in ignored)) and any(kept)
+    ]
+
+
+def _index(name: str, *, in_sheet: bool) -> int:
+    """Return the index of a column that is named by its letters or its number; a huge one for another name."""
+    if in_sheet and re.fullmatch("[A-Za-z]{1,3}", name):
+        return workbooks.column_number(name) - 1
+    return int(name) - 1 if re.fullmatch("[1-9][0-9]{0,6}", name) else workbooks.LAST_COLUMN
+
+
+def _ignore_rows(table: Table, names: tuple[str, ...], complain: FirstComplaints) -> None:
+    """Leave out rows by their first cells, or else by their numbers."""
+    ignored: set[int] = set()
+    for name in names:
+        firsts = ((row.place.line, next(filter(None, row.cells))) for row in table.rows)
+        found = {line for line, first in firsts if _same(first, name)}
+        if not found:
+            found = {row.place.line for row in table.rows if str(row.place.line) == name}
+        if not found and table.rows:
+            message = f"there is no row {values.shown(name)!r} for --ignore-row"
+            complain(table.rows[0].cells[0].place, message, "name a row by its first cell, or by its number")
+        ignored |= found
+    table.rows = [row for row in table.rows if row.place.line not in ignored]
+
+
+def _same(cell: Cell, name: str) -> bool:
+    return " ".join(cell.split()).casefold() == " ".join(name.split()).casefold() != ""
+
+
+def _check_hidden(table: Table, sheet: Sheet, complain: FirstComplaints) -> None:
+    """Complain of each hidden row and column that has something in it."""
+    noted: set[str] = set()
+    for row in table.rows:
+        for cell in filter(None, row.cells):
+            name = f"column {column_letters(cell.place.column)}"
+            if row.place.line in sheet.hidden_rows:
+                name = f"row {row.place.line}"
+            elif cell.place.column not in sheet.hidden_columns:
+                continue
+            if name not in noted:
+                noted.add(name)
+                complain(cell.place, f"{name} is hidden", "--hidden read, --hidden ignore, or show it")
+
+
+def _check_head(table: Table, complain: FirstComplaints) -> None:
+    """Complain of a first row that is a title, or a head of several columns together."""
+    trouble = table.rows and _not_a_head(table.rows, 0)
+    if not trouble:
+        return
+    title, message = trouble
+    better = next((at for at in range(1, len(table.rows)) if _not_a_head(table.rows, at) is None), None)
+    hint = f"leave it out: --ignore-row {title.place.line}"
+    if better is not None:
+        hint = f"name the row of the column heads: --header-row {table.rows[better].place.line}"
+        named = units.rate_units(" ".join(table.rows[0].cells))
+        if len(named) == 1 and not units.rate_units(table.rows[better].cells[0]):
+            hint += f" --unit {named[0]}"
+    complain(title.place, message, hint)
+
+
+def _not_a_head(rows: list[TableRow], at: int) -> tuple[Cell, str] | None:
+    """Return the cell that shows that a row cannot be the head of what follows, and why."""
+    row, body = rows[at], rows[at + 1 :]
+    own = set(filter(None, row.cells))
+    if len(own) == 1 and row.cells[0] and any(len(list(filter(None, r.cells))) > 1 for r in body):
+        return row.cells[0], f"the first row has one cell, {values.shown(row.cells[0])!r}: it looks like a title"
+    for index, cell in enumerate(row.cells):
+        first, _, last = cell.merged.partition(":")
+        wide = first.rstrip("0123456789") != last.rstrip("0123456789")
+        if cell and wide and any(other.cell(index) for other in body):
+            return cell, f"{values.shown(cell)!r} is above several columns ({cell.merged})"
+    return None
