@@ -93,6 +93,13 @@ def sandbox() -> None:
     type=click.Path(path_type=Path),
     help="Where to unpack XRootD if the system has none  [default: below $XDG_CACHE_HOME/dc_inject]",
 )
+@click.option(
+    "--time-scale",
+    type=click.FloatRange(0.001, 1),
+    default=1.0,
+    show_default=True,
+    help="Multiply all times of the FTS service with this; with 0.1 it retries after 12 s instead of 2 min",
+)
 def up(folder: Path | None, **wanted: Any) -> None:
     r"""Start the sandbox, and print how to use it; does nothing if it is running.
 

@@ -267,7 +267,8 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         },
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
-        "ramping": [{**link.key.names(), "carries": link.carries, "until": tables.moment(link.until)}
+        "ramping": [{**link.key.names(), "carries": link.carries, "until": tables.moment(link.until),
+                     "most": link.most}
                     for link in (readings.ramping(view, now) if injector else ())],
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
@@ -396,8 +397,13 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         sentence = TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {sentence}, since {trouble['since']}: {trouble['why']}"
     for link in shown["ramping"]:
+        pair = f"{link['source']} -> {link['destination']}"
         carries = f"about {units.format_rate(link['carries'])} so far, until {link['until']}"
-        yield f"FTS still ramping: {link['source']} -> {link['destination']}, {carries}"
+        yield (
+            f"FTS's limit: {pair}, {units.counted(link['most'], 'transfers')} at a time"
+            if link["most"]
+            else f"FTS still ramping: {pair}, {carries}"
+        )
     words = {**IN_WORDS, **({"called": WAITED_FOR} if injector else {})}
     rules = ", ".join(
         f"{units.grouped(count)} {words.get(state, state)}" for state, count in shown["rules"].items() if count

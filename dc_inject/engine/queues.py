@@ -34,6 +34,8 @@ OLD = timedelta(minutes=10)
 WAITING = 0.1  # of the transfers that FTS allows: while fewer files wait, it takes none away
 OTHERS = 1.1  # times what we have on its way: more than that in FTS is of others, as sizes are means
 FIXED, AT_LEAST = "Range fixed", "Hit lower range limit"  # words of the optimizer: it takes nothing (more) away
+AT_MOST = "Hit upper range limit"  # it adds nothing more
+MOST = "most:"  # before the number of transfers, in the signal `fts_queue` of a link that has the most
 
 
 def read(
@@ -93,8 +95,11 @@ def read(
                 if queue is not None:
                     missing.setdefault(("fts_queue", queue.by), "")
                     queues[link] = queue
+    most = {str(link): f"{MOST}{queue.limit}" for link, queue in queues.items() if AT_MOST in queue.decision}
     readings = (
-        (signal, subject, None if why else "known", why) for (signal, subject), why in missing.items() if subject
+        (signal, subject, None if why else most.get(subject, "known"), why)
+        for (signal, subject), why in missing.items()
+        if subject
     )
     context.ledger.record_signals(readings, now)
     return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}, requests

@@ -157,7 +157,7 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.TOO_COARSE: "the next dataset is too large for what is left",
 }
 _SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
-_ATTEMPTS_FAIL = "so many attempts fail that FTS adds no transfers"
+_ATTEMPTS_FAIL = "so many files fail that FTS adds no transfers"
 _OF = ("by", "why", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
 _OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
     "total": "{} in total: raise `total` in its `limits`, or lower rates",
@@ -194,7 +194,7 @@ def forgives(held: Held) -> bool:
 def sentence(held: Held, *, attempts_fail: bool = False) -> str:
     """Return a hold in words without numbers, which differ from cycle to cycle, but with those of its message.
 
-    That attempts fail is told where FTS says so: they are repeated, so that few files fail in all of theirs.
+    That files fail is added where FTS reports it (of jobs with retries it counts a file only after all of them).
     A limit of the campaign is told with its value, and without what would hold nearly as much: it is one limit,
     whatever else there is.
     """

@@ -167,9 +167,9 @@ class LinkQueue:
 
     `at` is when its service looked at it. `limit` is how many transfers at a time FTS's optimizer allows now, and
     `decision` why, in its words (None and empty: it does not tell). `speed` is what one transfer has moved
-    lately, in bytes per second (0: nothing has moved), and `success` the part of the attempts that succeeded, by
-    which the optimizer decides (None: it does not tell). `by` is the FTS that told, where that is not the link's
-    own service.
+    lately, in bytes per second (0: nothing has moved), and `success` the part of the files that are over and
+    arrived, after all their retries, by which the optimizer decides (None: it does not report it). `by` is the FTS
+    that told, where that is not the link's own service.
     """
 
     waiting: int

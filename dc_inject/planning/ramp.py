@@ -5,15 +5,16 @@ ConnectionsForPair` in OptimizerConnections.cpp of cern-fts/fts3 (3.14) decides,
 
 - a link of which it knows nothing starts half way between the least it runs, two, and the most, 130 by default
   (200 in DC24): at 66;
-- while transfers succeed (97 % at least) and what moves does not fall by an order of magnitude, each run adds one
-  transfer, or two in the more aggressive mode;
+- while files succeed (97 % at least of those that are over, after all their retries) and what moves does not fall
+  by an order of magnitude, each run adds two transfers in the default mode (`optimizer_mode` 2, seen on a real
+  3.14.4), one in the conservative mode;
 - while fewer files are queued than it runs, it adds none: a link grows only if it is given more than it carries;
-- while more fail, each run takes one away; in the more aggressive mode only while at least a tenth as many files
-  are queued as it runs.
+- while more fail, each run takes one away; in the default mode only while at least a tenth as many files are
+  queued as it runs.
 
 So a rate r that needs n = r / (speed of one file) transfers is carried only after
 
-    n - 66 minutes  (half of that in the aggressive mode), at most 64
+    (n - 66) / 2 minutes  (twice that in the conservative mode), at most 32
 
 and a step that is shorter measures FTS's ramp and not the link. What is used before that is less than half of the
 range, where nothing has to grow. A link that moves more than the model allows has other limits, or faster files:
@@ -30,9 +31,9 @@ from typing import NamedTuple
 from dc_inject.model.transfers import FILE_SPEED, LINK_LIMIT
 
 RUN = timedelta(minutes=1)  # between two decisions of the optimizer
-ADDED = 1  # transfers that a run adds; 2 in the aggressive mode
+ADDED = 2  # transfers that a run adds; 1 in the conservative mode
 REMOVED = 1  # transfers that a run takes away while too many fail
-ENOUGH = 0.97  # of the attempts that succeed: while fewer do, a run takes transfers away
+ENOUGH = 0.97  # of the files that are over and arrived: while fewer do, a run takes transfers away
 FEWEST = 2  # transfers on a link
 MORE = 1.2  # times what the model allows: a link that moves that much has another one
 HALF_WAY = FEWEST + (LINK_LIMIT - FEWEST) // 2  # transfers with which FTS starts on a link that it does not know

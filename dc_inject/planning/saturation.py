@@ -34,7 +34,7 @@ overloaded link have no new rate to wait for, and what one sees too little the n
 up a trial ends as soon as what it asks for moves (`follows`): if that was only by chance, the next one shows it.
 
 FTS may be what is too small for a link (`ramp.py`). It begins with half of the transfers that it may run, and adds
-one a minute only while at least as many files wait as it runs: hence the queue. Where the link may need more
+two a minute only while at least as many files wait as it runs: hence the queue. Where the link may need more
 transfers than FTS begins with, repeats go on while what moves rises, and what moved before it grew does not count.
 """
 

@@ -36,6 +36,7 @@ class Wanted:
     storages: int = 0
     db: str = "sqlite"
     rucio: str = RELEASES[0]
+    time_scale: float = 1.0  # of the FTS service
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
         if listeners.storages:
             say("starting the storages and the FTS service")
             storages.prepare(folder, state)
+            write_private(folder / "fts" / "defaults.json", json.dumps({"time_scale": wanted.time_scale}))
             storages.start(services, listeners.storages, listeners.fts)
 
         def start() -> None:

@@ -77,6 +77,7 @@ class Sandbox(RucioControls, StorageControls):
         storage: str | None = None,
         storages: int = 3,
         xrootd: Path | None = None,
+        time_scale: float = 1.0,
     ) -> None:
         """Bring it up, unless it is up; clears what a crash left behind, leaves nothing when it fails itself.
 
@@ -85,7 +86,8 @@ class Sandbox(RucioControls, StorageControls):
         With `db="postgres"` Rucio's catalogue is in PostgreSQL, which is installed into the server's environment
         at the first time.
         With `storage="xrootd"` there are `storages` real ones too, each an RSE as well, and an FTS service;
-        `xrootd` is where Debian's packages are unpacked when the system has none.
+        `xrootd` is where Debian's packages are unpacked when the system has none. All times of the FTS service are
+        those of a real one multiplied with `time_scale`.
         """
         if policy not in POLICIES:
             raise UsageError(f"there is no policy {policy!r}", f"known are {', '.join(POLICIES)}")
@@ -113,7 +115,7 @@ class Sandbox(RucioControls, StorageControls):
                 ensure_postgres(python, self._say)
             program = self._xrootd(xrootd) if storage else None
             try:
-                self._make(Wanted(wanted, policy, python, interval, program, storages, db, release))
+                self._make(Wanted(wanted, policy, python, interval, program, storages, db, release, time_scale))
             except BaseException:
                 self._say("taking down what was begun")
                 self._clear(grace=0)

@@ -267,6 +267,22 @@ def test_a_token_opens_it_until_it_expires_and_its_successor_is_taken_up(real: R
     real.gone(entries, seen)
 
 
+def test_a_file_that_moves_after_its_job_was_cancelled_is_deleted(real: Real, tmp_path: Path) -> None:
+    """FTS moves what waited for its token (TOKEN_PREP) though the job is cancelled: a later look finds it."""
+    token = tmp_path / "token"
+    token.write_text("token-01234567\n")
+    write(real.grid.folder / "fts" / "tokens.json", {"token-01234567": {"vo": "cms", "user": "me"}})
+    real.set(token_prep=2.0)
+    real.backend = real.make(BEARER_TOKEN_FILE=str(token))
+    made = [real.bundle("late", job=JobOptions(retry=0, longest_transfer=timedelta(seconds=5)))]
+    entries = live(made, real.backend.submit(made))
+    assert not real.backend.end(entries)[0].error
+    (seen,) = real.backend.observe([replace(entry, end_asked_at=CLOCK.now()) for entry in entries])
+    assert (seen.status, real.there()) == (Status.ABSENT, {})
+    until(lambda: len(real.there()) == 2)
+    real.gone(entries, [seen])
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_certificate_is_delegated_when_that_is_needed_and_nobody_is_refused(
     real: Real, monkeypatch: pytest.MonkeyPatch

@@ -132,7 +132,7 @@ class Trouble:
         self.grid.slow_daemon("reaper", 3600)
         self.root.update_rse(self.place(Hold.DESTINATION_UNAVAILABLE), {"availability_write": False})
         self.root.update_rse(self.closed, {"availability_read": False})
-        self._fts({"link_active": 2, "optimizer_interval": 1})
+        self._fts({"link_active": 2})
         self.grid.throttle("XRD2", SLOW)
 
     def fill(self) -> bool:

@@ -70,7 +70,7 @@ class Fts:
         self.stop(signal.SIGKILL)
 
     def settings(self, **values: Any) -> None:
-        write(self.folder / "settings.json", {"retry_pause": 0} | values)
+        write(self.folder / "settings.json", {"time_scale": 0.001} | values)
 
     def tokens(self, **values: dict[str, Any]) -> None:
         write(self.folder / "tokens.json", values)

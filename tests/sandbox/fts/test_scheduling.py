@@ -56,9 +56,10 @@ def test_one_link_does_not_keep_another_waiting(fts, context, source, destinatio
     fts3.cancel(context, stuck)
 
 
-@pytest.mark.parametrize("limit", ["link_active", "storage_active", "max_active"])
-def test_limits_of_the_settings_hold(fts, context, source, destination, limit):
-    fts.settings(**{limit: 3})
+@pytest.mark.parametrize(("limit", "value"), [("link_active", 4), ("storage_active", 3), ("max_active", 3)])
+def test_limits_of_the_settings_hold(fts, context, source, destination, limit, value):
+    """A link begins half way between two copies and its most."""
+    fts.settings(**{limit: value})
     destination.gate.clear()
     job_id = submit(context, transfers(source, destination, 12))
     wait_until(lambda: destination.now_copying == 3)
@@ -76,10 +77,10 @@ def test_limits_of_a_link_and_of_a_storage_are_set_by_those_with_the_right(
         assert fts.ask("POST", "/config/links", link, token)[0] == 403
         assert fts.ask("GET", "/config/links", token=token)[0] == 403
         assert fts.ask("GET", "/config/se", token=token)[0] == 403
-    assert fts.ask("POST", "/config/links", link | {"min_active": 1, "max_active": 2}, "operator")[0] == 200
+    assert fts.ask("POST", "/config/links", link | {"min_active": 2, "max_active": 2}, "operator")[0] == 200
     default, told_link = fts.ask("GET", "/config/links", token="operator")[1]
     assert (default["source"], default["destination"], default["max_active"]) == ("*", "*", 130)
-    assert (told_link["min_active"], told_link["max_active"]) == (1, 2)
+    assert (told_link["min_active"], told_link["max_active"]) == (2, 2)
     other = new_storage()
     limits = {other.se: {"se_info": {"inbound_max_active": 1}}}
     assert fts.ask("POST", "/config/se", limits, "operator")[0] == 200
@@ -219,20 +220,30 @@ def test_a_ban_that_lasts_too_long_cancels_files_one_by_one(fts, context, source
     assert job["cancel_job"] is False
 
 
-def test_a_cancel_leaves_files_on_hold_and_those_without_tokens_as_they_are(fts, source, destination):
-    """So does the real service, and they never move after it."""
+def test_a_cancel_leaves_files_on_hold_as_they_are(fts, context, source, destination):
+    fts.settings(held=[destination.se])
+    job_id = submit(context, transfers(source, destination))
+    assert states(told(context, job_id)) == ["ON_HOLD"]
+    fts3.cancel(context, job_id)
+    fts.settings()
+    later = submit(context, transfers(source, destination))
+    assert ended(context, later)["job_state"] == "FINISHED", "the scheduler has had its turn"
+    job = told(context, job_id)
+    assert (job["job_state"], states(job)) == ("CANCELED", ["ON_HOLD"])
+
+
+def test_a_file_that_waits_for_its_token_moves_though_its_job_was_cancelled(fts, source, destination):
+    """So does the real service (3.14.4): the job stays cancelled."""
     fts.tokens(one={"vo": "sandbox", "user": "/CN=one"})
     context = fts.context("one")
-    for state, waits in (("ON_HOLD", {"held": [destination.se]}), ("TOKEN_PREP", {"token_prep": 3600})):
-        fts.settings(**waits)
-        job_id = submit(context, transfers(source, destination))
-        assert states(told(context, job_id)) == [state]
-        fts3.cancel(context, job_id)
-        fts.settings()
-        later = submit(context, transfers(source, destination))
-        assert ended(context, later)["job_state"] == "FINISHED", "the scheduler has had its turn"
-        job = told(context, job_id)
-        assert (job["job_state"], states(job)) == ("CANCELED", [state])
+    fts.settings(token_prep=0.5)
+    job_id = submit(context, transfers(source, destination))
+    fts3.cancel(context, job_id)
+    job = told(context, job_id)
+    assert (job["job_state"], states(job)) == ("CANCELED", ["TOKEN_PREP"])
+    wait_until(lambda: states(told(context, job_id)) == ["FINISHED"])
+    assert told(context, job_id)["job_state"] == "CANCELED"
+    assert len(destination.files) == 1
 
 
 def test_files_with_tokens_wait_until_these_are_prepared(fts, context, source, destination):

@@ -41,6 +41,8 @@ class Frontend:
         """Let a handler answer; what it refuses becomes the answer that FTS3 gives (a middleware of aiohttp)."""
         if delay := self._knobs.now.delay:
             await asyncio.sleep(delay)
+        if self._knobs.now.database_down:
+            return refusal_answer(Refused(500, "Internal Server Error"))
         try:
             return await handler(request)
         except Refused as refusal:

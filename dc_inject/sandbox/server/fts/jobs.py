@@ -72,6 +72,18 @@ class Jobs:
             self._insert("file", files)
         return True
 
+    def counts(self, state: str) -> dict[tuple[str, str], int]:
+        """Return how many files are in a state, by their source and destination storage."""
+        rows = self._all(
+            "SELECT source_se, dest_se, count(*) AS n FROM file WHERE file_state = ? GROUP BY source_se, dest_se",
+            state,
+        )
+        return {(row["source_se"], row["dest_se"]): row["n"] for row in rows}
+
+    def ready(self, file_id: int) -> None:
+        """It is a file's turn."""
+        self._run("UPDATE file SET file_state = 'READY' WHERE file_id = ?", file_id)
+
     def start(self, file_id: int, now: float) -> None:
         """A file's copy starts."""
         with self._transaction():
@@ -109,13 +121,16 @@ class Jobs:
         return [row["file_id"] for row in files]
 
     def release(self, storages: Sequence[str], now: float) -> list[int]:
-        """Let files wait for their turn again that no ban holds, and those with their tokens; returns them."""
+        """Let files wait for their turn again that no ban holds, and those with their tokens; returns them.
+
+        FTS3 moves a file whose token has come also where its job was cancelled meanwhile.
+        """
         places = ",".join("?" * len(storages))
         files = self._all(
-            "SELECT file_id FROM file JOIN job USING (job_id) WHERE job_finished IS NULL AND ("  # noqa: S608 (question marks)
-            f"file_state = 'ON_HOLD' AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places})) "
-            "OR file_state = 'TOKEN_PREP' AND not_before <= ?)",
-            *storages, *storages, now,
+            "SELECT file_id FROM file JOIN job USING (job_id) WHERE file_state = 'TOKEN_PREP' AND not_before <= ? "  # noqa: S608 (question marks)
+            "OR job_finished IS NULL AND file_state = 'ON_HOLD' "
+            f"AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places}))",
+            now, *storages, *storages,
         )  # fmt: skip
         for row in files:
             self._run("UPDATE file SET file_state = 'SUBMITTED', not_before = 0 WHERE file_id = ?", row["file_id"])

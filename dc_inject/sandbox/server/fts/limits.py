@@ -17,16 +17,16 @@ class Limits:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._links: dict[tuple[str, str], int] = {}
+        self._links: dict[tuple[str, str], tuple[int, int]] = {}
         self._storages: dict[str, sqlite3.Row] = {}
         self._read()
 
-    def of_link(self, source: str, destination: str, settings: Settings) -> int:
-        """Return the limit of a link; '*' stands for any storage."""
+    def of_link(self, source: str, destination: str, settings: Settings) -> tuple[int, int]:
+        """Return the least and the most copies of a link; '*' stands for any storage."""
         for pair in ((source, destination), (source, "*"), ("*", destination), ("*", "*")):
             if pair in self._links:
                 return self._links[pair]
-        return settings.link_active
+        return min(_MIN, settings.link_active), settings.link_active
 
     def out_of(self, storage: str, settings: Settings) -> int:
         """Return the limit of copies out of a storage."""
@@ -110,6 +110,8 @@ class Limits:
         return settings.storage_active if limit is None else int(limit)
 
     def _read(self) -> None:
-        links = self._database.execute("SELECT source, destination, max_active FROM link_config")
-        self._links = {(row["source"], row["destination"]): row["max_active"] for row in links}
+        links = self._database.execute("SELECT * FROM link_config")
+        self._links = {
+            (row["source"], row["destination"]): (row["min_active"], row["max_active"]) for row in links
+        }
         self._storages = {row["storage"]: row for row in self._database.execute("SELECT * FROM storage_config")}

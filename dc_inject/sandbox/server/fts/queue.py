@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 Link = tuple[str, str, str]  # VO, source storage, destination storage
 
@@ -45,8 +45,3 @@ class Queue:
         file_id = next(iter(priorities[max(priorities)]))
         self.drop(file_id)
         return link, file_id
-
-    def sizes(self) -> Iterator[tuple[tuple[str, str], int]]:
-        """Return how many files wait, per VO, source and destination."""
-        for (_, source, destination), priorities in self._links.items():
-            yield (source, destination), sum(map(len, priorities.values()))

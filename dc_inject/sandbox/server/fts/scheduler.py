@@ -37,6 +37,8 @@ class Scheduler:
         self._on_link: Counter[Pair] = Counter()
         self._out_of: Counter[str] = Counter()
         self._into: Counter[str] = Counter()
+        self._copying: Counter[str] = Counter()  # by destination: of its active files, those that really run
+        self._room = asyncio.Condition()
         self._wake = asyncio.Event()
         self._left = jobs.recover()
         for row in jobs.waiting():
@@ -46,25 +48,33 @@ class Scheduler:
         """Work until cancelled."""
         for file_id in self._left:
             self._spawn(file_id, None, self._clean(file_id))
-        looked, next_tick = time.time(), 0.0
+        looked, passed, next_tick = time.time(), 0.0, 0.0
         while True:
             self._wake.clear()
-            now = time.time()
-            if now >= next_tick:
+            now, settings = time.time(), self._knobs.now
+            stopped = settings.standstill or settings.database_down
+            if now >= next_tick and not stopped:
                 next_tick = now + _TICK
                 self.drop(self._jobs.expire(now))
                 self._hold(now)
                 while self._later and self._later[0][0] <= now:
                     self.add([heapq.heappop(self._later)[1]])
-            if now >= looked + self._knobs.now.optimizer_interval:
+            if now >= looked + settings.optimizer_interval * settings.time_scale and not stopped:
                 looked = now
                 self._look(now)
-            self._start()
-            try:
-                async with asyncio.timeout(_TICK):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass  # time to look what time has brought
+            pause = settings.scheduler_interval * settings.time_scale - (now - passed)
+            if pause <= 0 and not stopped:
+                passed, pause = now, settings.scheduler_interval * settings.time_scale
+                self._start()
+            await self._rest(_TICK if stopped else min(max(pause, 0.001), _TICK))
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until something is to be done, or until time may have brought something."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
 
     async def stop(self, patience: float) -> None:
         """End the copies that are under way, and clean up behind them; their files wait again after a start."""
@@ -113,14 +123,15 @@ class Scheduler:
         def has_room(link: Link) -> bool:
             _, source, destination = link
             return (
-                self._on_link[source, destination] < limits.of_link(source, destination, settings)
+                self._on_link[source, destination]
+                < self._optimizer.slots((source, destination), *limits.of_link(source, destination, settings))
                 and self._out_of[source] < limits.out_of(source, settings)
                 and self._into[destination] < limits.into(destination, settings)
             )
 
-        while len(self._active) < settings.max_active and (taken := self._queue.take(has_room)):
+        while taken := self._queue.take(has_room):
             link, file_id = taken
-            self._jobs.start(file_id, time.time())
+            self._jobs.ready(file_id)
             self._count(link, 1)
             self._spawn(file_id, link, self._copy(link[1:], file_id))
 
@@ -145,6 +156,20 @@ class Scheduler:
         self._into[destination] += change
 
     async def _copy(self, pair: Pair, file_id: int) -> None:
+        """Copy a file when there is room for one more copy at its destination."""
+        self._jobs.start(file_id, time.time())
+        destination = pair[1]
+        async with self._room:
+            await self._room.wait_for(lambda: self._copying[destination] < self._knobs.now.max_active)
+            self._copying[destination] += 1
+        try:
+            await self._really_copy(pair, file_id)
+        finally:
+            self._copying[destination] -= 1
+            async with self._room:
+                self._room.notify_all()
+
+    async def _really_copy(self, pair: Pair, file_id: int) -> None:
         row, settings = self._jobs.file(file_id), self._knobs.now
         assert row
         began = time.monotonic()
@@ -161,19 +186,22 @@ class Scheduler:
         except CopyFailed as failure:
             # without its text, which is the storage's, and may repeat a token
             log.info("file %d of job %s failed: %s [%d]", file_id, row["job_id"], failure.end, failure.number)
-            self._failed(pair, row, failure.reason, final=failure.final)
+            self._failed(pair, row, failure.reason, time.monotonic() - began, final=failure.final)
         except Exception:
             log.exception("file %d", file_id)
-            self._failed(pair, row, "TRANSFER [5] The sandbox's FTS failed itself; its log says why", final=True)
+            reason = "TRANSFER [5] The sandbox's FTS failed itself; its log says why"
+            self._failed(pair, row, reason, time.monotonic() - began, final=True)
         else:
-            self._jobs.finish(file_id, time.time(), size, time.monotonic() - began)
-            self._optimizer.arrived(pair, size)
+            seconds, now = time.monotonic() - began, time.time()
+            self._jobs.finish(file_id, now, size, seconds)
+            self._optimizer.arrived(pair, size, seconds, now)
 
-    def _failed(self, pair: Pair, row: sqlite3.Row, reason: str, *, final: bool) -> None:
+    def _failed(self, pair: Pair, row: sqlite3.Row, reason: str, seconds: float, *, final: bool) -> None:
         now, settings = time.time(), self._knobs.now
-        self._optimizer.failed(pair)
-        if not final and row["retry"] < (row["allowed"] or settings.retries):
-            pause = settings.retry_pause + row["retry_delay"] * 60 * settings.time_scale
+        again = not final and row["retry"] < (row["allowed"] or settings.retries)
+        self._optimizer.failed(pair, seconds, now, again=again)
+        if again:
+            pause = (settings.retry_pause + row["retry_delay"] * 60) * settings.time_scale
             self._jobs.again(row["file_id"], now, now + pause, reason)
             self.add([row["file_id"]])
         elif other := self._jobs.fail(row["file_id"], now, reason):
@@ -193,10 +221,7 @@ class Scheduler:
         self._jobs.ended(file_id, time.time())
 
     def _look(self, now: float) -> None:
-        waiting: Counter[Pair] = Counter()
-        for pair, size in self._queue.sizes():
-            waiting[pair] += size
-        active = {pair: count for pair, count in self._on_link.items() if count}
+        active, waiting = self._jobs.counts("ACTIVE"), self._jobs.counts("SUBMITTED")
         settings = self._knobs.now
-        limits = {pair: self._limits.of_link(*pair, settings) for pair in {*waiting, *active}}
-        self._optimizer.look(now, active, waiting, limits)
+        ranges = {pair: self._limits.of_link(*pair, settings) for pair in {*active, *waiting}}
+        self._optimizer.look(now, active, waiting, ranges, settings.time_scale)

@@ -25,18 +25,19 @@ class Settings:
     config_users: tuple[str, ...] = ()  # DNs with the config right
 
     # how much at a time
-    max_active: int = 24  # copies in all
-    link_active: int = 130  # copies of a link, unless /config/links says otherwise
+    max_active: int = 24  # copies into a storage that really run; XRootD fails with many more on one machine
+    link_active: int = 130  # the most copies of a link, unless /config/links says otherwise
     storage_active: int = 200  # copies into, and copies out of, a storage, unless /config/se says otherwise
     retries: int = 0  # for jobs that leave it to the server
 
     # patience
-    retry_pause: float = 1.0  # before the next attempt, beside the delay that the job says
-    time_scale: float = 1.0  # what a retry's delay and max_time_in_queue are multiplied with
+    time_scale: float = 1.0  # what all times of the real service are multiplied with, and those that jobs name
+    scheduler_interval: float = 2.0  # between two passes that start copies
+    optimizer_interval: float = 60.0
+    retry_pause: float = 120.0  # before the next attempt, in addition to the delay that the job names
     connect_timeout: float = 10.0
     idle_timeout: float = 60.0  # the longest silence of a storage
     copy_timeout: float = 3600.0  # a whole copy, unless the job says otherwise
-    optimizer_interval: float = 5.0
 
     # what is refused
     banned: tuple[str, ...] = ()  # storages
@@ -53,6 +54,8 @@ class Settings:
     forget: tuple[str, ...] = ()  # job ids that nobody knows any more
     delay: float = 0.0  # before each answer
     copy_delay: float = 0.0  # before each copy
+    standstill: bool = False  # nothing is started, and the optimizer does not look, while jobs are taken and shown
+    database_down: bool = False  # every request is answered 500, and nothing is started
 
     @classmethod
     def parse(cls, content: Json) -> Settings:
@@ -115,8 +118,12 @@ class Knobs:
     """The settings, and the accidents that count down."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder of settings.json."""
-        self._watched = Watched(folder / "settings.json", Settings.parse, Settings())
+        """Name the folder of settings.json, and of defaults.json, which says what holds where that is silent."""
+        defaults = folder / "defaults.json"
+        usual = json.loads(defaults.read_text()) if defaults.exists() else {}
+        self._watched = Watched(
+            folder / "settings.json", lambda content: Settings.parse(usual | content), Settings.parse(usual)
+        )
         self._version = -1
         self._left = {"submit_503": 0, "lose_answers": 0}
 
