@@ -5,9 +5,11 @@ All raise TypeError or ValueError, which the back ends take for an answer that c
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 LARGEST = 2**63 - 1  # that the ledger can keep
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def count(value: object) -> int:
@@ -28,6 +30,18 @@ def name(value: object) -> str:
     if not value or not value.isprintable():
         raise ValueError("a name is empty, or has characters that no name has")
     return value
+
+
+def is_identifier(value: object) -> bool:
+    """Return whether it may be the id of a rule or job: services have UUIDs, with hyphens or without."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
+
+
+def identifier(value: object) -> str:
+    """Return the id of a rule or job."""
+    if not is_identifier(value):
+        raise ValueError("an id is empty, too long, or has characters that no id has")
+    return str(value)
 
 
 def utc(moment: object) -> datetime | None:

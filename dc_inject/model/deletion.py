@@ -1,4 +1,4 @@
-"""The gate of deletion: every DELETE at a storage and every end of a rule takes its address from `address`.
+"""The gate of deletion: DELETEs at storages, ends of rules, cancels of jobs have addresses from `address`.
 
 `address` proves from names alone that a thing is ours, at the moment when the request is made. What a service
 answered is never a reason to delete: it may only choose among names that can be proved.
@@ -91,6 +91,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """The FTS job with an id, submitted with a key as its `sid` by a member of a virtual organisation."""
+
+    id: str
+    vo: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class SliceDataset:
     """The temporary dataset that was made for the slice of an injection."""
 
@@ -109,11 +118,11 @@ class SampleDataset:
 StoredFile = CopiedFile | SampleFile | RegisteredFile
 StoredFolder = CopyFolder | SampleFolder
 DatasetOfOurs = SliceDataset | SampleDataset
-Ours = StoredFile | StoredFolder | Rule | DatasetOfOurs
+Ours = StoredFile | StoredFolder | Rule | Job | DatasetOfOurs
 
 
 def address(ours: Ours) -> str:
-    """Return the URL, rule id or DID of a thing of ours that may be deleted; raises NotOurs for any other."""
+    """Return the URL, id or DID of a thing of ours that may be deleted or ended; raises NotOurs for any other."""
     match ours:
         case CopiedFile():
             return _copied_file(ours)
@@ -127,12 +136,23 @@ def address(ours: Ours) -> str:
             return _registered_file(ours)
         case Rule():
             return _rule(ours)
+        case Job():
+            return _job(ours)
         case SliceDataset():
             return _slice_dataset(ours)
         case SampleDataset():
             return _sample_dataset(ours)
         case _:
             raise _not_ours(repr(type(ours).__name__), "it is nothing that we make")
+
+
+def is_ours(thing: Ours) -> bool:
+    """Return whether a thing is proved to be ours: else it is not counted either."""
+    try:
+        address(thing)
+    except NotOurs:
+        return False
+    return True
 
 
 def copies(injection: Injection) -> list[CopiedFile]:
@@ -226,6 +246,13 @@ def _rule(rule: Rule) -> str:
     if observed.key not in {None, key}:
         raise _not_ours(name, "its comment is that of another injection")
     return rule.id
+
+
+def _job(job: Job) -> str:
+    """Prove a job by its id: FTS computes it from VO and key, so that no other job can have it."""
+    if not (job.vo and job.key) or job.id != naming.job_id(job.vo, job.key):
+        raise _not_ours(f"job {job.id}", "its id is not that of its key")
+    return job.id
 
 
 def _slice_dataset(dataset: SliceDataset) -> str:

@@ -15,6 +15,7 @@ from dc_inject.model.types import Cycle, Injection, Link
 
 # A name space of our own, so that nobody else's uuid5 can be one of our keys.
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
+_JOBS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
 _COMMENT = re.compile(
     r"dc_inject/1 (?P<campaign>\S+) (?P<scenario>\S+) (?P<cycle>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"
 )
@@ -49,6 +50,11 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
     if cycle < _EPOCH or comment(*claims) != text:  # else the key would not come out
         return None
     return claims
+
+
+def job_id(vo: str, key: str) -> str:
+    """Return the id that FTS gives to the job with this key, for a member of a virtual organisation."""
+    return str(uuid.uuid5(uuid.uuid5(_JOBS, vo), key))
 
 
 _MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -92,6 +92,11 @@ class Status(StrEnum):
     UNKNOWN = "unknown"  # the service did not tell of this one
 
 
+VANISHED = (
+    "vanished"  # the class of a failure: the service does not know what it accepted, and its end was not seen
+)
+
+
 class Observation(NamedTuple):
     """What was seen of one injection: status, and how far it got.
 

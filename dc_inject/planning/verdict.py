@@ -41,7 +41,7 @@ OUTAGES = {  # classes of failed files that say nothing of the link
     "permission": "a storage refused access",
     "credentials": "a storage refused the credentials",
     "canceled": "somebody cancelled transfers",
-    "vanished": "the service lost jobs",
+    "vanished": "the service lost rules or jobs",
     "source-missing": "source files are missing",
     "size": "source files do not have the size that was listed",
     "destination-exists": "files were already at the destination",

@@ -58,7 +58,13 @@ def live(injections: Sequence[Injection], outcomes: Sequence[Outcome]) -> list[E
     assert [outcome.key for outcome in outcomes] == [injection.key for injection in injections]
     assert not [outcome.error for outcome in outcomes if outcome.error]
     return [
-        Entry(injection, State.LIVE, outcome.external_id, accepted_at=CYCLE.start)
+        Entry(
+            injection,
+            State.LIVE,
+            outcome.external_id,
+            accepted_at=CYCLE.start,
+            expires_at=CYCLE.start + injection.lifetime,
+        )
         for injection, outcome in zip(injections, outcomes, strict=True)
     ]
 

@@ -19,6 +19,7 @@ from dc_inject.model import Bundle, Dataset, Injection, Link, Slice, deletion, n
 from dc_inject.model.deletion import (
     CopiedFile,
     CopyFolder,
+    Job,
     NotOurs,
     ObservedRule,
     RegisteredFile,
@@ -58,6 +59,8 @@ def test_what_is_ours_has_an_address() -> None:
     assert deletion.address(SampleFolder(PREFIX, SET, whole_name=True)) == own
     url = f"{PREFIX}/user/ab/{IN_RUCIO.file(3)}"
     assert deletion.address(RegisteredFile(PREFIX, url, IN_RUCIO, 3)) == url
+    job = naming.job_id("dteam", JOB.key)
+    assert deletion.address(Job(job, "dteam", JOB.key)) == job
     assert deletion.address(RULE) == "r1"
     assert deletion.address(replace(RULE, observed=replace(SEEN, key=None))) == "r1"
     assert deletion.address(SliceDataset(SLICE)) == SLICE.item.name.partition(" ")[0]
@@ -122,6 +125,11 @@ NEVER: list[Any] = [
     replace(RULE, observed=replace(SEEN, key=JOB.key)),
     replace(RULE, injection=replace(MADE, campaign="other")),
     replace(RULE, injection=replace(MADE, key=JOB.key)),
+    Job("94560f60-9c9f-11e5-8994-feffffffffff", "dteam", JOB.key),
+    Job(naming.job_id("atlas", JOB.key), "dteam", JOB.key),
+    Job(naming.job_id("dteam", MADE.key), "dteam", JOB.key),
+    Job(naming.job_id("", JOB.key), "", JOB.key),
+    Job(naming.job_id("dteam", ""), "dteam", ""),
     SliceDataset(MADE),
     SliceDataset(replace(SLICE, campaign="other")),
     SliceDataset(replace(SLICE, item=replace(CUT, id=CUT.id._replace(did="cms:theirs")))),
@@ -276,6 +284,19 @@ def test_every_deletion_goes_through_the_gate() -> None:
     for sender in SENDERS:
         calls = [ast.unparse(node.func) for node in ast.walk(found[sender]) if isinstance(node, ast.Call)]
         assert "deletion.address" in calls, sender
+
+
+def test_every_cancel_of_a_job_goes_through_the_gate() -> None:
+    """FTS's client is told to cancel at one place, which takes the ids from `deletion.address`."""
+    senders = {}
+    for file in (PACKAGE / "backends").rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+                if any(node.args and ast.unparse(node.args[0]) == "'cancel'" for node in calls):
+                    senders[file.name, function.name] = {ast.unparse(node.func) for node in calls}
+    assert set(senders) == {("jobs.py", "_cancel")}
+    assert "deletion.address" in senders["jobs.py", "_cancel"]
 
 
 def test_a_verb_is_always_written_out() -> None:

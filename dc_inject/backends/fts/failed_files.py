@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import re
 
+from dc_inject.model.ports import VANISHED
+
 CANCELED = "canceled"
-VANISHED = "vanished"  # not a reason of FTS's: the job is not there any more, and nobody saw its end
 CLASSES = (
     "source-missing",
     "source-error",

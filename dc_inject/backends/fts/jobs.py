@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from dc_inject.backends.answers import name
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
 from dc_inject.credentials.destinations import hint, refusal
-from dc_inject.model import Entry, Injection, urls
+from dc_inject.model import Entry, Injection, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Outcome
 
 AT_ONCE = 100  # ids that FTS takes in a call
-_FTS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
 _SHARED = frozenset({0, 429, 503})  # statuses that the next job would get as well; 0 is none at all
 
 T = TypeVar("T")
@@ -30,8 +28,13 @@ class Jobs:
     trusted: Callable[[str], bool] = lambda _url: True  # whether the host of a URL may get a token of ours
 
     def id_of(self, injection: Injection) -> str:
-        """Return the id that FTS gives to the job of an injection."""
-        return str(uuid.uuid5(uuid.uuid5(_FTS, self.connection.vo()), injection.key))
+        """Return the id that FTS gives to the job of an injection: known before it is submitted."""
+        return naming.job_id(self.connection.vo(), injection.key)
+
+    def is_own(self, row: Mapping[str, Any], injection: Injection) -> bool:
+        """Return whether a row that FTS shows is about the job of an injection, by what the job has in it."""
+        vo = self.connection.vo()
+        return metadata(row).get("key") == injection.key and row.get("vo_name", vo) == vo
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a job for each; trouble that all share ends the asking, and the rest is known not to be made."""
@@ -58,16 +61,25 @@ class Jobs:
             if self.connection.status == 409:
                 return self._adopt(injection)
             raise
-        return Outcome(injection.key, name(made))
+        try:
+            job_id = self.id_of(injection)
+        except ServiceError as error:
+            raise Temporary(f"FTS took a job, and does not know us ({error.message})", lost=True) from error
+        if made != job_id:
+            message = "FTS's answer cannot be understood (it names another job than the one that was submitted)"
+            raise Temporary(message, "is there a cache before FTS?", lost=True)
+        return Outcome(injection.key, job_id)
 
     def _adopt(self, injection: Injection) -> Outcome:
         """Take over the job of an earlier call; it is looked at, since a wrong id would be lost for good."""
         try:
             job_id = self.id_of(injection)
-            self.connection.call("statuses", [job_id], files=False)
+            rows = self.connection.call("statuses", [job_id], files=False)
         except ServiceError as error:
             message = f"FTS knows the key of this job, but does not tell of the job ({error.message})"
             raise Temporary(message, lost=True) from error
+        if not any(row.get("job_id") == job_id and self.is_own(row, injection) for row in rows):
+            raise Temporary("FTS knows the key of this job, and shows another job under its id", lost=True)
         return Outcome(injection.key, job_id, adopted=True)
 
     def cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
@@ -81,7 +93,9 @@ class Jobs:
         return outcomes
 
     def _cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
-        ids = {entry.injection.key: entry.external_id or self.id_of(entry.injection) for entry in entries}
+        vo = self.connection.vo()
+        jobs = [deletion.Job(self.id_of(entry.injection), vo, entry.injection.key) for entry in entries]
+        ids = {job.key: deletion.address(job) for job in jobs}
         try:
             rows = self.connection.call("cancel", list(ids.values()), writes=True)
         except ServiceError:
@@ -95,6 +109,17 @@ class Jobs:
             else Outcome(key, job)
             for key, job in ids.items()
         ]
+
+
+def metadata(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what dc_inject wrote into a job; nothing if the job is not one of dc_inject."""
+    written = row.get("job_metadata")
+    if isinstance(written, str):
+        try:
+            written = json.loads(written)
+        except ValueError:
+            return {}
+    return dict(written) if isinstance(written, Mapping) and written.get("dc_inject") == 1 else {}
 
 
 def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

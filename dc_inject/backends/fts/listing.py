@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.jobs import metadata as metadata_of
 from dc_inject.backends.fts.jobs import parts
 from dc_inject.backends.fts.observing import OVER
 from dc_inject.backends.fts.rows import true_size
-from dc_inject.model import Link, naming, urls
+from dc_inject.model import Link, deletion, naming, urls
 from dc_inject.model.items import label_of_job
 from dc_inject.model.naming import Copy
 from dc_inject.model.ports import FoundInjection, Status
@@ -51,7 +51,7 @@ class JobList:
         hours = max(1, ceil((now - max(since or now - LONGEST, now - LONGEST)) / _HOUR))
         finished = mine | {"state_in": ",".join(sorted(OVER)), "time_window": str(hours)}
         jobs = {row["job_id"]: row for query in (finished, mine) for row in self._list(query)}
-        wanted = [row for row in jobs.values() if _metadata(row).get("campaign") == campaign]
+        wanted = [row for row in jobs.values() if metadata_of(row).get("campaign") == campaign]
         for batch in parts(wanted, AT_ONCE):
             files = self._files([row["job_id"] for row in batch])
             for row in batch:
@@ -70,7 +70,7 @@ class JobList:
 
     def _injection(self, row: Row, files: Sequence[Row]) -> FoundInjection | None:
         """Return a job of ours; None when its files' names do not bear out what it says."""
-        metadata, job = _metadata(row), row["job_id"]
+        metadata, job = metadata_of(row), row["job_id"]
         prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
         copy = _common_copy(prefix, files)
         if copy is None:
@@ -78,6 +78,9 @@ class JobList:
             return None
         if (copy.campaign, copy.key) != (metadata["campaign"], metadata.get("key")):
             log.warning("the job %s and its files do not say the same of it", job)
+            return None
+        if not deletion.is_ours(deletion.Job(job, self.connection.vo(), copy.key)):
+            log.warning("the job %s has files of another job", job)
             return None
         sources = tuple(urls.normal(str(file["source_surl"])) for file in files)
         states = Counter(str(file["file_state"]) for file in files)
@@ -110,17 +113,6 @@ def _common_copy(prefix: str, files: Sequence[Row]) -> Copy | None:
     same = {copy._replace(number=0) for copy in whole}
     numbered = [copy.number for copy in whole] == list(range(len(files)))
     return same.pop() if len(same) == 1 and numbered else None
-
-
-def _metadata(row: Row) -> dict[str, Any]:
-    """Return what a job says of itself, nothing if it does not say that it is of ours."""
-    metadata = row.get("job_metadata")
-    if isinstance(metadata, str):
-        try:
-            metadata = json.loads(metadata)
-        except ValueError:
-            return {}
-    return dict(metadata) if isinstance(metadata, Mapping) and metadata.get("dc_inject") == 1 else {}
 
 
 def _common_folder(sources: Sequence[str]) -> str:

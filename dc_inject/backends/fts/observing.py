@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.connection import Connection
-from dc_inject.backends.fts.failed_files import FINISHED, UNFIT, VANISHED, classify, has_failed
+from dc_inject.backends.fts.failed_files import FINISHED, UNFIT, classify, has_failed
 from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.rows import Row, Rows, true_size
 from dc_inject.model import Bundle, Entry, Item, State, units, urls
-from dc_inject.model.ports import Observation, Status
+from dc_inject.model.ports import VANISHED, Observation, Status
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ _WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_
 class Observing:
     """Finds the state of entries; jobs that wait are asked for their state only, without their files.
 
+    Each is looked for under the id that its key gives, and counts only if FTS shows our job there.
     That FTS does not know a job which it had accepted is believed when it says so again, `sure_after` later.
     """
 
@@ -37,7 +38,7 @@ class Observing:
 
     def observe(self, entries: Sequence[Entry]) -> list[Observation]:
         """Return one observation for each entry."""
-        ids = {entry.injection.key: entry.external_id or self.jobs.id_of(entry.injection) for entry in entries}
+        ids = {entry.injection.key: self.jobs.id_of(entry.injection) for entry in entries}
         rows = self.rows.states(ids.values())
         complete = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
         rows |= self.rows.files(
@@ -48,6 +49,13 @@ class Observing:
                 and rows[ids[entry.injection.key]].get("job_state") not in {None, *_WAITING}
             }
         )
+        shown = [(entry.injection, rows[ids[entry.injection.key]]) for entry in entries]
+        others = {made.key for made, row in shown if "job_state" in row and not self.jobs.is_own(row, made)}
+        if others:
+            log.warning(
+                "FTS shows other jobs under the ids of %s: not counted", units.counted(len(others), "jobs")
+            )
+        rows |= {ids[key]: {} for key in others}
         return [self._observation(entry, ids[entry.injection.key], rows) for entry in entries]
 
     def _observation(self, entry: Entry, job: str, rows: Mapping[str, Row]) -> Observation:

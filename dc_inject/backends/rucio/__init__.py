@@ -77,7 +77,7 @@ class RucioBackend:
         self._rules = Rules(self.connection, self.name, slices, batch_files=batch_files, batch_rules=batch_rules)
         self._replica_check = ReplicaCheck(self.connection, slices)
         self._observing = Observing(self.connection, self._rules, estimates)
-        self._ending = RuleEnding(self.connection, self._rules, slices)
+        self._ending = RuleEnding(self.connection, self._rules, slices, self._observing.ended)
         self._facts = Facts(self.connection)
         self._fts = fts
 

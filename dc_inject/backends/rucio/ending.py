@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rucio.common.exception import AccessDenied, RuleNotFound
 
-from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.deletion import end_rule
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.replica_check import locks_of
-from dc_inject.backends.rucio.rules import Rules, read
+from dc_inject.backends.rucio.rules import Rules, shown_by_lock, shown_by_rule
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Entry
 from dc_inject.model.deletion import NotOurs, ObservedRule, Rule
@@ -22,6 +22,7 @@ from dc_inject.model.ports import Outcome
 
 log = logging.getLogger(__name__)
 
+_KEPT = 100_000  # rules of which it is kept that they were ended
 _NO_RIGHT = "rules end with their lifetime; ask for the right to update rules of this account"
 
 
@@ -32,6 +33,9 @@ class RuleEnding:
     connection: Connection
     rules: Rules
     slices: Slices
+    ended: set[str] = field(
+        default_factory=set
+    )  # rules whose end Rucio has accepted: it will not know them any more
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """End each rule now; one that is gone is a success. The first trouble that all share ends the asking.
@@ -63,6 +67,9 @@ class RuleEnding:
             seen = locks.get(rule) or self._seen(rule, entry)
             proof = Rule(rule, account_of(self.connection), entry.injection, seen)
             end_rule(self.connection, proof, keep_replicas=bool(entry.present))
+            if len(self.ended) >= _KEPT:
+                self.ended.clear()
+            self.ended.add(rule)
         except ServiceError as error:
             if not _is_gone(error) and not self._has_gone(rule, error):
                 raise
@@ -76,18 +83,11 @@ class RuleEnding:
         by_id = {entry.external_id: entry for entry in entries if entry.external_id}
         dids = [Did.of_item(entry.injection.item.id) for entry in by_id.values()]
         rows = locks_of(self.connection, dids) if dids else []
-        return {
-            rule: ObservedRule(rule, str(row["account"]), str(Did.of(row)), str(row["rse"]))
-            for row in rows
-            if (rule := str(row["rule_id"])) in by_id
-        }
+        return {shown.id: shown for shown in map(shown_by_lock, rows) if shown.id in by_id}
 
     def _seen(self, rule: str, entry: Entry) -> ObservedRule:
-        """Return what a rule tells of itself; one that is of nobody we know has a key that is none."""
-        row: Row = self.connection.call("get_replication_rule", rule)
-        ours = read(row, entry.injection.link.through)
-        key = ours.key if ours is not None else ""
-        return ObservedRule(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
+        """Return what a rule shows of itself."""
+        return shown_by_rule(self.connection.call("get_replication_rule", rule), entry.injection.link.through)
 
     def _has_gone(self, rule: str, error: ServiceError) -> bool:
         """Whether a rule whose end was left without an answer is gone.

@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rucio.common.exception import RuleNotFound
 
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.replica_check import locks_of
-from dc_inject.backends.rucio.rules import Rules, status
-from dc_inject.model import Entry, State, units
+from dc_inject.backends.rucio.rules import Rules, shown_by_lock, shown_by_rule, status
+from dc_inject.model import Entry, State, deletion, units
+from dc_inject.model.deletion import NotOurs, ObservedRule
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
-from dc_inject.model.ports import Observation, Status
+from dc_inject.model.ports import VANISHED, Observation, Status
 from dc_inject.model.redaction import scrub
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 GIVE_UP_AFTER = 3  # failures in a row: the service does not answer now, and each one costs a time-out
 _ONE_IN = 50  # rules that are under way is looked at by itself in one observation
 _LOOKED = 100_000  # rules of which it is kept when they were looked at
+SURE_AFTER = timedelta(seconds=30)  # a front end that loses rules for a moment is mended, or silent, by then
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.STUCK}
 
@@ -35,43 +38,56 @@ class Observing:
     One bulk call shows what is complete, and what was complete and is gone. What is stuck or takes longer than a
     cycle gets a call of its own for its progress: when it is one cycle old, then two, four and so on; but one in
     50 at a time and at most `estimates`, those looked at longest ago first. Of the others it is known from before.
+
+    An id was named by an answer, which proves nothing: a rule counts only if its lock, or the rule itself, shows
+    our account, dataset, RSE and comment. If the id is not that of our rule, our own is looked for. That Rucio has
+    no such rule is believed when it is expected, or when Rucio answers so again, `SURE_AFTER` later.
     """
 
     connection: Connection
     rules: Rules
     estimates: int
     looked: dict[str, datetime] = field(default_factory=dict)  # rules, and when they were looked at by themselves
+    ended: set[str] = field(default_factory=set)  # rules whose end Rucio has accepted
+    missed: dict[str, datetime] = field(default_factory=dict)  # by key: since when Rucio does not know its rule
 
     def observe(self, entries: Sequence[Entry], *, exact: bool) -> list[Observation]:
         """Return one observation for each entry."""
         seen: dict[str, Observation] = {}
         dids = {entry.injection.key: Did.of_item(entry.injection.item.id) for entry in entries}
-        rows = locks_of(self.connection, dids.values())
-        locks, held = {row["rule_id"]: row for row in rows}, {Did.of(row) for row in rows}
+        account = account_of(self.connection)
+        rows = {shown_by_lock(row): row for row in locks_of(self.connection, dids.values())}
+        held, own = {shown.did for shown in rows}, {(s.did, s.rse) for s in rows if s.account == account}
+        locks: dict[str, Row] = {}  # by key
         moving: list[Entry] = []
         failures = 0  # in a row
         for entry in entries:
-            lock = locks.get(entry.external_id)
+            key, place = entry.injection.key, (str(dids[entry.injection.key]), entry.injection.link.destination)
+            lock = rows.get(ObservedRule(entry.external_id, account, *place))
             if lock is not None and _LOCK.get(lock["state"]) is not Status.COMPLETE and not exact:
+                locks[key] = lock
                 moving.append(entry)
-            elif lock is None and entry.state is State.COMPLETE and dids[entry.injection.key] in held:
+            elif lock is None and entry.state is State.COMPLETE and place[0] in held and place not in own:
                 # A complete rule has a lock. The answer has locks of its dataset, so it is not incomplete.
-                seen[entry.injection.key] = _gone(entry)
+                seen[key] = _gone(entry)
             else:
                 observation = (
                     _unknown(entry) if failures == GIVE_UP_AFTER else self._look_at(entry, lock, exact=exact)
                 )
-                failures = 0 if observation.status is not Status.UNKNOWN else min(failures + 1, GIVE_UP_AFTER)
-                seen[entry.injection.key] = observation
-        seen |= {entry.injection.key: _glance(entry, locks) for entry in moving}
+                silent = observation.status is Status.UNKNOWN and observation.again_at is None
+                failures = min(failures + 1, GIVE_UP_AFTER) if silent else 0
+                seen[key] = observation
+        seen |= {entry.injection.key: _glance(entry, locks[entry.injection.key]) for entry in moving}
         seen |= self._progress(self._to_look_at(moving, locks))
+        for key in [key for key, observation in seen.items() if observation.status is not Status.UNKNOWN]:
+            self.missed.pop(key, None)
         return [seen[entry.injection.key] for entry in entries]
 
     def _look_at(self, entry: Entry, lock: Row | None, *, exact: bool) -> Observation:
         """Look at one entry; trouble with it is no trouble of the others, unless nothing works at all."""
         try:
             if not entry.external_id:
-                return self._in_doubt(entry)
+                return self._search(entry, exact=exact)
             if lock is not None and _LOCK.get(lock["state"]) is Status.COMPLETE:
                 return self._complete(entry)
             return self._closely(entry, exact=exact)
@@ -88,7 +104,7 @@ class Observing:
         for entry in moving:
             age = now - (entry.accepted_at or entry.injection.release)
             last = self.looked.get(entry.external_id, _NEVER)
-            stuck = locks[entry.external_id]["state"] == "STUCK"
+            stuck = locks[entry.injection.key]["state"] == "STUCK"
             if (stuck or age >= entry.injection.cycle.length) and 2 * (now - last) >= age:
                 due.append((last, entry))
         due.sort(key=lambda looked: looked[0])
@@ -108,21 +124,57 @@ class Observing:
                 break
         return seen
 
-    def _in_doubt(self, entry: Entry) -> Observation:
-        """Look for the rule of a call whose answer was lost."""
+    def _search(self, entry: Entry, *, exact: bool) -> Observation:
+        """Look for the rule of an entry by its dataset: no id is known, or the id is not that of our rule."""
         rule, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
         if rule is None or rule.key != entry.injection.key:
-            return Observation(entry.injection.key, Status.ABSENT)
-        return self._closely(entry.changed(external_id=rule.external_id), exact=False)
+            return self._note_missing(entry)
+        return self._closely(entry.changed(external_id=rule.external_id), exact=exact, searched=True)
 
-    def _closely(self, entry: Entry, *, exact: bool) -> Observation:
-        """Look at one rule; `exact` adds up the bytes of its locks."""
+    def _note_missing(self, entry: Entry) -> Observation:
+        """Note that Rucio has no rule for an entry, and return what follows.
+
+        One that was accepted and never seen was not made, or is lost: it counts as failed.
+        """
+        if entry.state not in {State.LIVE, State.COMPLETE}:
+            return Observation(entry.injection.key, Status.ABSENT)
+        if self._may_be_gone(entry):
+            return _gone(entry)
+        now, key = self.connection.now(), entry.injection.key
+        sure_at = self.missed.setdefault(key, now) + SURE_AFTER
+        if sure_at > now:
+            log.info("Rucio does not know the rule %s (any more): asking again", entry.external_id)
+            return Observation(key, Status.UNKNOWN, again_at=sure_at)
+        if entry.observed_at is not None:
+            return _gone(entry)
+        item, why = entry.injection.item, "Rucio does not know a rule that it accepted"
+        return _gone(entry)._replace(
+            files_stuck=item.files, failed=item.bytes, reasons={VANISHED: item.files}, error=why
+        )
+
+    def _may_be_gone(self, entry: Entry) -> bool:
+        """Return whether it is no surprise that Rucio does not know a rule any more."""
+        expired = entry.expires_at is not None and entry.expires_at <= self.connection.now()
+        return expired or entry.external_id in self.ended
+
+    def _closely(self, entry: Entry, *, exact: bool, searched: bool = False) -> Observation:
+        """Look at one rule; `exact` adds up the bytes of its locks, `searched` that its id comes from a search."""
+        rule = entry.external_id
         try:
-            row: Row = self.connection.call("get_replication_rule", entry.external_id)
+            row: Row = self.connection.call("get_replication_rule", rule)
         except Permanent as error:
-            if isinstance(error.__cause__, RuleNotFound):
-                return _gone(entry)
-            raise
+            if not isinstance(error.__cause__, RuleNotFound):
+                raise
+            known = searched or self._may_be_gone(entry)
+            return self._note_missing(entry) if known else self._search(entry, exact=exact)
+        shown = shown_by_rule(row, entry.injection.link.through)
+        if not deletion.is_ours(deletion.Rule(rule, account_of(self.connection), entry.injection, shown)):
+            log.warning(
+                "Rucio shows the rule %s as %s at %s of %s: not ours", rule, shown.did, shown.rse, shown.account
+            )
+            if searched:
+                raise NotOurs(f"Rucio shows another rule under the id {rule}")
+            return self._search(entry, exact=exact)
         done, stuck = count(row["locks_ok_cnt"]), count(row["locks_stuck_cnt"])
         files = done + stuck + count(row["locks_replicating_cnt"])
         state = status(row)
@@ -194,11 +246,11 @@ def _unknown(entry: Entry) -> Observation:
     return Observation(entry.injection.key, Status.UNKNOWN)
 
 
-def _glance(entry: Entry, locks: Mapping[str, Row]) -> Observation:
+def _glance(entry: Entry, lock: Row) -> Observation:
     """Return what the bulk call shows of a rule that is not checked more closely now."""
     return Observation(
         entry.injection.key,
-        _LOCK.get(locks[entry.external_id]["state"], Status.MOVING),
+        _LOCK.get(lock["state"], Status.MOVING),
         entry.external_id,
         files_done=entry.files_done,
         files_stuck=entry.files_stuck,

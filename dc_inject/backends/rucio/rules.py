@@ -10,12 +10,13 @@ from datetime import datetime
 from rucio.common import exception as rucio
 
 from dc_inject import __version__
-from dc_inject.backends.answers import count, name, utc
+from dc_inject.backends.answers import count, identifier, is_identifier, name, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Injection, Link, Slice, items, naming
+from dc_inject.model.deletion import ObservedRule
 from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId
 from dc_inject.model.ports import FoundInjection, Outcome, Status
@@ -50,7 +51,7 @@ def read(row: Row, service: str) -> FoundInjection | None:
         raise ValueError("a rule has no time of its birth")
     return FoundInjection(
         key=naming.key(campaign, scenario, cycle, link, str(item)),
-        external_id=name(row["id"]),
+        external_id=identifier(row["id"]),
         campaign=campaign,
         scenario=scenario,
         cycle=cycle,
@@ -81,6 +82,18 @@ def _item(row: Row) -> ItemId:
     except (KeyError, TypeError, ValueError):
         return did
     return SliceId(part.range, did) if isinstance(part, SliceId) else did
+
+
+def shown_by_lock(row: Row) -> ObservedRule:
+    """Return what the lock of a dataset shows of the rule that it belongs to: all but its comment."""
+    return ObservedRule(str(row["rule_id"]), str(row["account"]), str(Did.of(row)), str(row["rse"]))
+
+
+def shown_by_rule(row: Row, service: str) -> ObservedRule:
+    """Return what a rule shows of itself; the key is empty if its comment is not one of dc_inject."""
+    ours = read(row, service)
+    key = ours.key if ours is not None else ""
+    return ObservedRule(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
 
 
 def status(row: Row) -> Status:
@@ -208,9 +221,10 @@ class Rules:
             writes=True,
             **_call(batch[0]),
         )
-        if not isinstance(rules, list) or len(rules) != len(batch):
-            raise Temporary("Rucio's answer cannot be understood (as many rules as datasets expected)", lost=True)
-        return [Outcome(injection.key, name(rule)) for injection, rule in zip(batch, rules, strict=True)]
+        new = {rule for rule in rules if is_identifier(rule)} if isinstance(rules, list) else set()
+        if len(new) != len(batch) or len(rules) != len(batch):
+            raise Temporary("Rucio's answer cannot be understood (one new rule a dataset expected)", lost=True)
+        return [Outcome(injection.key, rule) for injection, rule in zip(batch, rules, strict=True)]
 
     def _refused(self, injection: Injection, error: ServiceError) -> Outcome:
         if isinstance(error.__cause__, rucio.DuplicateRule):

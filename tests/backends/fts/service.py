@@ -173,7 +173,8 @@ class FakeFts:
         return self._many(ids, lambda job: self._row(job, fields))
 
     def _row(self, job: Job, fields: list[str] | None) -> dict[str, Any]:
-        row: dict[str, Any] = {"job_id": job.id, "job_state": job.state, "http_status": "200 Ok"}
+        row: dict[str, Any] = {"job_id": job.id, "job_state": job.state, "http_status": "200 Ok", "vo_name": VO}
+        row["job_metadata"] = job.body["params"]["job_metadata"]
         if fields:
             row["files"] = [{name: file.get(name) for name in fields[0].split(",")} for file in job.files]
         return row

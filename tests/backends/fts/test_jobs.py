@@ -326,6 +326,7 @@ def test_only_fts_itself_can_say_that_a_job_is_not_there(
 def test_a_job_that_is_left_out_of_an_answer_on_many_is_not_known(fts: FakeFts, backend: FtsBackend) -> None:
     entries = [replace(entry, state=State.CALLED) for entry in submitted(backend, 0, 1)]
     row = {"job_id": entries[0].external_id, "job_state": "SUBMITTED", "http_status": "200 Ok"}
+    row["job_metadata"] = naming.metadata(entries[0].injection)
     fts.instead.append(("GET", "/jobs", (200, [row])))
     assert [one.status for one in backend.observe(entries)] == [Status.WAITING, Status.UNKNOWN]
 
