@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from dc_inject import menu
 from dc_inject.menu.includes import Load
+from dc_inject.model import units
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.system import disk
 
 SUFFIXES = (".yaml", ".yml")
+_MENU_LIKE = re.compile(r"\.ya?ml(?![a-z])", re.IGNORECASE)
+_LEFTOVERS = ("~", ".bak", ".orig", ".rej", ".swp", ".tmp")  # of editors and the like
 _allowed: list[Path] = []  # folders that a person named, whose files menus may bring in
 LARGEST = 20_000_001  # bytes of a menu; one more than it may have, so that a larger one is seen
 
@@ -26,26 +30,64 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     """Read files, and folders of them, in the order given; raises one MenuError with the problems of all.
 
     Of a folder all `*.yaml` and `*.yml` count, by name, but for those that begin with `.` or `_` (parts for
-    `include`). A file that is named twice is read once.
+    `include`). A file that is named twice is read once. A file that looks like a menu, and is not read, is a
+    problem.
     """
     problems: list[Problem] = []
     files: dict[Path, Path] = {}
     for path in paths:
         of_folder = _menus_in(path, problems)
         files.update({file.absolute(): file for file in of_folder if file.absolute() not in files})
-    drafts = []
+    drafts, within, used = [], beside(*paths), {file.resolve() for file in files}
+
+    def read_beside(name: str, most: int) -> bytes:
+        used.add(Path(name).resolve())
+        return within(name, most)
+
     for file in files.values():
         try:
-            drafts.append(menu.read(load(str(file), LARGEST), str(file), beside(*paths)))
+            drafts.append(menu.read(load(str(file), LARGEST), str(file), read_beside))
         except OSError as error:
             problems.append(
                 Problem(str(file), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
             )
         except MenuError as error:
             problems += error.problems
+    problems = problems or [problem for path in paths for problem in _unread(path, used)]
     if problems:
         raise MenuError(problems)
     return drafts
+
+
+def _unread(folder: Path, used: Collection[Path]) -> Iterator[Problem]:
+    """Yield each file of a folder, or of a folder in it, that looks like a menu and that no menu used."""
+    for file in _menu_like(folder):
+        if file.resolve() not in used:
+            hint = f"call it {_MENU_LIKE.split(file.name)[0]}.yaml, or begin its name with `_` to leave it out"
+            yield Problem(str(file), 0, "looks like a menu, but is not read", hint)
+    for inner in _listed(folder):
+        unread = [file for file in _menu_like(inner) if file.resolve() not in used]
+        if unread and inner.name[0] not in "._":
+            some = units.some(file.name for file in unread)
+            hint = "name this folder, too, or begin its name with `_`"
+            yield Problem(str(inner), 0, f"menus in this folder are not read: {some}", hint)
+
+
+def _menu_like(folder: Path) -> list[Path]:
+    """Return the files of a folder that are menus by their names, or might be meant as such."""
+    return [
+        file
+        for file in _listed(folder)
+        if _MENU_LIKE.search(file.name) and file.name[0] not in "._#" and not file.name.endswith(_LEFTOVERS)
+    ]
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing of what is none, or may not be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def allow(folders: Sequence[Path]) -> None:

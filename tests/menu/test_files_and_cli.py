@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import tempfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dc_inject.cli.root import root
 from dc_inject.model.errors import MenuError
@@ -50,6 +54,80 @@ def test_a_folder_is_a_campaign(folder: Path) -> None:
     drafts = files.read_menus([folder, folder / "day1.yaml"])
     assert [Path(draft.name).name for draft in drafts] == ["day1.yaml", "day2.yml"]
     assert drafts[0].text == text()
+
+
+@pytest.mark.parametrize(
+    "name", ["Day-02.YAML", "day-03.yaml.txt", "day4.Yml", "day5.yml (1)", "day6.yaml ", "week2"]
+)
+def test_what_looks_like_a_menu_is_read_or_reported(folder: Path, name: str) -> None:
+    """Nor is a folder in the folder passed over: it is named, too, or begins with `_`."""
+    odd = folder / name
+    if name == "week2":
+        odd.mkdir()
+        (odd / "day8.yaml").write_text(text(start="start: 2027-02-10 10:00", end="end: 2027-02-11 10:00"))
+    else:
+        odd.write_text(text())
+    done = check(folder, "--format", "json")
+    assert done.exit_code == 2
+    assert [problem["file"] for problem in json.loads(done.stdout)] == [str(odd)]
+    if name == "week2":
+        assert len(files.read_menus([folder, odd])) == 3
+    odd.rename(folder / f"_{name}")
+    assert len(files.read_menus([folder])) == 2
+
+
+def test_what_editors_leave_and_what_a_menu_uses_is_no_nuisance(folder: Path) -> None:
+    for name in (
+        "day1.yaml~",
+        "#day1.yaml#",
+        "day1.yaml.bak",
+        ".day1.yaml.swp",
+        "links.csv",
+        ".yamllint",
+        "x.yamllint",
+    ):
+        (folder / name).write_text("from,to,rate\nA,B,1 Gb/s\n")
+    (folder / "parts").mkdir()
+    (folder / "parts" / "sites.yaml").write_text("sites: {}\n")
+    (folder / "parts" / "notes.txt").write_text("x")
+    (folder / "day1.yaml").write_text(text(x="include: parts/sites.yaml"))
+    assert len(files.read_menus([folder])) == 2
+
+
+@given(
+    st.sets(
+        st.builds(
+            "".join,
+            st.tuples(
+                st.sampled_from(["", "_", ".", "sub/", "day"]),
+                st.sampled_from(["1", "a b"]),
+                st.sampled_from([".yaml", ".yml", ".YAML", ".Yml", ""]),
+                st.sampled_from(["", ".txt", "~", ".bak", " (1)"]),
+            ),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+@settings(max_examples=30)
+def test_every_file_of_a_folder_is_read_or_reported_or_no_menu(names: set[str]) -> None:
+    """By names alone: what has the ending of a menu, in any case, is a draft or a problem."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "sub").mkdir()
+        (folder / "first.yaml").write_text(text())
+        for name in names:
+            (folder / name).write_text(text())
+        try:
+            read = {Path(draft.name).relative_to(folder).as_posix() for draft in files.read_menus([folder])}
+            reported = ""
+        except MenuError as error:
+            read, reported = set(), str(error)
+        for name in names:
+            plain = Path(name).name[0] not in "_." and not name.endswith(("~", ".bak"))
+            like = plain and re.search(r"\.ya?ml", name, re.IGNORECASE)
+            mine = like and re.search(r"\.ya?ml$", name) and "/" not in name
+            assert name in read or (mine and reported) or not like or Path(name).name in reported
 
 
 def test_includes_are_read_beside_the_menu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
