@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import click
 
 from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.cli import hangup
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, FlowKey, units
@@ -102,7 +102,7 @@ def _xrootd(folder: Path | None) -> Path | None:
 @contextmanager
 def _grid(folder: Path, env: Path | None, xrootd: Path | None, *, keep: bool) -> Iterator[Sandbox]:
     """Give a sandbox that is taken down whatever happens."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    hangup.interrupt()
     grid = Sandbox(folder, say=_step)
     grid.down()  # what an interrupted demo may have left
     grid.up(env=env, storage=None if xrootd is None else "xrootd", xrootd=xrootd)

@@ -13,7 +13,18 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, common, end_files, end_sweep, exits, log_output, params, subjects, trusting
+from dc_inject.cli import (
+    campaigns,
+    common,
+    end_files,
+    end_sweep,
+    exits,
+    hangup,
+    log_output,
+    params,
+    subjects,
+    trusting,
+)
 from dc_inject.cli.subjects import Subject
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
@@ -93,6 +104,8 @@ def end(
     Example: dc-inject end dc27-rehearsal us-mesh --cancel --cancel-rate 300/h
     Example: dc-inject end dc27-rehearsal --sweep davs://se.example.org/dc
     """
+    log_output.talk(quiet=True)
+    hangup.interrupt()
     subject = subjects.inside(part)
     end_one = partial(
         end_campaign,
@@ -140,7 +153,6 @@ def end_campaign(
     Return whether it got to its end: it is False if Ctrl-C interrupted it. Raises ServiceError if something could
     not be ended or deleted.
     """
-    log_output.talk(quiet=True)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))

@@ -1,13 +1,28 @@
-"""A terminal that was closed: nothing can be written to it, and work has to end in good order."""
+"""A terminal that was closed: nothing can be written to it, and work has to end in good order.
+
+A closed terminal sends SIGHUP more than once, from its shell and from the kernel, and a session's manager may add
+SIGTERM. So SIGHUP asks for the end in good order, and never for an exit at once: only Ctrl-C and SIGTERM do, the
+second time.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import select
 import signal
+import sys
 from types import FrameType
+from typing import TYPE_CHECKING
 
-OUTPUTS = (1, 2)
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STDERR = 2
+OUTPUTS = (1, STDERR)
+_GONE = (errno.EIO, errno.EPIPE)  # the terminal is closed; the reader of the pipe has gone
 
 
 def signals() -> tuple[signal.Signals, ...]:
@@ -22,9 +37,10 @@ def signals() -> tuple[signal.Signals, ...]:
 
 
 def interrupt() -> None:
-    """Let each of them end what is under way at once, as Ctrl-C does."""
+    """Let each of them end what is under way at once, as Ctrl-C does; any SIGHUP after it is ignored."""
+    outlive_readers()
     for number in signals():
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, _interrupted)
 
 
 def interrupt_once() -> None:
@@ -33,14 +49,65 @@ def interrupt_once() -> None:
     def end(number: int, frame: FrameType | None) -> None:
         for each in signals():
             signal.signal(each, signal.SIG_IGN)
+        outlive_readers()
         signal.default_int_handler(number, frame)
 
     for number in signals():
         signal.signal(number, end)
 
 
+def ignore_hangups() -> None:
+    """Let a SIGHUP change nothing from now on: the end is under way."""
+    if signal.SIGHUP in signals():
+        signal.signal(signal.SIGHUP, ignored)
+
+
+def ignored(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing, which the programs that we start do not inherit."""
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    ignore_hangups()
+    signal.default_int_handler(number, frame)
+
+
+def outlive_readers() -> None:
+    """Let what is written to a terminal or reader that has gone vanish, instead of failing.
+
+    Of stderr, whatever cannot be written vanishes: a message must not keep rules from being ended.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED they are one
+        if not isinstance(raw, io.FileIO) or isinstance(raw, _Output) or raw.fileno() not in OUTPUTS:
+            continue  # a view of a run has taken it
+        with contextlib.suppress(OSError):
+            stream.flush()
+        output = _Output(raw.fileno(), "w", closefd=False)
+        text = io.TextIOWrapper(
+            output if buffer is raw else io.BufferedWriter(output),
+            encoding=stream.encoding, errors=stream.errors,
+            line_buffering=stream.line_buffering, write_through=stream.write_through,
+        )  # fmt: skip
+        setattr(sys, name, text)
+
+
+class _Output(io.FileIO):
+    """A standard output whose reader may go."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write it, or do as if."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.fileno() != STDERR and error.errno not in _GONE:
+                raise
+            return memoryview(data).nbytes
+
+
 def mind() -> None:
-    """Let what is written to a terminal or reader that has gone vanish, instead of failing."""
+    """Replace a terminal that has gone by the null device: libraries write to its number."""
     for number in OUTPUTS:
         try:
             os.fstat(number)

@@ -228,7 +228,6 @@ def _carry_out(
             ends_afterwards=True,
             live=live,
         )
-    hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, challenge.key)
     patience = end_files.PATIENCE if finished else WHEN_STOPPED

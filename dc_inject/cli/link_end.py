@@ -57,7 +57,6 @@ def interruptible(campaign: str) -> Iterator[None]:
     except KeyboardInterrupt:
         for number in hangup.signals():  # those who press again and again would otherwise not be told
             signal.signal(number, signal.SIG_IGN)
-        hangup.mind()
         path = ledger_files.file_of(None, campaign)
         if path.exists():
             exits.say_interrupted(f"`dc-inject link --verdict {campaign}` prints the verdict so far")

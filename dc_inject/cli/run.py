@@ -385,22 +385,26 @@ def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
 
 @contextlib.contextmanager
 def _signals(engine: Engine, words: str) -> Iterator[None]:
-    """Let the first SIGINT, SIGTERM or SIGHUP stop the engine in good order, and the second one leave at once."""
-    ours = hangup.signals()
+    """Let the first SIGINT, SIGTERM or SIGHUP stop the engine in good order, and a second Ctrl-C leave at once.
+
+    After the first one, and after the end, SIGHUP is ignored.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        hangup.interrupt()
+        if number != signal.SIGHUP:
+            hangup.interrupt()
+        hangup.ignore_hangups()
         engine.stop()
-        hangup.mind()
-        click.echo(f"{signal.Signals(number).name}: stopping; {words}; press again to exit at once", err=True)
+        again = "" if number == signal.SIGHUP else "; press again to exit at once"
+        log.warning("%s: stopping; %s%s", signal.Signals(number).name, words, again)
 
-    before = {number: signal.signal(number, stop) for number in ours}
+    before = {number: signal.signal(number, stop) for number in hangup.signals()}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, hangup.ignored if number == signal.SIGHUP else handler)
 
 
 def _say_configuration(start: _Start, options: RunOptions) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from dc_inject.cli import hangup
 from dc_inject.model import units
 from dc_inject.sandbox import RELEASES, Sandbox
 
@@ -109,7 +109,7 @@ def up(folder: Path | None, **wanted: Any) -> None:
     Example: dc-inject sandbox up --db postgres
     Example: dc-inject sandbox up --rucio 38
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
+    hangup.interrupt()  # asked to end, it cleans up as for Ctrl-C
     grid_here = _talking(folder)
     grid_here.up(**wanted)  # the options are named as there
     state = grid_here.status()

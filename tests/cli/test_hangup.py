@@ -12,25 +12,34 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.cli import hangup
+
 DEADLINE = 60.0
 
 STORY = """
-import pathlib, sys, threading
+import pathlib, signal, sys, time
 import click
 from dc_inject.cli import hangup
 from dc_inject.cli.run import _signals
 
-stopped = threading.Event()
+stopped, hangups = [], int(sys.argv[3])
 
 class Engine:
     def stop(self):
-        stopped.set()
+        stopped.append(True)
 
+hangup.interrupt()
 with _signals(Engine(), "rules stay live"):
     click.echo("ready")
-    assert stopped.wait(60)
+    deadline = time.monotonic() + 60
+    while not stopped and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert stopped
+    for _ in range(hangups):
+        signal.raise_signal(signal.SIGHUP)
+for _ in range(hangups):
+    signal.raise_signal(signal.SIGHUP)
 pathlib.Path(sys.argv[1]).write_text("stopped in good order")
-hangup.mind()
 for _ in range(3):
     click.echo("nobody reads this", err=True)
     print("nor this", flush=True)
@@ -40,15 +49,16 @@ pathlib.Path(sys.argv[2]).write_text("and went on")
 
 @pytest.mark.usefixtures("signals_of_a_terminal")
 @pytest.mark.parametrize("make", [pty.openpty, os.pipe])
-def test_a_closed_terminal_is_no_error(tmp_path: Path, make: Callable[[], tuple[int, int]]) -> None:
-    """The process stops as with SIGTERM, and what it says then goes nowhere; so where a pipe's reader has gone.
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_a_closed_terminal_is_no_error(tmp_path: Path, make: Callable[[], tuple[int, int]], more: int) -> None:
+    """The process stops as with SIGTERM, and its output goes nowhere; the same where a pipe's reader has gone.
 
-    The signal is sent here: that a kernel sends it to whoever has the terminal is the kernel's own affair.
+    The signals are sent here: one comes from the shell, and one from the kernel, and neither is a second Ctrl-C.
     """
     reader, writer = make()
     stopped, ended = tmp_path / "stopped", tmp_path / "ended"
     process = subprocess.Popen(
-        [sys.executable, "-c", STORY, str(stopped), str(ended)],
+        [sys.executable, "-c", STORY, str(stopped), str(ended), str(more)],
         stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, start_new_session=True,
     )  # fmt: skip
     try:
@@ -63,6 +73,17 @@ def test_a_closed_terminal_is_no_error(tmp_path: Path, make: Callable[[], tuple[
             process.wait(DEADLINE)
     assert stopped.read_text() == "stopped in good order"
     assert ended.read_text() == "and went on"
+
+
+@pytest.mark.usefixtures("signals_of_a_terminal")
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_ends_a_command_and_a_hangup_does_not_end_its_cleaning_up(first: signal.Signals) -> None:
+    hangup.interrupt()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(first)
+    finally:
+        signal.raise_signal(signal.SIGHUP)
 
 
 IGNORING = """

@@ -50,7 +50,28 @@ def left(done: Result, tmp_path: Path) -> int:
     return number
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_closed_terminal_is_no_second_ctrl_c(service, tmp_path: Path, first: signal.Signals) -> None:
+    """It sends SIGHUP twice, and at the end once more: rules are ended, and the verdict so far is made."""
+    backend = service(0.5)
+    pressed(backend, first, signal.SIGHUP, signal.SIGHUP)
+    by_call = backend.fault
+
+    def fault(method: str, subject: object) -> None:
+        if method == "end":
+            signal.raise_signal(signal.SIGHUP)
+        by_call(method, subject)
+
+    backend.fault = fault
+    done = run("link", A, B, *ASKED, "--log-file", str(tmp_path / "log"))
+    assert done.exception.exit_code == 2
+    assert run("link", "--verdict", "mini").exception.hint == "continue with `dc-inject link --resume mini`"
+    with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
+        assert not any(entry.state.in_service for entry in view.entries())
+    assert f"WARNING {first.name}: " in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: signal.Signals
 ) -> None:
