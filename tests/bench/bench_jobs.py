@@ -166,7 +166,7 @@ def grid(folder: Path | None, env: Path, xrootd: Path) -> Iterator[Sandbox]:
         return
     with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as place:
         sandbox = Sandbox(Path(place) / "sandbox")
-        sandbox.up(env=env, storage="xrootd", xrootd=xrootd)
+        sandbox.up(env=env, storage="xrootd", xrootd=xrootd, time_scale=1 / 60)
         try:
             yield sandbox
         finally:

@@ -59,7 +59,7 @@ def server_environment() -> Path:
 def bring_up(sandbox: Sandbox, seed: int, *, files: bool = False, db: str = "sqlite") -> None:
     """Bring it up; with storages where there are any to be had."""
     xrootd = Path(os.environ.get("DC_INJECT_SANDBOX_XROOTD") or default_xrootd())
-    more: dict[str, Any] = {"storage": "xrootd", "xrootd": xrootd} if files else {}
+    more: dict[str, Any] = {"storage": "xrootd", "xrootd": xrootd, "time_scale": 1 / 60} if files else {}
     sandbox.up(grid=grid(seed), env=server_environment(), interval=0.3, db=db, **more)
 
 

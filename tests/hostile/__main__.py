@@ -56,7 +56,7 @@ def _play_all(cases: Sequence[Case], env: Path, xrootd: Path) -> dict[Case, str]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         grid = Sandbox(Path(folder) / "sandbox")
         stack.callback(grid.down)
-        grid.up(grid=_two(read_grid()), env=env, interval=0.1, storage="xrootd", xrootd=xrootd)
+        grid.up(grid=_two(read_grid()), env=env, interval=0.1, storage="xrootd", xrootd=xrootd, time_scale=1 / 60)
         labs: SimpleQueue[Lab] = SimpleQueue()
         injecting = sum(command in INJECT for _, _, command in cases)
         for label in stock(grid, AT_ONCE, min(MOST_DATASETS, 4 + 20 * injecting // AT_ONCE)):
