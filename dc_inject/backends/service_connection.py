@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.events import Observer, RequestMade
 from dc_inject.model.ports import Clock
 
@@ -64,7 +64,7 @@ class ServiceConnection(Generic[N]):
             yield record
         except ServiceError as error:
             result = self._result(error)
-            answered = not (isinstance(error, Temporary | NeedsOperator) and error.hold == "api-errors")
+            answered = not error.outage
             raise
         finally:
             seconds = (self._clock.now() - started).total_seconds()

@@ -1,7 +1,7 @@
 """How many calls that make rules or jobs a service is given at once.
 
 As many as it answers without letting them queue (`Limit`), and one at a time while it fails (`Breaker`): what does
-not work is not asked by every link at once.
+not work is not asked by every link at once. A link that a service refuses waits alone (`LinkWaits`).
 
 The limit follows what answers take, as TCP Vegas follows round trips. What a call takes for each piece of work,
 against the least that it took lately, shows how many of the calls under way only wait for their turn: under two,
@@ -12,14 +12,18 @@ limit out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from dc_inject.model import Cycle, FlowKey
 from dc_inject.planning.reconcile import backoff
 
 OPENS_AFTER = 5  # failures in a row
 FIRST = timedelta(seconds=2)
 LONGEST = timedelta(minutes=1)
+SOON = timedelta(seconds=5)  # after a failed call another may try, if the service answers other questions
+LINK_FIRST = timedelta(minutes=1)  # how long a link waits that was refused; then twice that, at most a cycle
 FEW, MANY = 2.0, 4.0  # calls that only wait their turn: below the one more go out, above the other fewer
 BEGIN = 4.0
 MEASURED_FOR = 100  # answers, after which the least time is measured anew
@@ -37,6 +41,7 @@ class Breaker:
     failures: int = 0
     again_at: datetime | None = None  # when the next call may try; None: all may
     _trying: bool = False
+    _failed_at: datetime | None = None
 
     @property
     def open(self) -> bool:
@@ -56,7 +61,7 @@ class Breaker:
     def failed(self, now: datetime) -> bool:
         """Note a call without an answer; return whether calls are held back from now on."""
         self.failures += 1
-        self._trying = False
+        self._trying, self._failed_at = False, now
         if self.failures < OPENS_AFTER:
             return False
         opened = self.again_at is None
@@ -67,6 +72,57 @@ class Breaker:
         """Note that the service answered; returns whether calls were held back until now."""
         was_open, self.failures, self.again_at, self._trying = self.open, 0, None, False
         return was_open
+
+    def answered_other(self, now: datetime) -> None:
+        """Note that the service answered a question: the next call may try now, or soon after the last failure."""
+        if self.again_at is not None and self._failed_at is not None:
+            self.again_at = min(self.again_at, max(now, self._failed_at + SOON))
+
+
+@dataclass(slots=True)
+class LinkWaits:
+    """Which links wait because their service refuses what is asked for them, whatever the item.
+
+    Each waits longer the more often in a row it was refused, at most a cycle; in a new cycle each may try once.
+    """
+
+    _refusals: Counter[FlowKey] = field(default_factory=Counter)  # in a row
+    _until: dict[FlowKey, datetime] = field(default_factory=dict)
+
+    @property
+    def flows(self) -> set[FlowKey]:
+        """The links that were refused when they were last tried."""
+        return set(self._refusals)
+
+    def waits(self, flow: FlowKey, now: datetime) -> bool:
+        """Whether nothing may be asked for a link now."""
+        return now < self._until.get(flow, now)
+
+    def left(self, flow: FlowKey, now: datetime) -> timedelta:
+        """Return how long a link still waits."""
+        return max(self._until.get(flow, now) - now, timedelta(0))
+
+    def begin_cycle(self) -> None:
+        """Let each link try."""
+        self._until.clear()
+
+    def called(self, flow: FlowKey, cycle: Cycle, now: datetime) -> None:
+        """Note that a call goes out for a link: one that was refused before gets no other until it is answered."""
+        if flow in self._refusals:
+            self._until[flow] = now + self._wait(flow, cycle)
+
+    def refused(self, flow: FlowKey, cycle: Cycle, now: datetime) -> None:
+        """Note that a link was refused."""
+        self._refusals[flow] += 1
+        self._until[flow] = now + self._wait(flow, cycle)
+
+    def accepted(self, flow: FlowKey) -> bool:
+        """Note that something was accepted for a link; returns whether it was refused before."""
+        self._until.pop(flow, None)
+        return bool(self._refusals.pop(flow, 0))
+
+    def _wait(self, flow: FlowKey, cycle: Cycle) -> timedelta:
+        return backoff(self._refusals[flow], str(flow), LINK_FIRST, cycle.length)
 
 
 @dataclass(frozen=True, slots=True)

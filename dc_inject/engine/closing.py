@@ -33,6 +33,8 @@ class Closing:
         `current` is the cycle that this process works on, `tries` how often it tried in vain to plan it.
         """
         ledger = self._context.ledger
+        if cycle == current:
+            self._submitting.withdraw(self._context.refused.flows, "its service refuses this link")
         rows = ledger.rows(cycle=cycle)
         if cycle == current:
             entries = ledger.entries(cycle=cycle)
@@ -134,7 +136,10 @@ class Closing:
         That leads where it is most of what is missing, unless the service refused the calls that were made.
         """
         unsent: dict[FlowKey, list[int]] = defaultdict(list)
+        refused = self._context.refused.flows
         for entry in entries:
+            if entry.injection.flow in refused:
+                continue
             dropped = entry.state is State.WITHDRAWN and entry.error == END_OF_RUN
             if entry.state is State.INTENDED or (dropped and entry.injection.release <= self._context.clock.now()):
                 unsent[entry.injection.flow].append(entry.injection.item.bytes)

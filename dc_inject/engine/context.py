@@ -7,12 +7,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from dc_inject.engine.call_limits import Breaker, Limit
+from dc_inject.engine.call_limits import Breaker, Limit, LinkWaits
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.spaces import Looks
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Numbers
-from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
 from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import SERVICES
@@ -21,6 +21,7 @@ from dc_inject.planning.plan import Demand, Destination
 log = logging.getLogger(__name__)
 
 SLICES_AGAIN = timedelta(hours=1)  # after which slices are tried again that the service has refused
+_WHY = 200  # characters of a message that a row has
 SAY_AGAIN = timedelta(minutes=5)  # trouble that lasts is not said more often
 
 
@@ -74,6 +75,7 @@ class EngineContext:
     undeletable: dict[tuple[str, str], str] = field(default_factory=dict)  # destination of a service -> why
     breakers: dict[str, Breaker] = field(default_factory=dict)
     limits: dict[str, Limit] = field(default_factory=dict)  # of calls at once that make rules or jobs
+    refused: LinkWaits = field(default_factory=LinkWaits)  # links of which their service takes nothing
     broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
@@ -110,11 +112,17 @@ class EngineContext:
             self.broken[service] = error
             self.ledger.signal("service", service, None, self.clock.now(), error.message)
         hold = Hold(error.hold) if isinstance(error, NeedsOperator | Temporary) else Hold.API_ERRORS
-        reported = {held.hold for flow, held in self.troubles.items() if flow.link.through == service}
+        # Once a cycle, for each reason of a refusal: the rows count how often.
+        why = error.message[:_WHY] if isinstance(error, LinkRefused) else ""
+        reported = {
+            (held.hold, held.numbers["message"] if why else "")
+            for flow, held in self.troubles.items()
+            if flow.link.through == service
+        }
         for flow in flows:
-            if hold not in reported and service not in self.broken:
-                reported.add(hold)  # once a cycle: the rows count how often
-                self.warn((service, hold), f"{service}: {hold} for {flow}: {error.message}")
+            if (hold, why) not in reported and service not in self.broken:
+                reported.add((hold, why))
+                self.warn((service, hold, why), f"{service}: {hold} for {flow}: {error.message}")
             self.trouble(flow, hold, error.message)
         self.tell(ServiceFailed(service, error.kind, error.message))
 
@@ -156,7 +164,7 @@ class EngineContext:
     def answered(self, service: str, error: ServiceError | None) -> bool:
         """Note whether a call that makes something was answered; returns whether the service is back just now."""
         breaker, now = self.breaker(service), self.clock.now()
-        if isinstance(error, Temporary) and error.hold == Hold.API_ERRORS:
+        if isinstance(error, Temporary) and error.outage:
             if breaker.failed(now):
                 log.warning(
                     "%s does not answer; calls are made one at a time: %s",
@@ -173,6 +181,10 @@ class EngineContext:
         self.tell(BreakerSwitched(service, open=False))
         return True
 
+    def answers(self, service: str) -> None:
+        """Note that a service answered a question: if calls are held back, the next one may try soon."""
+        self.breaker(service).answered_other(self.clock.now())
+
     def breaker(self, service: str) -> Breaker:
         """Return the breaker of a service."""
         if service not in self.breakers:
@@ -188,7 +200,7 @@ class EngineContext:
     ) -> None:
         """Adapt the limit of a service to how long a call for `count` rules or jobs took beside others."""
         limit = self.limit(service)
-        if any(isinstance(error, Temporary) and error.hold == Hold.API_ERRORS for error in errors):
+        if any(isinstance(error, Temporary) and error.outage for error in errors):
             self.limits[service] = limit.failed()
         elif not any(errors):  # a refusal takes another time than the work
             self.limits[service] = limit.answered(took.total_seconds(), count, under_way)
@@ -198,7 +210,7 @@ class EngineContext:
         self.tell(LinkTroubled(flow, hold))
         leading = self.troubles.get(flow)
         if leading is None:
-            self.troubles[flow] = Held(hold, {"times": 1, "message": message[:200]})
+            self.troubles[flow] = Held(hold, {"times": 1, "message": message[:_WHY]})
         elif leading.hold is hold:
             times = int(leading.numbers["times"]) + 1
             self.troubles[flow] = Held(hold, {**leading.numbers, "times": times})

@@ -78,6 +78,7 @@ class Checking:
         """Take the answer of a service about who we are."""
         self._asked.discard(service)
         if identity is not None:
+            self._context.answers(service)
             if identity.may_end is None:  # its probe was lost: what was known stays so
                 identity = replace(identity, may_end=self._context.identities[service].may_end)
             error = error or self._not_ours(identity)

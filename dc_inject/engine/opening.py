@@ -217,6 +217,9 @@ class Opening:
         if (service, source) not in facts or (service, destination) not in facts:
             # A site's own brake is honoured in every cycle: without a word of it nothing goes there.
             return Held(Hold.API_ERRORS, {"signal missing": "availability"})
+        for place, hold in (source, Hold.SOURCE_UNAVAILABLE), (destination, Hold.DESTINATION_UNAVAILABLE):
+            if not facts[service, place].exists:
+                return Held(hold, {"rse": place, "message": f"{service} knows no RSE {place}"})
         if facts[service, source].readable is False:
             return _closed(Hold.SOURCE_UNAVAILABLE, "read", facts[service, source])
         if facts[service, destination].writable is False:

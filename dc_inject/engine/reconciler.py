@@ -388,6 +388,7 @@ class Rounds:
                     self._silent[service].why = error.message
                 self._context.fail(service, error)
                 return
+            self._context.answers(service)
             if observes:
                 self._note_reported(service)
             answered(batch, answer)

@@ -81,6 +81,7 @@ class SituationReader:
         arriving = self._arriving(cycle, flows, of_flow)
         stuck = failing.stuck_bytes(ledger)
         failed = failing.failed_parts(ledger, cycle, rows, flows, stuck, now)
+        refused = self._context.refused.flows
         return tuple(
             plan.Demand(
                 flow=flow,
@@ -106,6 +107,7 @@ class SituationReader:
                 failing=False if flow.control.mode is Mode.ACT else None,  # until its guard says otherwise
                 moved_over=of_flow[key][cycle.start].forgiven,
                 extra=controlled.on_top(flow, of_flow[key][cycle.start].due),
+                refused=key in refused,
             )
             for key, flow in flows.items()
         )

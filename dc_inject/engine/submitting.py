@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from heapq import heappop, heappush
 
 from dc_inject.engine import preflight
 from dc_inject.engine.context import EngineContext, Room
+from dc_inject.engine.intents import IntentQueue, moment
 from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, State, transitions
-from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.errors import LinkRefused, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.events import Answered, Called, Calling, Refused
 from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE, Outcome
 from dc_inject.planning import plan
@@ -38,64 +38,6 @@ log = logging.getLogger(__name__)
 
 WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
-
-
-class IntentQueue:
-    """Intents of the current cycle by their keys, none of which has been called for."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._moments: list[tuple[datetime, FlowKey, str]] = []  # a heap, also of what has gone
-        self._ready: dict[FlowKey, dict[str, Entry]] = {}  # those whose moment has come
-
-    def put(self, entry: Entry) -> None:
-        """Let an intent wait, or wait for another moment than before."""
-        injection = entry.injection
-        self.take(injection.key)
-        self._entries[injection.key] = entry
-        heappush(self._moments, (moment(entry), injection.flow, injection.key))
-
-    def take(self, key: str) -> Entry | None:
-        """Return an intent, which waits no longer; None when it does not wait."""
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            ready = self._ready.get(entry.injection.flow, {})
-            if ready.pop(key, None) is not None and not ready:
-                del self._ready[entry.injection.flow]
-        return entry
-
-    def clear(self) -> None:
-        """Let none wait."""
-        self._entries, self._moments, self._ready = {}, [], {}
-
-    def __iter__(self) -> Iterator[Entry]:
-        """Give all that wait."""
-        return iter(tuple(self._entries.values()))
-
-    def __len__(self) -> int:
-        """Return how many wait."""
-        return len(self._entries)
-
-    def next_moment(self) -> datetime | None:
-        """Return when the next intent may go out, besides those that are ready."""
-        return self._moments[0][0] if self._current() else None
-
-    def ready(self, now: datetime) -> dict[FlowKey, dict[str, Entry]]:
-        """Return what may go out by now, by flow: the one that waits longest first, and so inside each."""
-        while self._current() and self._moments[0][0] <= now:
-            _, flow, key = heappop(self._moments)
-            self._ready.setdefault(flow, {})[key] = self._entries[key]
-        return self._ready
-
-    def _current(self) -> bool:
-        """Drop from the heap's head what waits no longer, or for another moment; return whether any is left."""
-        while self._moments:
-            at, _, key = self._moments[0]
-            entry = self._entries.get(key)
-            if entry is not None and moment(entry) == at and key not in self._ready.get(entry.injection.flow, {}):
-                return True
-            heappop(self._moments)
-        return False
 
 
 class Submitting:
@@ -133,6 +75,7 @@ class Submitting:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
             self._wrong.clear()
+            self._context.refused.begin_cycle()
             self.without_room.clear()
             self._tries, self._replace_at = 0, self._context.clock.now()  # a new cycle, a new chance
 
@@ -222,7 +165,7 @@ class Submitting:
         batches: list[list[Entry]] = []
         for flow, ready_entries in ready.items():
             service, entries = flow.link.through, self._with_room(flow, ready_entries, spaces)
-            if service in context.broken or not entries:
+            if service in context.broken or not entries or self._context.refused.waits(flow, now):
                 continue
             if service not in rooms:
                 at_once = context.limit(service).whole - self._submits[service]
@@ -262,6 +205,7 @@ class Submitting:
         self._submits[backend.name] += 1
         began = self._context.clock.now()
         self._context.breaker(backend.name).called()
+        self._context.refused.called(injections[0].flow, injections[0].cycle, began)
 
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
             under_way = self._submits[backend.name]
@@ -291,10 +235,16 @@ class Submitting:
         came_back, self._came_back = self._came_back, False
         entries = {entry.injection.key: entry for called, _ in answers for entry in called}
         self._called -= entries.keys()
+        self._note_refused(answers, now)
         outcomes = [outcome for _, of_call in answers for outcome in of_call]
         first = context.settings.first_retry
         retry_at = {
-            outcome.key: now + backoff(entries[outcome.key].attempt, outcome.key, first)
+            outcome.key: now
+            + (
+                self._context.refused.left(entries[outcome.key].injection.flow, now)
+                if isinstance(outcome.error, LinkRefused)
+                else backoff(entries[outcome.key].attempt, outcome.key, first)
+            )
             for outcome in outcomes
             if outcome.error is not None
         }
@@ -308,6 +258,18 @@ class Submitting:
             context.tell(Answered(called[0].injection.link.through, tuple(of_call)))
         if came_back:
             self.spread_overdue()
+
+    def _note_refused(self, answers: Iterable[tuple[Sequence[Entry], Sequence[Outcome]]], now: datetime) -> None:
+        """Let links wait of which something was refused; what waited goes out evenly once they are taken again."""
+        for called, outcomes in answers:
+            injection = called[0].injection
+            if any(isinstance(outcome.error, LinkRefused) for outcome in outcomes):
+                self._context.refused.refused(injection.flow, injection.cycle, now)
+            elif any(outcome.error is None for outcome in outcomes) and self._context.refused.accepted(
+                injection.flow
+            ):
+                waiting = [entry for entry in self._waiting if entry.injection.flow == injection.flow]
+                self._spread([entry for entry in waiting if moment(entry) < now])
 
     def _refused(self, injection: Injection, error: ServiceError, now: datetime) -> None:
         item, destination = injection.item.name, injection.link.destination
@@ -437,9 +399,3 @@ def first_batch(entries: dict[str, Entry]) -> list[Entry]:
             break
         batch.append(entry)
     return batch
-
-
-def moment(entry: Entry) -> datetime:
-    """Return when an intent may go out."""
-    release = entry.injection.release
-    return max(release, entry.not_before) if entry.not_before else release

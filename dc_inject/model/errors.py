@@ -95,6 +95,11 @@ class ServiceError(DcInjectError):
     exit_code = 4
     kind = "temporary"
 
+    @property
+    def outage(self) -> bool:
+        """Whether the service itself is unwell: no answer, one that makes no sense, 5xx, or too many calls."""
+        return getattr(self, "hold", "") == "api-errors"
+
 
 class Temporary(ServiceError):
     """Again later, with a jittered back-off; `lost` means that the request may have been carried out.
@@ -109,6 +114,17 @@ class Temporary(ServiceError):
         super().__init__(message, hint)
         self.lost = lost
         self.hold = hold
+
+
+class LinkRefused(Temporary):
+    """The service works, and refuses whatever is asked for this link: the link waits, the others go on.
+
+    It says nothing about the health of the service, so no breaker counts it.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, *, hold: str = "quarantined") -> None:
+        """Take the message, the hint, and the hold to show for the link."""
+        super().__init__(message, hint, hold=hold)
 
 
 class TryOtherItem(ServiceError):

@@ -101,7 +101,7 @@ class Hold(StrEnum):
         "the destination was not available",
         Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL,
     )
-    QUARANTINED = "quarantined", "datasets were set aside", Trait.HOPELESS | Trait.ITEMS
+    QUARANTINED = "quarantined", "the service refuses what was chosen", Trait.HOPELESS | Trait.ITEMS
     FAILING = "failing", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     BACKLOG = "backlog", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     DELETION_LAG = (

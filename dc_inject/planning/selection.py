@@ -31,9 +31,10 @@ def choose(
 ) -> None:
     """Take items for every line with something left: by priority, and of equals the poorest pool first.
 
-    A pool with few bytes for each byte of budget is poor. `leaving` are the items that leave a source now. With
-    `budgets_stand`, the rest of a budget is not capped again by what other lines have taken. `jobs` is how many
-    the limits let through: files are bundled so that every line has its part of them.
+    A pool with few bytes for each byte of budget is poor. Links that their service refuses come last.
+    `leaving` are the items that leave a source now. With `budgets_stand`, the rest of a budget is not capped again
+    by what other lines have taken. `jobs` is how many the limits let through: files are bundled so that every line
+    has its part of them.
 
     An item may exceed what is left of a budget, but not by bytes of a limit that other lines of its priority need
     for their budgets: else the lines that choose last would get nothing where a limit is no more than the sum of
@@ -45,7 +46,11 @@ def choose(
         for i in constraint.members:
             bounds[i].append(constraint)
     ready = [i for i, line in enumerate(lines) if line.unspent > 0 and line.pool is not None]
-    ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].unspent, i))
+    ready.sort(
+        key=lambda i: (
+            -lines[i].claim.priority, lines[i].demand.refused, lines[i].free_bytes / lines[i].unspent, i
+        )
+    )  # fmt: skip
     reserved: dict[tuple[Constraint, int], int] = defaultdict(int)  # by priority: what later choosers need
     for i in ready:
         for constraint in bounds[i]:

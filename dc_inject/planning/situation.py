@@ -60,7 +60,8 @@ class Demand:
     were on their way all the time.
     `decision` is what the controller says, None where it does not act; `moved_over` are bytes of the debt that
     were forgiven when the cycle was opened, since other links have them. `failing` is what its guard says; None:
-    it has none, and `failed` alone says it.
+    it has none, and `failed` alone says it. `refused` is whether its service refused the link when it was last
+    tried: its choice will hardly go out, so it takes what others leave.
     """
 
     flow: Flow
@@ -80,6 +81,7 @@ class Demand:
     moved_over: int = 0
     failing: bool | None = None
     extra: int | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

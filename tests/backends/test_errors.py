@@ -14,7 +14,7 @@ import requests
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio.errors import RucioCallRecord, translate
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 
 BARE = "no error information passed (http status code: {})"
 
@@ -29,8 +29,8 @@ BARE = "no error information passed (http status code: {})"
         (requests.exceptions.InvalidSchema("x"), NeedsOperator),
         (rucio.DatabaseException("x"), Temporary),
         (rucio.ServerConnectionException(), Temporary),
-        (rucio.InsufficientAccountLimit("x"), Temporary),
-        (rucio.RSEWriteBlocked("x"), Temporary),
+        (rucio.InsufficientAccountLimit("x"), LinkRefused),
+        (rucio.RSEWriteBlocked("x"), LinkRefused),
         (requests.ReadTimeout("x"), Temporary),
         (requests.exceptions.ChunkedEncodingError("x"), Temporary),
         (rucio.DuplicateRule("x"), TryOtherItem),

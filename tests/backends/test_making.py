@@ -13,7 +13,7 @@ from rucio.common import exception as rucio
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.connection import ASK
 from dc_inject.model import Cycle, Dataset, Entry, Item, Link, State
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Status
 
 from .fake import GB, FakeRucio
@@ -177,11 +177,11 @@ def test_an_answer_of_the_wrong_length_is_in_doubt(
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (rucio.RSEWriteBlocked("x"), Temporary),
-        (rucio.InvalidRSEExpression("x"), Temporary),
-        (rucio.InvalidSourceReplicaExpression("x"), Temporary),
-        (rucio.InvalidObject("On instance['activity']"), Temporary),
-        (rucio.AccessDenied("x"), Temporary),
+        (rucio.RSEWriteBlocked("x"), LinkRefused),
+        (rucio.InvalidRSEExpression("x"), LinkRefused),
+        (rucio.InvalidSourceReplicaExpression("x"), LinkRefused),
+        (rucio.InvalidObject("On instance['activity']"), LinkRefused),
+        (rucio.AccessDenied("x"), LinkRefused),
         (rucio.DatabaseException("x"), Temporary),
         (rucio.ReplicationRuleCreationTemporaryFailed("x"), TryOtherItem),
         (rucio.MissingSourceReplica("x"), TryOtherItem),

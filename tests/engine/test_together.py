@@ -7,7 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from dc_inject.engine.submitting import IntentQueue, first_batch, moment
+from dc_inject.engine.intents import IntentQueue, moment
+from dc_inject.engine.submitting import first_batch
 from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.system.transport import TransportError
 
 log = logging.getLogger(__name__)
@@ -37,12 +37,12 @@ _OF_TOKENS = re.compile(
 _SAID = 4000  # characters of an error's body that are looked at
 
 
-class Banned(Temporary):
+class Banned(LinkRefused):
     """FTS takes nothing for a storage; whether it is the source or the destination, its caller knows."""
 
-    def __init__(self, message: str, storage: str) -> None:
+    def __init__(self, message: str, storage: str, *, hold: str = "destination-unavailable") -> None:
         """Take the message, and the storage as FTS names it."""
-        super().__init__(message, "FTS's operators have banned it: ask them why", hold="destination-unavailable")
+        super().__init__(message, "FTS's operators have banned it: ask them why", hold=hold)
         self.storage = storage
 
 

@@ -11,11 +11,12 @@ from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
 from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.model import Entry, Injection, deletion, naming, urls
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Outcome
 
 AT_ONCE = 100  # ids that FTS takes in a call
 _SHARED = frozenset({0, 429, 503})  # statuses that the next job would get as well; 0 is none at all
+_OUTAGES = 2  # jobs in a row that FTS fails with, after which the others are not tried
 
 T = TypeVar("T")
 
@@ -39,12 +40,17 @@ class Jobs:
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a job for each; trouble that all share ends the asking, and the rest is known not to be made."""
         outcomes: list[Outcome] = []
+        outages = 0  # in a row: one may be that of a single job, several are of FTS
         for number, injection in enumerate(injections):
             try:
                 outcomes.append(self._submit(injection))
+                outages = 0
             except ServiceError as error:
-                outcomes.append(Outcome(injection.key, error=_held_by_source(error, injection)))
-                if isinstance(error, NeedsOperator) or self.connection.status in _SHARED:
+                error = _with_end_named(error, injection)
+                outcomes.append(Outcome(injection.key, error=error))
+                outages = outages + 1 if error.outage else 0
+                shared = isinstance(error, NeedsOperator | LinkRefused) or outages == _OUTAGES
+                if shared or self.connection.status in _SHARED:
                     unasked = _unasked(error)
                     outcomes += [Outcome(other.key, error=unasked) for other in injections[number + 1 :]]
                     break
@@ -134,10 +140,11 @@ def _refused(job: str, status: str) -> ServiceError:
 
 def _unasked(error: ServiceError) -> ServiceError:
     """Return the error of those that were not sent, because another one met with it."""
-    return error if isinstance(error, NeedsOperator) else Temporary(error.message, error.hint)
+    return error if isinstance(error, NeedsOperator | LinkRefused) else Temporary(error.message, error.hint)
 
 
-def _held_by_source(error: ServiceError, injection: Injection) -> ServiceError:
+def _with_end_named(error: ServiceError, injection: Injection) -> ServiceError:
+    """Return the error with the hold of the source, if that is the end of the link that is banned."""
     if isinstance(error, Banned) and error.storage == urls.host_key(injection.link.source):
-        return Temporary(error.message, error.hint, hold="source-unavailable")
+        return Banned(error.message, error.storage, hold="source-unavailable")
     return error

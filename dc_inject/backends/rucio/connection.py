@@ -104,8 +104,8 @@ class Connection(ServiceConnection[RucioCallRecord]):
                     result = _all(answer) if isinstance(answer, Iterator) else answer
             except Temporary as error:
                 took_long = (self._clock.now() - began).total_seconds() > self._timeout / 2
-                self._failures += 1
-                if not more or took_long or self._failures >= DOWN_AFTER or error.hold != "api-errors":
+                self._failures += error.outage
+                if not more or took_long or self._failures >= DOWN_AFTER or not error.outage:
                     raise
                 self._sleep(backoff(ASK - more, method, PAUSE).total_seconds())
             else:

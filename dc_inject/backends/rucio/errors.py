@@ -1,8 +1,8 @@
 """Translate what Rucio, its client and the network raise into our errors, without secrets.
 
-One principle decides between the classes: what is wrong with the item is TryOtherItem or Permanent, what is wrong
-with anything else (quota, space, a site's brake, the database) is Temporary, and what only a person can repair
-is NeedsOperator.
+One principle decides between the classes: what is wrong with the item is TryOtherItem or Permanent, with the link
+(quota, space, a site's brake, the policy) LinkRefused, with the service (its database, the network) Temporary, and
+what only a person can repair is NeedsOperator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import requests
 from rucio.common import exception as rucio
 
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.redaction import remember, scrub
 from dc_inject.system.transport import TransportError
 
@@ -48,10 +48,6 @@ _LATER = (
     rucio.ServiceUnavailable,
     rucio.ResourceTemporaryUnavailable,
     rucio.ServerConnectionException,
-    rucio.InsufficientAccountLimit,
-    rucio.InsufficientTargetRSEs,
-    rucio.RSEOverQuota,
-    rucio.RSEWriteBlocked,
     requests.RequestException,
 )
 _ANOTHER = (
@@ -68,13 +64,16 @@ _HINTS: dict[type[Exception], str] = {
     rucio.AccessDenied: "the experiment's policy does not let this account do that",
     rucio.InvalidObject: "one of activity, priority or comment is not allowed there; the menu sets the activity",
     rucio.InvalidSourceReplicaExpression: "the source is no RSE (any more)",
-    rucio.InvalidRSEExpression: "see the Rucio documentation on RSE expressions; a plain name is safest",
+    rucio.InvalidRSEExpression: "an RSE is gone, or a global limit of the account names RSEs that do not exist",
 }
-_HOLDS: dict[type[Exception], str] = {
+# What Rucio refuses for the two RSEs of a link, whatever the dataset, with the hold of the link.
+_OF_THE_LINK: dict[type[Exception], str] = {
     rucio.InsufficientAccountLimit: "quota",
+    rucio.InsufficientTargetRSEs: "destination-unavailable",
     rucio.RSEOverQuota: "destination-full",
     rucio.RSEWriteBlocked: "destination-unavailable",
 }
+_OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
 _STATUS = re.compile(r"http status code: (\d{3})")
 # Locks, deadlocks and lost connections, as some calls pass them on. Rucio says "badly formatted" of any statement
 # with an id that failed; the ids that we send are its own.
@@ -137,7 +136,9 @@ def _meant(error: Exception, record: RucioCallRecord, *, writes: bool, making: b
     if isinstance(error, _ANOTHER):
         return TryOtherItem(text)
     if isinstance(error, _LATER):
-        return Temporary(text, _hint(error), hold=_HOLDS.get(type(error), "api-errors"))
+        return Temporary(text, _hint(error))
+    if type(error) in _OF_THE_LINK:
+        return LinkRefused(text, _hint(error), hold=_OF_THE_LINK[type(error)])
     if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
         return _by_status(int(status[1]), text)
     if type(error) is rucio.RucioException and _DATABASE.search(text):
@@ -152,6 +153,20 @@ def _meant(error: Exception, record: RucioCallRecord, *, writes: bool, making: b
         return Temporary(f"Rucio's answer cannot be understood ({text})", lost=writes)
     log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
     return Temporary(f"unexpected {text}", lost=writes)
+
+
+def of_a_new_rule(error: ServiceError) -> ServiceError:
+    """Return the error of a call that makes rules: a refusal for another reason than its datasets is the link's.
+
+    The hold of the link is `quarantined` where the reason has no hold of its own. An error without a class of its
+    own, as of a request that is too large, is the dataset's.
+    """
+    cause = error.__cause__
+    if not isinstance(error, Permanent) or isinstance(cause, _OF_THE_ITEM) or type(cause) is rucio.RucioException:
+        return error
+    refused = LinkRefused(error.message, error.hint)
+    refused.__cause__ = cause
+    return refused
 
 
 def _by_status(status: int, text: str) -> ServiceError:

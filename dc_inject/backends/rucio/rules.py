@@ -13,18 +13,18 @@ from dc_inject import __version__
 from dc_inject.backends.answers import count, identifier, is_identifier, name, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.errors import of_a_new_rule
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Injection, Link, Slice, items, naming
 from dc_inject.model.deletion import ObservedRule
-from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId
 from dc_inject.model.ports import FoundInjection, Outcome, Status
 from dc_inject.model.redaction import scrub
 from dc_inject.planning import lifetime
 
 _CONTACT = 200  # characters of a contact that go into a rule's metadata
-_OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
 _OF_THE_SUM = (rucio.InsufficientAccountLimit, rucio.RSEOverQuota)
 _DATE = "%a, %d %b %Y %H:%M:%S UTC"
 _STATUS = {
@@ -164,10 +164,8 @@ class Rules:
                 else:
                     outcomes[injection.key] = Outcome(injection.key, error=refused)
             except ServiceError as error:
-                failure = error
-                if isinstance(error, Temporary):
-                    # If it was made after all, so much the better: what counts is the rule, never asked for.
-                    failure = Temporary(error.message, error.hint, hold=error.hold)
+                # If it was made after all, so much the better: what counts is the rule, never asked for.
+                failure = _unasked(error)
                 if isinstance(error, NoSlices) or not isinstance(error, TryOtherItem | Permanent):
                     refused = failure
                 outcomes[injection.key] = Outcome(injection.key, error=failure)
@@ -191,11 +189,12 @@ class Rules:
     def _make(self, batch: Sequence[Injection]) -> list[Outcome]:
         try:
             return self._add(batch)
-        except ServiceError as error:
+        except ServiceError as failure:
+            error = of_a_new_rule(failure)
             if len(batch) == 1:
                 return [self._refused(batch[0], error)]
             if not _may_be_one_of_them(error):
-                return [Outcome(injection.key, error=_of_the_link(error)) for injection in batch]
+                return [Outcome(injection.key, error=error) for injection in batch]
         return self._in_halves(batch)
 
     def _in_halves(self, batch: Sequence[Injection]) -> list[Outcome]:
@@ -208,9 +207,7 @@ class Rules:
         shared = [o.error for o in outcomes if o.error and not isinstance(o.error, TryOtherItem | Permanent)]
         if not shared:
             return outcomes + self._make(batch[middle:])
-        error = shared[-1]
-        hold = error.hold if isinstance(error, Temporary | NeedsOperator) else "api-errors"
-        unasked = Temporary(error.message, error.hint, hold=hold)
+        unasked = _unasked(shared[-1])
         return outcomes + [Outcome(other.key, error=unasked) for other in batch[middle:]]
 
     def _add(self, batch: Sequence[Injection]) -> list[Outcome]:
@@ -229,7 +226,7 @@ class Rules:
     def _refused(self, injection: Injection, error: ServiceError) -> Outcome:
         if isinstance(error.__cause__, rucio.DuplicateRule):
             return self._duplicate(injection)
-        return Outcome(injection.key, error=_of_the_link(error))
+        return Outcome(injection.key, error=error)
 
     def _duplicate(self, injection: Injection) -> Outcome:
         """Return whose rule is in the way: a rule of an earlier call of ours is adopted."""
@@ -281,12 +278,8 @@ def _may_be_one_of_them(error: ServiceError) -> bool:
     return isinstance(error, TryOtherItem | Permanent) or isinstance(error.__cause__, _OF_THE_SUM)
 
 
-def _of_the_link(error: ServiceError) -> ServiceError:
-    """Let a refusal that is not the dataset's fault be tried again: it would hit every dataset of the link."""
-    if not isinstance(error, Permanent) or isinstance(error.__cause__, _OF_THE_ITEM):
-        return error
-    if type(error.__cause__) is rucio.RucioException:
-        return error  # too large for one request
-    again = Temporary(error.message, error.hint)
-    again.__cause__ = error.__cause__
-    return again
+def _unasked(error: ServiceError) -> ServiceError:
+    """Return the error of those that were not asked for since others met with it: none of them is in doubt."""
+    if isinstance(error, Temporary) and error.lost:
+        return Temporary(error.message, error.hint, hold=error.hold)
+    return error

@@ -16,7 +16,7 @@ import requests
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.fts.errors import FtsCallRecord, translate
 from dc_inject.model import State
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Status
 
 from ..support import Heard
@@ -38,8 +38,8 @@ def said(message: str) -> dict[str, str]:
         ((400, said("Failed to validate access-token")), NeedsOperator, None, "credentials", "access-token"),
         ((401, said(f"bad token {TOKEN}")), NeedsOperator, None, "credentials", "401"),
         ((403, said("Not enough permissions")), NeedsOperator, None, "credentials", "Not enough"),
-        ((403, said("davs://a is banned")), Temporary, False, "source-unavailable", "banned"),
-        ((403, said("davs://b is banned")), Temporary, False, "destination-unavailable", "banned"),
+        ((403, said("davs://a is banned")), LinkRefused, False, "source-unavailable", "banned"),
+        ((403, said("davs://b is banned")), LinkRefused, False, "destination-unavailable", "banned"),
         ((404, PAGE), Permanent, None, None, "404"),
         ((405, said("no")), Permanent, None, None, "405"),
         ((413, PAGE), Permanent, None, None, "too large"),
@@ -155,7 +155,7 @@ def test_what_is_wrong_with_one_job_costs_the_others_nothing(fts: FakeFts, backe
     assert [type(o.error) for o in outcomes] == [Permanent, Temporary, type(None), type(None)]
 
 
-@pytest.mark.parametrize("answer", [(503, said("later")), (401, said("no"))])
+@pytest.mark.parametrize("answer", [(503, said("later")), (401, said("no")), (403, said("davs://b is banned"))])
 def test_trouble_that_all_share_is_met_once(fts: FakeFts, backend: FtsBackend, answer) -> None:
     backend.check()
     fts.instead.append(("POST", "/jobs", answer))
@@ -163,6 +163,14 @@ def test_trouble_that_all_share_is_met_once(fts: FakeFts, backend: FtsBackend, a
     assert fts.posts() == 1
     assert all(o.error and not getattr(o.error, "lost", False) for o in outcomes)
     assert not [o.error for o in backend.submit([bundle(n) for n in range(3)]) if o.error]
+
+
+def test_a_service_that_fails_is_not_asked_for_each_job_of_a_batch(fts: FakeFts, backend: FtsBackend) -> None:
+    backend.check()
+    fts.instead += [("POST", "/jobs", (500, said("database")))] * 10
+    outcomes = backend.submit([bundle(n) for n in range(10)])
+    assert fts.posts() == 2
+    assert [getattr(o.error, "lost", None) for o in outcomes] == [True] * 2 + [False] * 8
 
 
 def test_tokens_that_a_service_echoes_never_come_out(
