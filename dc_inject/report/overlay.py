@@ -1,8 +1,13 @@
 """Readings of a site's WAN beside what a report has: `report --overlay FILE`.
 
-WLCG sites publish a JSON document every minute, with `UpdateTime`, `InBytesPerSec` and `OutBytesPerSec`, of all
-their traffic. A file of them is a list of such documents, or one a line; a CSV has the columns `time`, `in` and
-`out`, in bytes per second. Times are UTC unless they have an offset, or seconds since 1970.
+WLCG sites publish a JSON document every minute, with `UpdatedLast`, `InBytesPerSec` and `OutBytesPerSec`, of all
+their traffic. A file of them is a list of such documents, or any number of them one after another, on one line
+or indented; a CSV has the columns `time`, `in` and `out`, in bytes per second. Times are UTC unless they have an
+offset, or seconds since 1970.
+
+Source of the format: the three exporters in github.com/osg-htc/WLCG-Site-Net-Monitoring. The one in Go indents by
+tabs and writes an offset of +00:00; the one in Python to a file writes one line without its end, with an offset;
+the one in Python with a server indents by four spaces, and writes UTC without an offset.
 
 What others measure is not to be trusted blindly: what is no rate, what repeats a time (a document that was not
 renewed) and what is outside of the report's time is dropped, counted and told. A step has the mean of its
@@ -14,6 +19,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -26,9 +32,10 @@ from dc_inject.model.redaction import visible
 LARGEST = 64_000_000  # bytes of a file
 MOST_READINGS = 1_000_000  # two years of minutes
 FASTEST = 1.25e13  # bytes per second, 100 Tb/s: more is a mistake of whoever measures
-NAMES = {"time": ("updatetime", "time"), "in": ("inbytespersec", "in"), "out": ("outbytespersec", "out")}
+NAMES = {"time": ("updatedlast", "time"), "in": ("inbytespersec", "in"), "out": ("outbytespersec", "out")}
+_BLANKS = re.compile(r"\s*")
 CUT = "cut it to the time of the report"
-HINT = "JSON with UpdateTime, InBytesPerSec and OutBytesPerSec, or CSV with the columns time, in and out"
+HINT = "JSON with UpdatedLast, InBytesPerSec and OutBytesPerSec, or CSV with the columns time, in and out"
 
 
 class Reading(NamedTuple):
@@ -91,18 +98,15 @@ def _records(data: bytes, name: str) -> Iterator[Mapping[str, object]]:
 
 
 def _json(text: str, name: str) -> Iterator[Any]:
-    """Yield the documents of a list, of one a line, or the only one."""
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        for number, line in enumerate(text.splitlines(), start=1):
-            try:
-                if line.strip():
-                    yield json.loads(line)
-            except (ValueError, RecursionError):
-                raise UsageError(f"{name}:{number}: this is no JSON", HINT) from None
-    else:
-        yield from whole if isinstance(whole, list) else [whole]
+    """Yield the documents of a file: of a list, or one after another."""
+    decoder, at = json.JSONDecoder(), _BLANKS.match(text, 0)
+    while at is not None and at.end() < len(text):
+        try:
+            document, end = decoder.raw_decode(text, at.end())
+        except (ValueError, RecursionError):
+            raise UsageError(f"{name}:{text.count(chr(10), 0, at.end()) + 1}: this is no JSON", HINT) from None
+        yield from document if isinstance(document, list) else [document]
+        at = _BLANKS.match(text, end)
 
 
 def _reading(record: Mapping[str, object]) -> Reading | None:

@@ -108,7 +108,7 @@ AT = "2027-02-08T10:{:02}:00Z"
 
 
 def document(minute: int, into: object = 1e9, out: object = 2e9) -> Told:
-    return {"Description": "KIT", "UpdateTime": AT.format(minute), "InBytesPerSec": into, "OutBytesPerSec": out}
+    return {"Description": "KIT", "UpdatedLast": AT.format(minute), "InBytesPerSec": into, "OutBytesPerSec": out}
 
 
 def test_readings_are_those_of_sites_or_a_csv() -> None:
@@ -123,11 +123,36 @@ def test_readings_are_those_of_sites_or_a_csv() -> None:
     assert wan.overlay(json.dumps(document(1)).encode(), "kit", STEPS)["in"] == [1e9, None, None]
 
 
+@pytest.mark.parametrize("indent", ["\t", 4, None])
+@pytest.mark.parametrize("between", ["\n", ""])
+@pytest.mark.parametrize("offset", [".430697+00:00", ".430697", "Z"])
+def test_documents_are_read_as_the_three_exporters_write_them(
+    indent: str | int | None, between: str, offset: str
+) -> None:
+    """Collected one after another: indented by tabs or spaces, or on one line without an end."""
+    written = [
+        json.dumps(
+            {
+                "Description": "Network statistics for a site",
+                "UpdatedLast": f"2027-02-08T10:{minute:02}:45{offset}",
+                "InBytesPerSec": 1358020.25 * minute,
+                "OutBytesPerSec": 2e9,
+                "UpdateInterval": "60 seconds",
+                "MonitoredInterfaces": ["rtr-1.local_Ethernet1/51", "rtr-2.local_Ethernet1/52"],
+            },
+            indent=indent,
+        )
+        for minute in (1, 2, 3)
+    ]
+    found = wan.overlay(between.join(written).encode(), "site", STEPS)
+    assert (found["readings"], found["in"][0]) == (3, 1358020.25 * 2)
+
+
 def test_what_is_no_reading_is_dropped_and_counted() -> None:
     """No rate, the same time again, and another time than the report's."""
     wrong = [document(3, into=value) for value in (-1, "x", None, True, 1e15, "nan", [1])]
-    many = [document(1), document(1, 2e9), *wrong, {"UpdateTime": "late"}, 7]
-    outside = {**document(1), "UpdateTime": "2027-02-09T10:00:00Z"}
+    many = [document(1), document(1, 2e9), *wrong, {"UpdatedLast": "late"}, 7]
+    outside = {**document(1), "UpdatedLast": "2027-02-09T10:00:00Z"}
     found = wan.overlay(json.dumps([*many, outside]).encode(), "kit", STEPS)
     assert found["in"] == [2e9, None, None], "the last one of a time counts"
     assert (found["readings"], found["dropped"]) == (1, {"repeated": 1, "no rate": 9, "outside": 1})
