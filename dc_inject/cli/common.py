@@ -18,6 +18,7 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
@@ -198,10 +199,11 @@ def backends(
     observer: Observer,
     timeout: float,
     endpoint: str = "",
+    origin: Origin | None = None,
 ) -> Mapping[str, Backend]:
     """Return a back end for each service that is needed; each client is imported only when it is.
 
-    `endpoint` is that of FTS, where a menu or a ledger names it.
+    `endpoint` is that of FTS, where a menu or a ledger names it. `origin` goes into what is made.
     """
     # ruff: noqa: PLC0415  each client costs half a second
 
@@ -213,7 +215,9 @@ def backends(
         # Nobody counts their calls: what they do says nothing of the campaign's own services.
         credentials = Credentials(os.environ, clock)
         named = NamedServices(clock, Silent(), credentials, trusting.destinations().allow, timeout)
-        backend = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock, fts=named)
+        backend = RucioBackend(
+            campaign=campaign, timeout=timeout, observer=observer, clock=clock, fts=named, origin=origin
+        )
         _warn_once(backend.warnings())
         return backend
 
@@ -235,6 +239,7 @@ def backends(
             credentials=credentials,
             trusted=trusted.allow,
             replicas=lambda source, datasets: rucio().replicas(source, datasets),
+            origin=origin,
         )
 
     make: Mapping[str, Callable[[], Backend]] = {RUCIO.name: rucio, FTS.name: fts}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from dc_inject import menu
+from dc_inject import ledger, menu
 from dc_inject.analysis import lint
-from dc_inject.cli import common, online_rucio, tables
+from dc_inject.cli import common, ledger_files, online_rucio, tables
 from dc_inject.cli.online_report import Answers, Use, uses
+from dc_inject.engine import another_injector
+from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
-from dc_inject.model.errors import MenuError, Permanent, Problem, ServiceError, Temporary
+from dc_inject.model.errors import LedgerError, MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.model.goals import SecondHop
-from dc_inject.model.ports import Backend, Identity
+from dc_inject.model.ports import Backend, Identity, Listing
 from dc_inject.model.services import FTS, RUCIO
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
 from dc_inject.storage.types import NotFound
@@ -55,6 +58,7 @@ def ask(
     answers = Answers(campaign)
     alive = {service: backend for service, backend in backends.items() if _lets_us_in(answers, drafts, backend)}
     answers.campaign = _resolved(answers, drafts, alive, narrowed)
+    _ask_who_injects(answers, campaign, alive)
     if RUCIO.name in alive:
         online_rucio.ask(answers, drafts, cast("RucioBackend", alive[RUCIO.name]))
     fts = fts_of(backends)
@@ -102,6 +106,32 @@ def _account_line(identity: Identity) -> str:
     if identity.credentials_until is not None:
         sentence += f"; credentials until {tables.moment(identity.credentials_until)}"
     return sentence
+
+
+def _ask_who_injects(answers: Answers, campaign: Campaign, alive: Mapping[str, Backend]) -> None:
+    """Find rules and jobs of the campaign that no ledger in its default place has made."""
+    with contextlib.ExitStack() as stack:
+        try:
+            files = ledger.files(ledger_files.file_of(None, campaign.name))
+            views = [stack.enter_context(LedgerView.open(file)) for file in files]
+        except LedgerError as error:
+            answers.sentences.append(f"it is unknown whether another injector is at work: {error.message}")
+            return
+        since = min((another_injector.since(view, campaign.start) for view in views), default=campaign.start)
+        for service, backend in alive.items():
+            if not isinstance(backend, Listing):
+                continue
+            try:
+                others = another_injector.listed(backend, campaign.name, since)
+            except ServiceError as error:
+                answers.sentences.append(f"it is unknown whether another injector is at work: {error.message}")
+                continue
+            for view in views:
+                others = another_injector.unknown(view, others)
+            if others and (affected := uses(campaign, service)):
+                message = another_injector.described(service, others, "no ledger here has")
+                hint = "`run` refuses to start until `dc-inject ledger rebuild --adopt` has taken them up"
+                answers.find(affected[0], "another-injector", message, hint)
 
 
 def _resolved(

@@ -60,6 +60,9 @@ class Searchable(Protocol):
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Begin with this backup, and add what the services have since.",
 )
+@click.option(
+    "--adopt", is_flag=True, help="Begin with the ledger that exists, and add what the services have since."
+)
 @common.SHARD
 @click.option("--since", type=params.TIME, help="Ignore rules and jobs older than this [default: none].")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -70,6 +73,7 @@ def rebuild(
     menus: tuple[Path, ...],
     ledger_path: Path | None,
     backup: Path | None,
+    adopt: bool,
     shard: Shard | None,
     since: datetime | None,
     yes: bool,
@@ -83,6 +87,7 @@ def rebuild(
     recovered is listed, also in the ledger's notes. The path of the new ledger is printed.
 
     With --backup the ledger has all that the backup has, and only what came after it is asked of the services.
+    With --adopt it begins with the ledger itself, if there is one: that gets what another injector has made.
 
     First end the injector; if it died, wait some minutes until its last calls are over.
 
@@ -96,9 +101,17 @@ def rebuild(
         raise UsageError(
             f"these menus are of campaign {named}, not of {campaign}", "use the menus of that campaign"
         )
+    if adopt and backup:
+        raise UsageError(
+            "--adopt begins with the ledger that exists, and --backup with another", "use one of them"
+        )
     path = paths.place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
+    if adopt and path.exists():
+        backup = path
     with contextlib.ExitStack() as stack:
-        _refuse(path)
+        if backup != path:
+            _refuse(path)
+        before = _state(path)
         paths.make_folder(path.absolute().parent)
         stack.enter_context(lock.held(path, common.who(), timedelta(0)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
@@ -106,7 +119,7 @@ def rebuild(
         if backup is not None:
             with LedgerView.open(backup) as view:
                 view.copy_to(new)
-        when = " since the backup" if backup else ""
+        when = "" if backup is None else " since then" if backup == path else " since the backup"
         rebuilt = _make(new, menus, drafts, since, when, shard, allow_admin=allow_admin, timeout=timeout)
         if errors := [finding for finding in check(new) if not finding.note]:
             raise LedgerError(
@@ -115,7 +128,8 @@ def rebuild(
         _say(rebuilt, when)
         if not (yes or end_files.agreed(f"Write {path}?")):
             raise UsageError("nothing was written", "answer y, or use --yes in a script")
-        _refuse(path)  # once more: asking took its time
+        if _state(path) != before:  # asking took its time
+            raise LedgerError(f"{path} has changed meanwhile", "run the command again")
         paths.keep(new, path)
     click.echo(str(path))
 
@@ -161,7 +175,7 @@ def _make(
             injections = [injection for injection in injections if is_ours(injection.link)]
         rebuilt = rebuilding.rebuild(ledger, injections)
         message = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
-        ledger.change(common.who(), message, "the ledger was lost", clock.now())
+        ledger.change(common.who(), message, "it was lost, or others made some of it", clock.now())
         ledger.note(f"this ledger was made anew; not known{when}: " + "; ".join(UNKNOWN), clock.now())
     return rebuilt
 
@@ -182,6 +196,13 @@ def _refuse(path: Path) -> None:
             message = "there is a ledger" if file == path else "the log of a ledger was left"
             hint = f"check it with `dc-inject ledger check`; if it is damaged, move {path.name}* away first"
             raise LedgerError(f"{message} at {file}", hint)
+
+
+def _state(path: Path) -> list[tuple[int, int]]:
+    """Return what tells whether a ledger, or its log, was written."""
+    files = (path, path.with_name(path.name + "-wal"))
+    states = [file.stat() for file in files if file.exists()]
+    return [(state.st_size, state.st_mtime_ns) for state in states if state.st_size]
 
 
 def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | None) -> list[FoundInjection]:

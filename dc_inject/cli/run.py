@@ -7,13 +7,12 @@ import logging
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -29,24 +28,25 @@ from dc_inject.cli import (
     log_output,
     params,
     serve,
+    starting,
     tables,
     thresholds,
     trusting,
     watch_figures,
 )
 from dc_inject.engine import Engine, Settings, admission
+from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
-from dc_inject.model import Campaign, Hold, rates, units
-from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.model import Campaign, rates, units
 from dc_inject.model.events import Observer
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import injections
 from dc_inject.model.thresholds import Threshold
-from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -54,11 +54,9 @@ from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 WrapMenus = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
-ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
 MOST_ROWS = 60  # links of a closing table
 HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
@@ -169,9 +167,9 @@ def _backends(
     observer: Observer,
     *,
     timeout: float,
-    dry_run: bool,
+    origin: Origin | None,
 ) -> Mapping[str, Backend]:
-    """Return a back end for each service of the menus; in a dry run they only simulate what would change."""
+    """Return a back end for each service of the menus; those of a dry run, without an origin, change nothing."""
     backends = common.backends(
         {service for draft in drafts for service in draft.services},
         campaign=campaign,
@@ -179,8 +177,9 @@ def _backends(
         observer=observer,
         timeout=timeout,
         endpoint=common.menus_endpoint(drafts),
+        origin=origin,
     )
-    if not dry_run:
+    if origin is not None:
         return backends
     return {service: DryBackend(backend, clock) for service, backend in backends.items()}
 
@@ -230,6 +229,7 @@ def inject(
                 ends_afterwards=ends_afterwards,
                 submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
             ),
+            alone=start.alone,
         )
         watching.engine = engine
         fate = "will be ended" if ends_afterwards else "stay live"
@@ -260,6 +260,7 @@ class _Start:
     identities: Mapping[str, Identity]
     menus: Menus
     in_force: Campaign
+    alone: Alone | None
 
 
 def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOptions, clock: Clock) -> _Start:
@@ -279,9 +280,10 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
     metrics = Metrics(path, campaign)
     trusting.recall(ledger, campaign)
     allowed = trusting.ask(_ends(drafts, options.links), common.menus_endpoint(drafts))
-    backends = _backends(drafts, campaign, clock, metrics, timeout=options.timeout, dry_run=options.dry_run)
+    origin = None if options.dry_run else starting.origin(shard)
+    backends = _backends(drafts, campaign, clock, metrics, timeout=options.timeout, origin=origin)
     patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
-    identities = patiently(
+    identities = starting.patiently(
         lambda: admission.identities(backends, allow_admin=options.allow_admin), clock, patience
     )
 
@@ -305,14 +307,19 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
         admits=admit,
     )
     bind(ledger, drafts[0].preview.cycle)
-    in_force = patiently(source, clock, patience)
+    in_force = starting.patiently(source, clock, patience)
     if options.shard is None:  # another shard may have the links
         thresholds.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
+    alone = None
+    if origin is not None:
+        hint = starting.how_to_adopt(campaign, menus, options.ledger_path, shard)
+        alone = Alone(campaign, origin, hint)
+        alone.refuse_others(ledger, backends, in_force.start, clock.now())
     if is_new:
         ledger = stack.enter_context(_held(path, once=options.once))
         bind(ledger, in_force.cycle)
         source.move_to(ledger)
-    return _Start(campaign, path, ledger, metrics, backends, identities, source, in_force)
+    return _Start(campaign, path, ledger, metrics, backends, identities, source, in_force, alone)
 
 
 def _group(campaign: str, shard: Shard | None) -> str:
@@ -332,6 +339,10 @@ def _held(path: Path, *, once: bool) -> Iterator[Ledger]:
     """Open a ledger as its only injector, and make it if there is none."""
     with Ledger.open(path) as ledger:
         ledger_files.require_real(ledger)
+        if ledger.log_lacks:
+            log.warning(
+                "%d bytes of the ledger's log are missing: its last transactions are lost", ledger.log_lacks
+            )
         with ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)):
             yield ledger
 
@@ -358,29 +369,6 @@ def _show_totals(campaign: str, ledger: Ledger) -> None:
     advice.show(advised.given, advice.rows(advised.held), simulated=False)
     if many:
         log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
-
-
-def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
-    """Ask until there is an answer, or until `patience` is over: one 504 must not cost cron a whole cycle.
-
-    Errors that a person has to repair are raised at once; credentials count as refused when they are refused
-    twice.
-    """
-    deadline, tries, refused = clock.now() + patience, 0, 0
-    while True:
-        try:
-            return ask()
-        except (Temporary, NeedsOperator) as error:
-            if error.hold == Hold.CREDENTIALS:
-                refused += 1
-                deadline = max(deadline, clock.now() + ONCE_MORE)
-            elif isinstance(error, NeedsOperator) and not error.passing:
-                raise
-            if refused > 1 or clock.now() >= deadline:
-                raise
-            tries += 1
-            log.warning("%s; trying again until %s", error.message, f"{deadline:%H:%M:%SZ}")
-            time.sleep(backoff(tries, error.message, longest=timedelta(seconds=10)).total_seconds())
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.call_limits import Breaker, Limit, LinkWaits
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.spaces import Looks
@@ -72,6 +73,7 @@ class EngineContext:
     calls: Calls
     observer: Observer
     settings: Settings
+    alone: Alone | None = None
     undeletable: dict[tuple[str, str], str] = field(default_factory=dict)  # destination of a service -> why
     breakers: dict[str, Breaker] = field(default_factory=dict)
     limits: dict[str, Limit] = field(default_factory=dict)  # of calls at once that make rules or jobs

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from dc_inject.engine import second_hops
+from dc_inject.engine.another_injector import Alone, AnotherInjector
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.closing import END_OF_RUN, Closing
 from dc_inject.engine.context import EngineContext, Settings
@@ -65,8 +66,12 @@ class Engine:
         executor: Executor,
         observer: Observer,
         settings: Settings = Settings(),
+        alone: Alone | None = None,
     ) -> None:
-        """Put the parts together; `menus` is read anew at every cycle and may raise MenuError."""
+        """Put the parts together; `menus` is read anew at every cycle and may raise MenuError.
+
+        `alone` looks for other injectors of the campaign; without it nobody does.
+        """
         self._menus = menus
         self._in_menus = self._campaign = menus()
         self._clock = clock
@@ -81,6 +86,7 @@ class Engine:
             calls=self._calls,
             observer=observer,
             settings=settings,
+            alone=alone,
         )
         self._opening = Opening(self._context)
         self._submitting = Submitting(self._context)
@@ -89,6 +95,8 @@ class Engine:
         self._checking = Checking(self._context, self._works_again)
         self._overriding = Overriding(self._context, self._submitting)
         self._since = ledger.begin(clock.now())
+        if alone:
+            ledger.started(alone.origin.start, alone.origin.who, clock.now())
         self._cycle: Cycle | None = None
         self._plan_at: datetime | None = None  # when to try (again) to plan the current cycle
         self._tries = 0
@@ -110,7 +118,12 @@ class Engine:
         """Inject until the menus end (or `until`), then drain; with `once`, exactly the current cycle."""
         end = Cycle.at(self._clock.now(), self._campaign.cycle).end if once else until
         with _rare_collections():
-            self._leave(done=self._go_on(end, once=once))
+            try:
+                done = self._go_on(end, once=once)
+            except AnotherInjector:
+                self._hear(self._clock.now() + GRACE)  # what it has asked for is in the ledger then
+                raise
+            self._leave(done=done)
         if self._lost:
             raise ServiceError(self._lost, "they are in the ledger: run it again when their service answers")
 
@@ -144,6 +157,7 @@ class Engine:
     # ------------------------------------------------------------------ one step of the time line
 
     def _step(self, now: datetime, end: datetime | None) -> None:
+        self._context.ledger.require_in_place()
         cycle = Cycle.at(now, self._campaign.cycle)
         if self._cycle is None or cycle.start > self._cycle.start:  # a clock that stepped back changes nothing
             self._turn(cycle, injecting=end is None or cycle.start < end)
@@ -284,6 +298,9 @@ class Engine:
             self._opening.drain(cycle)
         if injecting:
             self._say_wait(cycle)
+        if injecting and self._context.alone:
+            context = self._context
+            self._context.alone.ask(context.ledger, context.backends, self._calls, cycle, self._campaign.start)
         self._context.tell(CycleOpened(cycle))
 
     def _say_wait(self, cycle: Cycle) -> None:

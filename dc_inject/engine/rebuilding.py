@@ -100,6 +100,9 @@ class Rebuilding:
         Raises LedgerError for what was made on another grid of cycles, ServiceError when a service does not tell.
         """
         self._observe_again(ledger)
+        for origin in {injected.origin for injected in existing} - {None}:
+            if origin:
+                ledger.started(origin.start, origin.who, self._clock.now())
         states = ledger.states([injected.key for injected in existing])
         existing = [injected for injected in existing if states.get(injected.key) not in _ACCEPTED]
         entries = {injected.key: self._entry(injected) for injected in self._sized(existing)}

@@ -258,6 +258,8 @@ class Submitting:
             context.tell(Answered(called[0].injection.link.through, tuple(of_call)))
         if came_back:
             self.spread_overdue()
+        if context.alone:
+            context.alone.refuse_adopted(context.ledger, entries, outcomes)
 
     def _note_refused(self, answers: Iterable[tuple[Sequence[Entry], Sequence[Outcome]]], now: datetime) -> None:
         """Let links wait of which something was refused; what waited goes out evenly once they are taken again."""

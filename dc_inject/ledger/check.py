@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dc_inject.ledger import database, lock
+from dc_inject.ledger import database, in_place, lock
 from dc_inject.ledger.contradictions import Contradictions
 from dc_inject.ledger.types import Finding
 from dc_inject.model.errors import LedgerError
@@ -19,7 +19,7 @@ def check(path: Path) -> list[Finding]:
 
     Works while an injector runs: all is read from one state of it. Raises LedgerError when there is no such file.
     """
-    findings = [*_files(path), *_left(path)]
+    findings = [*_files(path), *_left(path), *_log_lacks(path)]
     try:
         view = Contradictions.open(path)
     except LedgerError as error:
@@ -38,12 +38,20 @@ def check(path: Path) -> list[Finding]:
 
 
 def _files(path: Path) -> Iterator[Finding]:
-    """Tell of files that others can read or write: they have addresses, accounts and menus in them."""
+    """Tell of files that others can read or write (they have addresses and menus in them), and of second names."""
     for end in _BESIDE:
         file = path.with_name(path.name + end)
         if file.exists() and (mode := stat.S_IMODE(file.stat().st_mode)) & 0o077:
             message = f"other users can access it (mode {mode:04o}): run `chmod 600`"
             yield Finding("permissions", file.name, message)
+    if path.exists() and (names := path.stat().st_nlink) > 1:
+        yield Finding("names", path.name, f"it has {names} names (hard links): delete the others")
+
+
+def _log_lacks(path: Path) -> Iterator[Finding]:
+    """Tell of a write-ahead log that was truncated; once SQLite has opened the ledger, that is forgotten."""
+    if not database.OPEN_HERE[path.resolve()] and (lacks := in_place.missing_log(path)):
+        yield Finding("log-truncated", f"{path.name}-wal", f"{lacks} bytes are missing: its last transactions")
 
 
 def _left(path: Path) -> Iterator[Finding]:

@@ -65,7 +65,7 @@ class Contradictions(LedgerView):
         """Tell of tables, indexes and triggers that this version has, and this ledger has not."""
         fresh = sqlite3.connect(":memory:")
         try:
-            schema.create(fresh)
+            schema.create(fresh, int(self._db.row("PRAGMA user_version")[0]))
             wanted = set(fresh.execute("SELECT type, name FROM sqlite_master"))
         finally:
             fresh.close()

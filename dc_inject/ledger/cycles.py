@@ -38,6 +38,11 @@ class CycleReader(InjectionReader):
         row = self._db.row("SELECT start, length FROM cycle ORDER BY start DESC LIMIT 1")
         return None if row is None else cycle_of(row["start"], row["length"])
 
+    def last_closed(self) -> Cycle | None:
+        """Return the newest cycle that is closed."""
+        row = self._db.row("SELECT * FROM cycle WHERE closed_at IS NOT NULL ORDER BY start DESC LIMIT 1")
+        return None if row is None else cycle_of(row["start"], row["length"])
+
     def last_planned(self) -> Cycle | None:
         """Return the newest cycle whose plan is on disk."""
         row = self._db.row("SELECT * FROM cycle WHERE planned_at IS NOT NULL ORDER BY start DESC LIMIT 1")

@@ -63,7 +63,7 @@ def duration(number: int) -> timedelta:
 
 # What this process has open. Closing any other handle of such a file would drop SQLite's locks on it (POSIX locks
 # belong to the process), and then another process that closes the ledger would remove its log under us.
-_OPEN_HERE: Counter[Path] = Counter()
+OPEN_HERE: Counter[Path] = Counter()
 
 
 class Database:
@@ -83,7 +83,7 @@ class Database:
         self._put_off: tuple[Callable[[], None], Callable[[], None]] | None = None
         self._version: int | None = None  # what others have written, as this transaction sees it
         self._open = [file.resolve() for file in self.files]
-        _OPEN_HERE.update(self._open)
+        OPEN_HERE.update(self._open)
 
     @classmethod
     def writable(cls, path: Path, *, synchronous: str, patience: timedelta, commit_every: int = 1) -> Database:
@@ -96,7 +96,7 @@ class Database:
         paths.refuse_network(path)
         if paths.files(path) not in ([], [path]):
             raise LedgerError(f"{path} stands for the ledgers of shards", "name one of them to change it")
-        if not _OPEN_HERE[path.resolve()]:
+        if not OPEN_HERE[path.resolve()]:
             _make(path)
         _make_log_ours(path)
         with translated(path):
@@ -123,7 +123,7 @@ class Database:
             raise LedgerError(
                 f"there is no ledger at {path}", "check the campaign's name, or name the file with --ledger"
             )
-        if not _OPEN_HERE[path.resolve()]:
+        if not OPEN_HERE[path.resolve()]:
             _refuse_foreign(path)
         with translated(path):
             uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -171,8 +171,11 @@ class Database:
             run(f"PRAGMA cache_size = -{CACHE}")
             run("PRAGMA temp_store = MEMORY")  # or each statement with a trigger takes 64 KiB, and gives them back
         with self.write():
-            if schema.version(self._connection) == 0:  # asked once more: somebody else may have been first
+            number = schema.version(self._connection)  # asked once more: another process may have been first
+            if number == 0:
                 schema.create(self._connection)
+            elif number != schema.VERSION:
+                schema.convert(self._connection)
 
     def close(self) -> None:
         """Close the connection; twice is once."""
@@ -181,7 +184,7 @@ class Database:
                 self._commit()
             self._connection.close()
         self._version = None
-        _OPEN_HERE.subtract(self._open)
+        OPEN_HERE.subtract(self._open)
         self._open = []
 
     # ------------------------------------------------------------------ statements
@@ -430,7 +433,7 @@ def kind(path: Path) -> str | None:
         return None
     except sqlite3.DatabaseError as error:
         return "no-ledger" if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB" else "damaged"
-    return "no-ledger" if number is None else "version" if number != schema.VERSION else None
+    return "no-ledger" if number is None else "version" if number not in schema.READABLE else None
 
 
 def _refuse_version(path: Path, number: int | None, *, created: bool = False) -> None:
@@ -439,8 +442,8 @@ def _refuse_version(path: Path, number: int | None, *, created: bool = False) ->
         raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", _ANOTHER)
     if number == 0 and created:
         raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run` makes it one")
-    if number not in {0, schema.VERSION}:
+    if number not in {0, *schema.READABLE}:
         raise LedgerError(
-            f"{path} is a ledger of version {number}, and this dc_inject reads version {schema.VERSION} only",
+            f"{path} is a ledger of version {number}, and this dc_inject reads versions up to {schema.VERSION}",
             "use the dc_inject that wrote it; nothing was changed",
         )

@@ -53,6 +53,10 @@ class InjectionReader(AccountReader, UniquenessReader):
         rows = self._db.rows_among("SELECT key, state FROM injection WHERE key IN ({})", list(keys))
         return {row["key"]: entry_rows.STATE_OF[row["state"]] for row in rows}
 
+    def asked_for(self, keys: Iterable[str]) -> set[str]:
+        """Return those of these keys for which a service was ever called."""
+        return {entry.injection.key for entry in self._found(list(keys)) if entry.called_at is not None}
+
     def with_files(self, keys: Iterable[str]) -> dict[str, Entry]:
         """Return entries by their keys, with the names of their files as far as they are kept."""
         rows = self._db.rows_among(entry_rows.WITH_FILES + " WHERE key IN ({})", list(dict.fromkeys(keys)))

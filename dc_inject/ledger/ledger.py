@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-from dc_inject.ledger import lock
+from dc_inject.ledger import database, in_place, lock
 from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.challenge import Challenge
 from dc_inject.ledger.cycles import Cycles
@@ -38,14 +38,29 @@ class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
         long a writer waits for another process's transaction. `commit_every` so many transactions are committed
         at once, for what need not survive the process, and what nobody else reads meanwhile.
         """
-        return cls(Database.writable(path, synchronous=synchronous, patience=patience, commit_every=commit_every))
+        lacks = 0 if database.OPEN_HERE[path.resolve()] else in_place.missing_log(path)
+        ledger = cls(
+            Database.writable(path, synchronous=synchronous, patience=patience, commit_every=commit_every)
+        )
+        ledger.log_lacks, ledger._files = lacks, in_place.FileWatch(path)
+        return ledger
+
+    log_lacks = 0  # bytes that were missing from the log when the ledger was opened
+    _files: in_place.FileWatch | None = None
 
     def hold(self, who: str, patience: timedelta = timedelta(0)) -> AbstractContextManager[None]:
         """Be the one injector inside the block, or wait so long to become it.
 
-        The lock frees itself when the process dies. Raises LedgerError that says who holds it.
+        The lock frees itself when the process dies. Raises LedgerError that names its holder, or another name of
+        the file.
         """
+        self.require_in_place()
         return lock.held(self.path, who, patience)
+
+    def require_in_place(self) -> None:
+        """Raise LedgerError if the file was moved, deleted, replaced or linked, or its log truncated."""
+        if self._files is not None:
+            self._files.look()
 
     def together(self) -> AbstractContextManager[None]:
         """Make what is written inside one transaction, where many small ones would be slow."""

@@ -78,6 +78,12 @@ class RecordReader(Store):
         sql = "SELECT * FROM menu WHERE id IN (SELECT max(id) FROM menu GROUP BY name) ORDER BY name"
         return tuple(map(_menu, self._db.rows(sql)))
 
+    def starts(self) -> frozenset[str]:
+        """Return the ids of all starts of injectors with this ledger."""
+        if self._db.row("PRAGMA user_version")[0] == 1:
+            return frozenset()
+        return frozenset(row["id"] for row in self._db.rows("SELECT id FROM start"))
+
     def resolution(self, service: str, expression: str) -> tuple[str, ...] | None:
         """Return what an RSE expression meant when its menu came into force; None when nobody has asked yet."""
         row = self._db.row(
@@ -190,6 +196,11 @@ class Records(RecordReader):
         with self._db.write():
             self._db.run("UPDATE campaign SET since = ? WHERE since IS NULL", stored(now))
             return moment(self._db.row("SELECT since FROM campaign")["since"])
+
+    def started(self, start: str, who: str, now: datetime) -> None:
+        """Write that an injector has started, or that its rules and jobs are adopted; once for each id."""
+        with self._db.write():
+            self._db.run("INSERT INTO start VALUES (?, ?, ?) ON CONFLICT DO NOTHING", start, who, stored(now))
 
     def put_in_force(self, menus: Sequence[tuple[str, str, str]], now: datetime) -> None:
         """Write the menus (name, digest, text) that are in force from now on; the others are no more."""

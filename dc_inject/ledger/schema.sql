@@ -1,4 +1,4 @@
--- The tables of a ledger, version 1.
+-- The tables of a ledger, version 2.
 --
 -- One file holds one campaign: what every link was due, every injection with its states and times, and one row for
 -- each link and cycle. Three rules make it worth trusting.
@@ -84,6 +84,12 @@ CREATE TABLE override (  -- rates that people set over the menus
   until INTEGER CHECK (typeof(until) IN ('integer', 'null'))
 );
 CREATE UNIQUE INDEX override_in_force ON override (subject, kind) WHERE until IS NULL;
+
+CREATE TABLE start (  -- each start of an injector; its rules and jobs carry the id (since version 2)
+  id TEXT PRIMARY KEY NOT NULL,
+  who TEXT CHECK (typeof(who) = 'text'),
+  at INTEGER CHECK (typeof(at) = 'integer')
+) WITHOUT ROWID;
 
 CREATE TABLE note (  -- traces of unexpected errors, and what a rebuilt ledger cannot know
   id INTEGER PRIMARY KEY,

@@ -36,6 +36,7 @@ CODES = {
     "pool-small": "a source has too few different datasets for a link",
     "credentials-expire": "credentials expire before the menus end",
     "no-source-files": "a source has no file that may be injected",
+    "another-injector": "a service has rules or jobs of the campaign that no ledger here knows",
     "nothing-usable": "a last check finds no dataset of a source that can be injected",
 }
 # Nothing can work, unless the menu accepts them.

@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 import uuid
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from dc_inject.model.items import Range, Slice, SliceId, Slicing
+from dc_inject.model.redaction import scrub
 from dc_inject.model.types import Cycle, Injection, Link
 
 # A name space of our own, so that nobody else's uuid5 can be one of our keys.
@@ -23,6 +25,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # no campaign was before
 
 COMMENT_LIMIT = 255  # characters that Rucio keeps of a rule's comment
 METADATA_LIMIT = 1024  # bytes of a job's metadata that FTS takes unless configured otherwise
+_START = re.compile(r"[0-9a-f]{32}")
+_SHARD = re.compile(r"[0-9]{1,3}/[0-9]{1,3}")
+_WHO = 100  # characters of a name that go into metadata
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # campaigns, scenarios: safe in comments and URLs
 
 
@@ -76,7 +81,31 @@ def is_slice(did: str) -> bool:
     return _MARK.search(did) is not None
 
 
-def metadata(injection: Injection) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which start of which injector made a rule or job: a random id, user and host, and its shard."""
+
+    start: str
+    who: str
+    shard: str = ""
+
+    def metadata(self) -> dict[str, object]:
+        """Return what rules and jobs carry of it."""
+        who = self.who.encode("ascii", "replace").decode()[:_WHO]
+        shard = {"shard": self.shard} if self.shard else {}
+        return {"start": self.start, "by": who, **shard}
+
+
+def read_origin(metadata: Mapping[str, object]) -> Origin | None:
+    """Return the origin in the metadata of a rule or job; None where an older version has made it."""
+    start, who, shard = (metadata.get(key) for key in ("start", "by", "shard"))
+    if not isinstance(start, str) or not _START.fullmatch(start):
+        return None
+    known = isinstance(shard, str) and _SHARD.fullmatch(shard)
+    return Origin(start, scrub(who)[:_WHO] if isinstance(who, str) else "", str(shard) if known else "")
+
+
+def metadata(injection: Injection, origin: Origin | None = None) -> dict[str, object]:
     """Return what an FTS job says of itself, at most METADATA_LIMIT bytes of JSON: a long contact is cut short."""
     values: dict[str, object] = {
         "dc_inject": 1,
@@ -84,6 +113,7 @@ def metadata(injection: Injection) -> dict[str, object]:
         "scenario": injection.scenario,
         "cycle": _stamp(injection.cycle.start),
         "key": injection.key,
+        **(origin.metadata() if origin else {}),
     }
     room = METADATA_LIMIT - len(json.dumps(values | {"contact": ""}))
     contact = injection.contact

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.items import Item, ItemId
-from dc_inject.model.naming import Copy
+from dc_inject.model.naming import Copy, Origin
 from dc_inject.model.types import DatasetFilter, Entry, FileFilter, Injection, Link
 
 
@@ -70,7 +70,7 @@ class Outcome:
     """What became of one submitted or ended injection: an id, or an error that says what to do next.
 
     `present` are bytes that were at the destination already when the service accepted it.
-    `adopted` means that the service had it already from an earlier call of ours (same key).
+    `adopted` means that the service had it already from an earlier call of ours (same key), made by `origin`.
     """
 
     key: str
@@ -78,6 +78,7 @@ class Outcome:
     present: int = 0
     adopted: bool = False
     error: ServiceError | None = None
+    origin: Origin | None = None
 
 
 class Status(StrEnum):
@@ -238,11 +239,29 @@ class FoundInjection:
     sources: tuple[str, ...] = ()
     contact: str = ""
     error: str = ""
+    origin: Origin | None = None
 
     @property
     def files(self) -> int:
         """How many files it has; 0 until its service has begun with it."""
         return self.done + self.moving + self.stuck
+
+
+class Made(NamedTuple):
+    """A rule or job of a campaign: the key that it was made for, by whom, and when (None: not known)."""
+
+    key: str
+    origin: Origin | None
+    at: datetime | None
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A service that lists who made the rules or jobs of a campaign."""
+
+    def made(self, campaign: str, *, since: datetime) -> Iterator[Made]:
+        """Stream those that were made after `since`; one long call, so that it is asked once a cycle at most."""
+        ...
 
 
 class Stray(NamedTuple):

@@ -412,6 +412,33 @@ def test_a_backup_is_brought_to_the_present(lost: Lost) -> None:
         assert "not known since the backup" in view.notes()[0][1]
 
 
+def test_a_ledger_in_its_place_adopts_what_others_made(lost: Lost) -> None:
+    make(lost.path, {FNAL: 1})
+    assert isinstance(lost.rebuild("--adopt", text="n\n").exception, UsageError)
+    done = lost.rebuild("--adopt", "--yes")
+    assert done.exit_code == 0, done.exception
+    assert files(lost) == {"dc27.sqlite"}
+    assert check(lost.path) == []
+    with LedgerView.open(lost.path) as view:
+        assert {entry.injection.key for entry in view.entries()} == lost.service.rules.keys() - {"other"}
+    assert lost.rebuild("--adopt", "--yes").exit_code == 0, "twice is once"
+    assert isinstance(lost.rebuild("--adopt", "--backup", lost.path).exception, UsageError)
+
+
+def test_what_is_written_to_the_ledger_during_its_adoption_is_not_lost(lost: Lost) -> None:
+    make(lost.path, {FNAL: 1})
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "ours":
+            with Ledger.open(lost.path) as ledger:
+                ledger.pause("*", "me@vobox", "", START)
+
+    lost.service.fault = fault
+    assert isinstance(lost.rebuild("--adopt", "--yes").exception, LedgerError)
+    with LedgerView.open(lost.path) as view:
+        assert [pause.who for pause in view.pauses()] == ["me@vobox"]
+
+
 def test_a_backup_of_another_campaign_or_account_is_refused(lost: Lost) -> None:
     backup = lost.folder / "backup.sqlite"
     with Ledger.open(backup) as ledger:

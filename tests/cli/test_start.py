@@ -19,6 +19,7 @@ from dc_inject.model.ports import RseFacts
 from tests.cli.ledgers import FNAL, START, make, run
 
 command = importlib.import_module("dc_inject.cli.run")
+starting = importlib.import_module("dc_inject.cli.starting")
 PATIENCE = timedelta(seconds=30)
 
 
@@ -27,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
     """A clock that goes on when the command sleeps."""
     clock = SimClock(START)
     monkeypatch.setattr(
-        command.time, "sleep", lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
+        starting.time, "sleep", lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
     )
     return clock
 
@@ -40,7 +41,7 @@ def test_a_call_that_fails_is_tried_again(clock: SimClock) -> None:
             raise error
         return "answer"
 
-    assert command.patiently(ask, clock, PATIENCE) == "answer"
+    assert starting.patiently(ask, clock, PATIENCE) == "answer"
     assert answers == []
     assert timedelta(0) < clock.now() - START < PATIENCE
 
@@ -50,7 +51,7 @@ def test_what_a_person_has_to_repair_is_told_at_once(clock: SimClock) -> None:
         raise UsageError("an administrator's account")
 
     with pytest.raises(UsageError):
-        command.patiently(ask, clock, PATIENCE)
+        starting.patiently(ask, clock, PATIENCE)
     assert clock.now() == START
 
 
@@ -62,14 +63,14 @@ def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimCloc
             raise error
         return "answer"
 
-    assert command.patiently(ask, clock, PATIENCE) == "answer"
+    assert starting.patiently(ask, clock, PATIENCE) == "answer"
     refused = [NeedsOperator("no such user", hold="credentials")] * 3
 
     def insist() -> None:
         raise refused.pop()
 
     with pytest.raises(NeedsOperator, match="no such user"):
-        command.patiently(insist, clock, PATIENCE)
+        starting.patiently(insist, clock, PATIENCE)
     assert len(refused) == 1
     assert clock.now() - START < PATIENCE
 
@@ -79,7 +80,7 @@ def test_it_does_not_wait_for_ever(clock: SimClock) -> None:
         raise NeedsOperator("cannot be reached", passing=True)
 
     with pytest.raises(ServiceError):
-        command.patiently(ask, clock, PATIENCE)
+        starting.patiently(ask, clock, PATIENCE)
     assert PATIENCE <= clock.now() - START <= 2 * PATIENCE
 
 
@@ -90,7 +91,7 @@ def test_what_waiting_cannot_help_is_told_at_once(clock: SimClock) -> None:
         raise NeedsOperator("could not load a configuration", "set RUCIO_CONFIG")
 
     with pytest.raises(NeedsOperator, match="configuration"):
-        command.patiently(ask, clock, PATIENCE)
+        starting.patiently(ask, clock, PATIENCE)
     assert clock.now() == START
 
 
@@ -131,7 +132,7 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(seconds: float) -> None:
         pytest.fail(f"it waits for {seconds} s")
 
-    monkeypatch.setattr(command.time, "sleep", never)
+    monkeypatch.setattr(starting.time, "sleep", never)
 
 
 def test_without_a_rucio_cfg_the_start_ends_at_once_and_leaves_nothing(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine import Engine, Settings
+from dc_inject.engine.another_injector import Alone
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
     Campaign,
@@ -129,6 +130,7 @@ class World:
     heard: Heard = field(default_factory=Heard)
     settings: Settings = Settings()
     others: list[SimBackend] = field(default_factory=list)
+    alone: Alone | None = None
 
     @property
     def backends(self) -> list[SimBackend]:
@@ -150,6 +152,7 @@ class World:
             executor=InlineExecutor(self.clock),
             observer=self.heard,
             settings=self.settings,
+            alone=self.alone,
         )
 
     def run(self, cycles: int | None = None, **more: Any) -> None:

@@ -30,6 +30,7 @@ from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.events import Observer
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import (
     Candidate,
     Clock,
@@ -37,6 +38,7 @@ from dc_inject.model.ports import (
     FoundInjection,
     Identity,
     LinkQueue,
+    Made,
     Observation,
     Outcome,
     Removal,
@@ -78,13 +80,14 @@ class FtsBackend:
         storage: Storage | None = None,
         make: Make = real_client,
         trusted: Callable[[str], bool] = lambda _url: True,
+        origin: Origin | None = None,
     ) -> None:
         """Take the endpoint, what opens it and the storages, and what bounds a call.
 
         `timeout` are seconds without an answer, `threads` the requests to storages under way at once. `replicas`
         looks up datasets in Rucio. `storage` is spoken to in place of the real ones, `make` makes the client of
-        a thread. `trusted` says whether the host of a URL may get a token. Nothing is asked before the first
-        call. Raises UsageError for an endpoint that cannot be one.
+        a thread. `trusted` says whether the host of a URL may get a token. `origin` goes into each job. Nothing
+        is asked before the first call. Raises UsageError for an endpoint that cannot be one.
         """
         self.campaign = campaign
         self.connection = Connection(
@@ -112,7 +115,7 @@ class FtsBackend:
             )
 
         pool, quick = Workers(threads, "storage"), min(timeout, QUICK)
-        self._jobs = Jobs(self.connection, trusted)
+        self._jobs = Jobs(self.connection, trusted, origin)
         self._observing = Observing(self.connection, self._jobs, Rows(self.connection))
         self._copy_deletion = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
@@ -225,6 +228,11 @@ class FtsBackend:
         """Stream the jobs of this campaign (or of another one) that FTS has, found by what they say."""
         with understood():
             yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)
+
+    def made(self, campaign: str, *, since: datetime) -> Iterator[Made]:
+        """Stream who made the jobs of a campaign since then."""
+        with understood():
+            yield from JobList(self.connection, self.name).made(campaign, since)
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""

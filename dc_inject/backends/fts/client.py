@@ -21,6 +21,7 @@ from fts3.rest.client.request import Request
 from dc_inject import __version__
 from dc_inject.backends.fts.errors import FtsCallRecord
 from dc_inject.model import Bundle, Injection, JobOptions, naming
+from dc_inject.model.naming import Origin
 from dc_inject.model.redaction import scrub
 from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.storage.types import Access
@@ -133,9 +134,9 @@ class Client:
         """Return the answer at a path."""
         return json.loads(self._context.get(path))
 
-    def submit(self, injection: Injection, tokens: tuple[str, str] | None) -> str:
+    def submit(self, injection: Injection, tokens: tuple[str, str] | None, origin: Origin | None) -> str:
         """Submit the job of an injection, with tokens for source and destination; its id comes from the key."""
-        job = _job(injection, tokens)
+        job = _job(injection, tokens, origin)
         return str(Submitter(self._context).submit(transfers=job["files"], **job["params"]))
 
     def statuses(self, ids: Sequence[str], *, files: bool) -> list[Mapping[str, Any]]:
@@ -164,7 +165,7 @@ class Client:
             )
 
 
-def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]:
+def _job(injection: Injection, tokens: tuple[str, str] | None, origin: Origin | None) -> dict[str, Any]:
     """Return the job of an injection; its files wait in FTS's queue for no longer than its lifetime."""
     options = injection.job or JobOptions()
     members = injection.item.members if isinstance(injection.item, Bundle) else ()
@@ -187,7 +188,7 @@ def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]
         overwrite=False,
         retry=options.retry or -1,  # 0 means the server's default, not none
         priority=injection.service_priority,
-        metadata=naming.metadata(injection),
+        metadata=naming.metadata(injection, origin),
         max_time_in_queue=hours_in_queue(injection.lifetime),
         id_generator=JobIdGenerator.deterministic,
         sid=injection.key,

@@ -12,6 +12,7 @@ from dc_inject.backends.fts.errors import Banned
 from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.model import Entry, Injection, deletion, naming, urls
 from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Outcome
 
 AT_ONCE = 100  # ids that FTS takes in a call
@@ -27,6 +28,7 @@ class Jobs:
 
     connection: Connection
     trusted: Callable[[str], bool] = lambda _url: True  # whether the host of a URL may get a token of ours
+    origin: Origin | None = None  # goes into each job
 
     def id_of(self, injection: Injection) -> str:
         """Return the id that FTS gives to the job of an injection: known before it is submitted."""
@@ -62,7 +64,7 @@ class Jobs:
             if tokens is not None and not self.trusted(url):
                 raise Permanent(refusal(url, "your token"), hint(url))
         try:
-            made = self.connection.call("submit", injection, tokens, writes=True)
+            made = self.connection.call("submit", injection, tokens, self.origin, writes=True)
         except ServiceError:
             if self.connection.status == 409:
                 return self._adopt(injection)
@@ -86,7 +88,8 @@ class Jobs:
             raise Temporary(message, lost=True) from error
         if not any(row.get("job_id") == job_id and self.is_own(row, injection) for row in rows):
             raise Temporary("FTS knows the key of this job, and shows another job under its id", lost=True)
-        return Outcome(injection.key, job_id, adopted=True)
+        origin = naming.read_origin(metadata(rows[0]))
+        return Outcome(injection.key, job_id, adopted=True, origin=origin)
 
     def cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Cancel what is not over; a job that is over, or unknown, is a success."""

@@ -19,7 +19,7 @@ from dc_inject.backends.fts.rows import true_size
 from dc_inject.model import Link, deletion, naming, urls
 from dc_inject.model.items import label_of_job
 from dc_inject.model.naming import Copy
-from dc_inject.model.ports import FoundInjection, Status
+from dc_inject.model.ports import FoundInjection, Made, Status
 from dc_inject.model.redaction import scrub
 
 log = logging.getLogger(__name__)
@@ -45,19 +45,29 @@ class JobList:
         A job whose files are not named as ours is left out, whatever it says of itself. The link's source is the
         folder that all source files lie in: the prefix of the menu is that one, or one above it.
         """
+        for batch in parts(self._rows(campaign, since), AT_ONCE):
+            files = self._files([row["job_id"] for row in batch])
+            for row in batch:
+                injection = self._injection(row, files.get(row["job_id"], ()))
+                if injection is not None:
+                    yield injection
+
+    def made(self, campaign: str, since: datetime) -> Iterator[Made]:
+        """Stream who made the jobs of a campaign since then, by their metadata alone."""
+        for row in self._rows(campaign, since):
+            metadata, at = metadata_of(row), _moment(row["submit_time"])
+            if at >= since:
+                yield Made(str(metadata.get("key")), naming.read_origin(metadata), at)
+
+    def _rows(self, campaign: str, since: datetime | None) -> list[Row]:
+        """Return the jobs of a campaign that are at work, and those that were over after `since`."""
         answer = self.connection.call("whoami")
         mine = {"user_dn": str(answer["user_dn"]), "vo_name": self.connection.vo()}
         now = self.connection.now()
         hours = max(1, ceil((now - max(since or now - LONGEST, now - LONGEST)) / _HOUR))
         finished = mine | {"state_in": ",".join(sorted(OVER)), "time_window": str(hours)}
         jobs = {row["job_id"]: row for query in (finished, mine) for row in self._list(query)}
-        wanted = [row for row in jobs.values() if metadata_of(row).get("campaign") == campaign]
-        for batch in parts(wanted, AT_ONCE):
-            files = self._files([row["job_id"] for row in batch])
-            for row in batch:
-                injection = self._injection(row, files.get(row["job_id"], ()))
-                if injection is not None:
-                    yield injection
+        return [row for row in jobs.values() if metadata_of(row).get("campaign") == campaign]
 
     def _list(self, query: Mapping[str, str]) -> list[Row]:
         rows: list[Row] = self.connection.call("get", f"/jobs?{urlencode(query)}")
@@ -103,6 +113,7 @@ class JobList:
             changed_at=_moment(row["job_finished"]) if row.get("job_finished") else None,
             sources=sources,
             contact=scrub(str(metadata.get("contact") or "")),
+            origin=naming.read_origin(metadata),
         )
 
 

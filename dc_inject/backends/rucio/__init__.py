@@ -24,6 +24,7 @@ from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item, Link
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import Observer
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import (
     FILES_AT_ONCE,
     INJECTIONS_AT_ONCE,
@@ -33,6 +34,7 @@ from dc_inject.model.ports import (
     FoundInjection,
     Identity,
     LinkQueue,
+    Made,
     Missing,
     Observation,
     Outcome,
@@ -64,17 +66,25 @@ class RucioBackend:
         make: Callable[[RucioCallRecord, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,
         fts: NamedFts | None = None,
+        origin: Origin | None = None,
     ) -> None:
         """Take what bounds a call: seconds without an answer, files and rules in a batch.
 
         `estimates` are rules of one observation that are looked at one by one for their progress. `make` makes
         the client of a thread; `sleep` waits before a question is asked again. `fts` asks the FTS services that
-        the person has named. Nothing is asked before the first call.
+        the person has named. `origin` goes into each rule. Nothing is asked before the first call.
         """
         self.campaign = campaign
         self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make, sleep=sleep)
         slices = Slices(self.connection)
-        self._rules = Rules(self.connection, self.name, slices, batch_files=batch_files, batch_rules=batch_rules)
+        self._rules = Rules(
+            self.connection,
+            self.name,
+            slices,
+            batch_files=batch_files,
+            batch_rules=batch_rules,
+            origin=origin,
+        )
         self._replica_check = ReplicaCheck(self.connection, slices)
         self._observing = Observing(self.connection, self._rules, estimates)
         self._ending = RuleEnding(self.connection, self._rules, slices, self._observing.ended)
@@ -171,3 +181,9 @@ class RucioBackend:
         """Stream the rules of this campaign (or of another one) that Rucio has, found by their comments."""
         with understood():
             yield from self._rules.ours(campaign or self.campaign, since=since)
+
+    def made(self, campaign: str, *, since: datetime) -> Iterator[Made]:
+        """Stream who made the rules of a campaign since then."""
+        with understood():
+            for rule in self._rules.ours(campaign, since=since):
+                yield Made(rule.key, rule.origin, rule.created_at)

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from rucio.common import exception as rucio
 
@@ -20,6 +21,7 @@ from dc_inject.model import Injection, Link, Slice, items, naming
 from dc_inject.model.deletion import ObservedRule
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import FoundInjection, Outcome, Status
 from dc_inject.model.redaction import scrub
 from dc_inject.planning import lifetime
@@ -66,6 +68,7 @@ def read(row: Row, service: str) -> FoundInjection | None:
         expires_at=utc(row["expires_at"]),
         changed_at=utc(row.get("updated_at")),
         error=scrub(str(row["error"] or "")),
+        origin=naming.read_origin(_meta(row)),
     )
 
 
@@ -75,10 +78,7 @@ def _item(row: Row) -> ItemId:
     if not naming.is_slice(did):
         return did
     try:
-        meta = json.loads(row["meta"])
-        if isinstance(meta, str):
-            meta = json.loads(meta)  # the server writes as JSON what is JSON already
-        part = items.read_id(meta["slice"])
+        part = items.read_id(_meta(row)["slice"])
     except (KeyError, TypeError, ValueError):
         return did
     return SliceId(part.range, did) if isinstance(part, SliceId) else did
@@ -96,6 +96,17 @@ def shown_by_rule(row: Row, service: str) -> ObservedRule:
     return ObservedRule(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
 
 
+def _meta(row: Row) -> dict[str, Any]:
+    """Return the metadata of a rule; nothing where there is none of ours."""
+    try:
+        meta = json.loads(row["meta"])
+        if isinstance(meta, str):
+            meta = json.loads(meta)  # the server writes as JSON what is JSON already
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return meta if isinstance(meta, dict) else {}
+
+
 def status(row: Row) -> Status:
     """Return what a rule's state means; one that is new to us is taken as not yet at work."""
     return _STATUS.get(row["state"], Status.WAITING)
@@ -105,9 +116,20 @@ class Rules:
     """Finds our rules and makes them."""
 
     def __init__(
-        self, connection: Connection, service: str, slices: Slices, *, batch_files: int, batch_rules: int
+        self,
+        connection: Connection,
+        service: str,
+        slices: Slices,
+        *,
+        batch_files: int,
+        batch_rules: int,
+        origin: Origin | None,
     ) -> None:
-        """Take the bounds of one call: a batch is one transaction behind a front end with little patience."""
+        """Take the bounds of one call: a batch is one transaction behind a front end with little patience.
+
+        `origin` goes into the metadata of each rule.
+        """
+        self._origin = origin
         self._slices = slices
         self._connection = connection
         self._service = service
@@ -119,7 +141,7 @@ class Rules:
     def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         """Stream our account's rules by their comments: of one campaign, or of all.
 
-        Rucio has no index for it: for recovery, and for ending without a ledger; not for every cycle.
+        Rucio has no index for it: for recovery, for ending without a ledger, and at most once a cycle.
         """
         filters = {"account": account_of(self._connection)}
         if since is not None:
@@ -175,7 +197,7 @@ class Rules:
         """Give those that one call can make: alike in all that a call has only one of, few files together."""
         alike: dict[tuple[object, ...], list[Injection]] = defaultdict(list)
         for injection in injections:
-            alike[tuple(sorted(_call(injection).items()))].append(injection)
+            alike[tuple(sorted(_call(injection, self._origin).items()))].append(injection)
         for together in alike.values():
             batch: list[Injection] = []
             for injection in together:
@@ -216,7 +238,7 @@ class Rules:
             dids=[Did.of_item(injection.item.id).row() for injection in batch],
             copies=1,
             writes=True,
-            **_call(batch[0]),
+            **_call(batch[0], self._origin),
         )
         new = {rule for rule in rules if is_identifier(rule)} if isinstance(rules, list) else set()
         if len(new) != len(batch) or len(rules) != len(batch):
@@ -237,7 +259,7 @@ class Rules:
             # It may be the one that an earlier call has made, so it is in doubt until somebody has looked.
             return Outcome(injection.key, error=Temporary(error.message, error.hint, lost=True))
         if rule is not None and rule.key == injection.key:
-            return Outcome(injection.key, rule.external_id, adopted=True)
+            return Outcome(injection.key, rule.external_id, adopted=True, origin=rule.origin)
         if rule is not None:
             why = f"an earlier rule of ours ({rule.campaign}, {rule.cycle:%Y-%m-%dT%H:%MZ}) is still resident"
         elif count:
@@ -247,7 +269,7 @@ class Rules:
         return Outcome(injection.key, error=TryOtherItem(f"{item} to {destination}: {why}"))
 
 
-def _call(injection: Injection) -> dict[str, object]:
+def _call(injection: Injection, origin: Origin | None) -> dict[str, object]:
     """Return what all rules of one call share; that of a slice says what is in it, and is made by itself."""
     item = injection.item
     return {
@@ -267,6 +289,7 @@ def _call(injection: Injection) -> dict[str, object]:
                 "campaign": injection.campaign,
                 "scenario": injection.scenario,
                 "contact": injection.contact[:_CONTACT],
+                **(origin.metadata() if origin else {}),
                 **({"slice": str(item.range)} if isinstance(item, Slice) else {}),
             }
         ),

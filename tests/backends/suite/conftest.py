@@ -28,6 +28,7 @@ from dc_inject.model import (
     JobOptions,
     Link,
 )
+from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
 from dc_inject.system.clock import SystemClock
@@ -43,6 +44,7 @@ from ..support import CYCLE, Heard, fts3_or_skip, injection
 TESTS = 20  # more than there are
 PATIENCE = 60.0  # seconds that a real grid may take
 FROM, TO = "T2_XX_From", "T2_XX_To"
+ORIGIN = Origin("0123456789abcdef" * 2, "ops@vobox, process 7", "1/2")
 FILES = 2  # of a bundle
 
 
@@ -168,7 +170,9 @@ def _fake(_request: pytest.FixtureRequest) -> Iterator[Place]:
     server, items = FakeRucio(rses={FROM: FakeRse(), TO: FakeRse()}), _items()
     for item in items:
         server.add(item.name, FROM)
-    backend = RucioBackend(campaign="test", clock=server.clock, observer=Heard(), make=server.client)
+    backend = RucioBackend(
+        campaign="test", clock=server.clock, observer=Heard(), make=server.client, origin=ORIGIN
+    )
 
     def step() -> None:
         server.complete()
@@ -194,7 +198,7 @@ def _sandbox(request: pytest.FixtureRequest) -> Iterator[Place]:
     items = list(islice(unused, 4))
     clock = SystemClock()
     with rucio_config(grid.config):
-        backend = RucioBackend(campaign="test", clock=clock, observer=Heard())
+        backend = RucioBackend(campaign="test", clock=clock, observer=Heard(), origin=ORIGIN)
         datasets = DatasetFilter(tuple(f"{item.name}*" for item in items), mean_file=(1, 10**12))
         yield Place(backend, link, items, datasets, _really, Cycle.at(clock.now(), timedelta(seconds=15)))
 
@@ -235,6 +239,7 @@ def _fts(request: pytest.FixtureRequest) -> Iterator[Place]:
             observer=Heard(),
             credentials=Keys({"fts": Opens("a-token")}),
             storage=store,
+            origin=ORIGIN,
         )
 
         def step() -> None:
@@ -256,7 +261,12 @@ def _storages(request: pytest.FixtureRequest) -> Iterator[Place]:
         stored = grid.put("XRD1", f"/suite/{label}/f{n}", 100_000 + n, seed=f"{label} {n}")
         files.append(File(f"{source}/f{n}", stored.size, f"adler32:{stored.adler32}"))
     backend = FtsBackend(
-        grid.fts_url, campaign="test", clock=clock, observer=Heard(), credentials=Credentials({}, clock, uid=-1)
+        grid.fts_url,
+        campaign="test",
+        clock=clock,
+        observer=Heard(),
+        credentials=Credentials({}, clock, uid=-1),
+        origin=ORIGIN,
     )
     link, cycle = Link(source, destination, "fts"), Cycle.at(clock.now(), timedelta(seconds=15))
     bundles = _bundles(files)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from dc_inject.model import Cycle, Dataset, Entry, State
 from dc_inject.model.errors import Permanent, TryOtherItem
-from dc_inject.model.ports import Candidate, Observation, ReplicaStatus, Status
+from dc_inject.model.ports import Candidate, Listing, Observation, ReplicaStatus, Status
 
 from ..support import live
-from .conftest import DATASETS, FILES_PLACES, FTS, REAL_CATALOGUES, Place
+from .conftest import DATASETS, FILES_PLACES, FTS, ORIGIN, REAL_CATALOGUES, Place
 
 
 def status(place: Place, number: int) -> ReplicaStatus:
@@ -83,6 +84,11 @@ def test_what_was_accepted_once_is_adopted_and_not_doubled(place: Place) -> None
     assert [o.external_id for o in first] == [o.external_id for o in second]
     assert len({o.external_id for o in first}) == 2
     assert [o.adopted for o in [*first, *second]] == [False, False, True, True]
+    if isinstance(place.backend, Listing):  # who made it is kept in the service
+        made = place.backend.made("test", since=datetime(2020, 1, 1, tzinfo=UTC))
+        origins = {one.key: one.origin for one in made}
+        assert [origins[one.key] for one in injections] == [ORIGIN, ORIGIN]
+        assert [o.origin for o in second] == [ORIGIN, ORIGIN]
 
 
 def test_an_injection_comes_arrives_ends_and_is_gone(place: Place) -> None:
