@@ -338,7 +338,7 @@ def _columns(decision: FlowDecision) -> tuple[object, ...]:
         decision.forgiven,
         stored(decision.lifetime),
         decision.pool_items,
-        decision.pool_bytes,
+        None if decision.pool_bytes is None else min(decision.pool_bytes, 2**63 - 1),  # a sum of many sizes
     )
 
 

@@ -18,6 +18,7 @@ from dc_inject.menu import addresses, cells, nodes, values
 from dc_inject.menu.nodes import Complain, FirstComplaints, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import File, Listing, units
+from dc_inject.model.items import LARGEST_FILE
 
 LARGEST = 256_000_000  # bytes of a list
 MOST = 1_000_000  # files of a list
@@ -203,9 +204,9 @@ def _size(text: str) -> int:
     if not text:
         return 0
     size = int(text) if _BYTES.fullmatch(text) else units.parse_size(text)
-    if not 0 < size < 2**63:
+    if not 0 < size <= LARGEST_FILE:
         raise WrongError(
-            f"{values.shown(text)!r} is not the size of a file", "bytes above 0, or nothing if not known"
+            f"{values.shown(text)!r} is not the size of a file", "bytes from 1 to 10 TB, or nothing if not known"
         )
     return size
 

@@ -24,6 +24,7 @@ _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
 VERSION = 1  # of menus and of grid files
+LONGEST = timedelta(days=366)  # of times that something lasts; no challenge is longer
 MOST = 1_000_000_000  # of whatever a menu counts, such as files or rules
 
 
@@ -100,6 +101,8 @@ def duration(text: str) -> timedelta:
 def lasting(text: str) -> timedelta:
     """Read a duration of at least a second."""
     value = units.parse_duration(text)
+    if value > LONGEST:
+        raise WrongError(f"{shown(text)!r} is longer than {LONGEST.days} d", "write a shorter time")
     if value < timedelta(seconds=1):
         raise WrongError(f"{text!r} is shorter than a second", "write a longer duration, such as 15 min")
     return value

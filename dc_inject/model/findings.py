@@ -10,6 +10,7 @@ CODES = {
     "site-over-limit": "the rates at a site sum to more than our own limit there, so that some are held",
     "total-over-limit": "the rates, scaled, sum to more than our own limit in total, so that some are held",
     "rate-outlier": "a link has a rate far above its neighbours in the scenario",
+    "long-lifetime": "rules and jobs may live for more than a day, also if the injector dies",
     "smallest-first": "small datasets are taken first, which makes many small files",
     "space-overfilled": "an RSE has too little space even for the shortest lifetime",
     "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",

@@ -29,6 +29,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+# Sizes above are mistakes, or lies: no storage of the field takes a file of 10 TB, no experiment has a dataset of
+# 10 PB. Sums of a million of them would be beyond the integers of a ledger.
+LARGEST_FILE = 10**13  # bytes
+LARGEST_DATASET = 10**16  # bytes
 MARK = "{mark}"
 _FILES, _COPIED_BY = " files ", " copied by "
 _SLICE = re.compile(

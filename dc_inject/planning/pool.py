@@ -22,6 +22,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from dc_inject.model import DatasetFilter, FileFilter, Item, Order
+from dc_inject.model.items import LARGEST_DATASET
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _Match = Callable[[str], object]
@@ -33,9 +34,10 @@ def matches(item: Item, datasets: DatasetFilter, *, in_container: bool = False) 
     """Whether an item passes a filter: by its name, its number of files and its mean file size.
 
     An item that a back end found in one of the filter's containers (`in_container`) needs no pattern that
-    fits its name; exclusions and bounds hold for it as well. An item without files or bytes never passes.
+    fits its name; exclusions and bounds hold for it as well. An item without files or bytes never passes, nor one
+    with more bytes than a dataset can have.
     """
-    if item.files <= 0 or item.bytes <= 0:
+    if item.files <= 0 or not 0 < item.bytes <= LARGEST_DATASET:
         return False
     (fewest, most), (small, large) = datasets.files, datasets.mean_file
     if not fewest <= item.files <= most:

@@ -18,11 +18,11 @@ from dc_inject.menu.nodes import Node, Text
 from dc_inject.menu.validation import MenuModel
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units, urls
+from dc_inject.model.items import LARGEST_FILE
 from dc_inject.twin import grid as g
 
 LONGEST = timedelta(days=365)
 MOST_DATASETS = 100_000  # of one source
-LARGEST_FILE = 10**12  # bytes
 LONGEST_REASON = 500  # characters
 T = TypeVar("T")
 

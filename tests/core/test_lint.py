@@ -54,6 +54,17 @@ def codes(*menus: Menu, **how) -> list[str]:
     return [problem.code for problem in found(*menus, **how)]
 
 
+# --------------------------------------------------------------------------- lifetimes
+
+
+@pytest.mark.parametrize(("days", "outliers"), [(1, []), (1.01, [False]), (7, [False]), (8, [True])])
+def test_rules_that_may_live_for_more_than_a_day_are_found(days: float, outliers: list[bool]) -> None:
+    """One finding a scenario; above a week `run` wants it accepted."""
+    flows = [flow("A", to, 1, lifetime_max=days * DAY) for to in ("B", "C")]
+    assert [one.outlier for one in found(day(*flows)) if one.code == "long-lifetime"] == outliers
+    assert "long-lifetime" not in codes(day(*flows, accept=frozenset({"long-lifetime"})))
+
+
 # --------------------------------------------------------------------------- spaces
 
 

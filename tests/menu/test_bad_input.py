@@ -180,6 +180,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "1 to 5",
         ),
         (text(scenarios=SCENARIO + "\n    lifetime: {min: 3 h}"), 14, "min, 3 h, is above max, 2 h", "both"),
+        (text(scenarios=SCENARIO + "\n    lifetime: {max: 999999999 d}"), 14, "999999999 d", "shorter"),
         (
             text(scenarios=SCENARIO + "\n    start: 2027-02-10"),
             14,

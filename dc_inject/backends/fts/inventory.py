@@ -11,6 +11,7 @@ from itertools import islice
 from dc_inject.backends.fts.storage_breaker import Trouble
 from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.items import LARGEST_FILE
 from dc_inject.planning import pool
 from dc_inject.storage import AccessDenied, DirEntry, NotFound, Storage
 from dc_inject.system.executor import Workers
@@ -91,7 +92,8 @@ class Inventory:
             names = [item.name for item in batch if not item.bytes]
             sizes = dict(zip(names, self.workers.map(lambda url: self._size(url, trouble), names), strict=True))
             for item in batch:
-                if size := item.bytes or sizes[item.name]:
+                size = item.bytes or sizes[item.name]
+                if 0 < size <= LARGEST_FILE:
                     none = False
                     yield replace(item, bytes=size)
                 else:
@@ -100,7 +102,7 @@ class Inventory:
             raise _of_source(trouble.last)
         if unknown:
             log.warning(
-                "left out of %s: %s, empty or without a size that the storage tells, such as %s",
+                "left out of %s: %s that are empty, have no known size, or one above 10 TB, such as %s",
                 source,
                 units.counted(len(unknown), "files"),
                 unknown[0],

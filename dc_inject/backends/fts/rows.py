@@ -12,11 +12,11 @@ from dc_inject.backends.fts.errors import Slow
 from dc_inject.backends.fts.jobs import AT_ONCE
 from dc_inject.model import units
 from dc_inject.model.errors import ServiceError
+from dc_inject.model.items import LARGEST_FILE
 
 log = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
-LARGEST_FILE = 10**12  # bytes; a larger number, where another one was listed, is a mistake that would stop a link
 FILES_AT_ONCE = 2000  # in one answer: a megabyte or two, which a front end that gives up after 60 s lets through
 SLOW_AT_MOST = 2  # answers that do not come, in one look: each costs a time-out
 _TOO_MUCH = frozenset({413, 414})  # said at once
@@ -100,9 +100,10 @@ def true_size(file: Row) -> int:
     """Return the bytes of a file: what FTS has found, else what was listed; 0 where neither is known.
 
     FTS copies a file whatever was listed, and reports its own number once it has read the source: 0 until then.
+    What no file can have (`LARGEST_FILE`) is not believed.
     """
-    listed, measured = count(file.get("user_filesize")), count(file.get("filesize"))
-    return measured if 0 < measured <= max(LARGEST_FILE, listed) else listed
+    sizes = count(file.get("filesize")), count(file.get("user_filesize"))
+    return next((size for size in sizes if 0 < size <= LARGEST_FILE), 0)
 
 
 def _first(jobs: Mapping[str, int], most: int) -> list[str]:

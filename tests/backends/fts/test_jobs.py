@@ -246,9 +246,13 @@ def test_a_size_that_no_file_has_is_not_believed(fts: FakeFts, backend: FtsBacke
     """One wrong number of a service would make up for the traffic of days."""
     (entry,) = submitted(backend, 0, files=2)
     fts.finish()
-    fts.jobs[entry.external_id].files[1]["filesize"] = 10**12 + 1
+    fts.jobs[entry.external_id].files[1]["filesize"] = 10**13 + 1
     (seen,) = backend.observe([entry])
     assert (seen.moved, seen.size) == (2001, None)
+    for file in fts.jobs[entry.external_id].files:
+        file |= {"filesize": 10**18 - 1, "user_filesize": 10**18 - 1}
+    (seen,) = backend.observe([entry])
+    assert seen.moved == 2001
 
 
 def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backend: FtsBackend) -> None:
