@@ -36,7 +36,7 @@ def place(source: str, **rucio_only: object) -> str:
     if "://" not in source:
         return source
     prefix = params.PREFIX.convert(source, None, None)
-    if urls.parse(prefix).scheme == "root":
+    if urls.parse(prefix).scheme in urls.XROOTD:
         raise UsageError(
             "test data are written and deleted over WebDAV", "use a prefix that starts with davs:// or https://"
         )

@@ -71,7 +71,7 @@ def storages(campaign: Campaign) -> None:
     FTS would copy to them all the same, and the copies would stay: better an error now than a hold in an hour.
     """
     wanted = [
-        (flow, url) for flow in campaign.flows for url in _spoken_to(flow) if urls.parse(url).scheme == "root"
+        (flow, url) for flow in campaign.flows for url in _spoken_to(flow) if urls.parse(url).scheme in urls.XROOTD
     ]
     if not wanted:
         return

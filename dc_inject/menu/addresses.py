@@ -15,8 +15,10 @@ from dc_inject.model import urls
 LONGEST = 700  # characters of a prefix; below it come our own names, and FTS keeps about 1,000 of a URL
 EXAMPLE = "davs://se.example.org:8443/dc27"
 ARROW = "->"  # between the ends of a link, where people write it
+_NOT_OF_RSES = re.compile(r"[^!-~]")  # neither of names nor of expressions: Rucio has no others
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 ENDPOINT = "such as https://fts3.example.org:8446"
+_SERVICE, _MONITORING = 8446, 8449  # the usual ports of FTS
 
 
 def meant_as_url(text: str) -> bool:
@@ -27,7 +29,7 @@ def meant_as_url(text: str) -> bool:
 def prefix(text: str) -> str:
     """Read the URL prefix that is an end of a link."""
     url = _parsed(text)
-    if url.scheme == "root" and not url.path:
+    if url.scheme in urls.XROOTD and not url.path:
         raise WrongError("the URL has no path", "name a folder: root://se.example.org//dc27")
     if len(str(url)) > LONGEST:
         raise WrongError(f"the URL has more than {LONGEST} characters", "use a folder with a shorter path")
@@ -95,10 +97,15 @@ def link(text: str) -> str:
 def end(text: str) -> str:
     """Read an end of a link: an RSE, a site with one RSE, an RSE expression, or (through FTS) a URL prefix."""
     text = text.strip()
-    if not text or not text.isprintable() or (len(text) > 255 and not meant_as_url(text)):
+    if (
+        not text
+        or (len(text) > 255 and not meant_as_url(text))
+        or (not meant_as_url(text) and _NOT_OF_RSES.search(text))
+    ):
+        odd = values.odd_character(text, _NOT_OF_RSES)
         raise WrongError(
-            f"{values.shown(text)!r} is not an end of a link",
-            "an RSE such as T1_DE_KIT_Disk, or an expression of up to 255 characters",
+            f"{values.shown(text)!r} is not an end of a link{odd}",
+            "an RSE such as T1_DE_KIT_Disk, or an RSE expression of up to 255 characters, without spaces",
         )
     return text
 
@@ -117,6 +124,9 @@ def endpoint(text: str) -> str:
         raise WrongError(message, ENDPOINT) from None  # what storages are like helps nobody here
     if url.scheme not in {"https", "http"}:
         raise WrongError(f"FTS needs an https:// address, not {url.scheme}://", ENDPOINT)
+    if url.port == _MONITORING or "ftsmon" in url.path:
+        service = url._replace(port=_SERVICE, path="")
+        raise WrongError("this is the monitoring page of FTS, not the service", f"such as {service}")
     return str(url)
 
 

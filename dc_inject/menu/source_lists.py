@@ -1,6 +1,6 @@
 """Source lists: the files that a menu names for links through FTS, with sizes and checksums where they are told.
 
-A list is YAML, CSV with a first line of heads, or one URL or path a line; its file name tells which.
+A list is YAML (JSON, too), CSV with a first line of heads, or one URL or path a line; its file name tells which.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ MOST_FOLDERS = 10_000  # that are remembered while a list is read
 
 _PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 _NAMES, _KEYS = ("url", "path"), ("url", "path", "size", "checksum")
+_STRUCTURED = {"{", "[", '"', "}", "]"}  # beginnings of a line that no list of plain names has
 _BYTES = re.compile(r"-?[0-9]{1,19}")
 _CHECKSUM = re.compile(r"(?:adler32:)?(?P<adler>[0-9a-f]{8})|(?P<md5>md5:[0-9a-f]{32})")
 _Key = tuple[str, str, str]
@@ -88,7 +89,7 @@ class _Reader:
         self._folders: set[str] = set()  # whose URLs are canonical as they stand
 
     def listing(self, data: bytes, kind: str, name: str, digest: str) -> Listing | None:
-        if kind in {"yaml", "yml"}:
+        if kind in {"yaml", "yml", "json"}:
             entries = self._yaml(data)
         else:
             text = nodes.decode(data, self._file, self._note, LARGEST)
@@ -135,16 +136,21 @@ class _Reader:
     def _plain(self, text: str) -> Iterator[ListedFile]:
         for number, line in enumerate(text.split("\n"), start=1):
             name = line.strip()
-            if number == 1 and "," in name and set(_NAMES) & set(_heads(name.split(","))):
-                self._note(
-                    Place(self._file, 1), "the list looks like CSV", "give its file a name that ends in .csv"
-                )
+            if name[:1] in _STRUCTURED or name.startswith("- "):
+                hint = "give its file a name that ends in .yaml or .json; one URL or path a line is read here"
+                self._note(Place(self._file, number), "the list looks like YAML or JSON", hint)
+                return
+            if number == 1 and set(_NAMES) & set(_heads(name.split(_separator(name)))[:-1]):
+                hint = "give its file a name that ends in .csv"
+                self._note(Place(self._file, 1), "the list looks like CSV", hint)
                 return
             if name and name[0] != "#":
                 yield ListedFile(number, name)
 
     def _csv(self, text: str) -> Iterator[ListedFile]:
-        rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+        first = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+        lines, separator = io.StringIO(text, newline=""), _separator(first)
+        rows = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
         heads: list[str] = []
         try:
             for row in rows:
@@ -152,7 +158,9 @@ class _Reader:
                     continue
                 place = Place(self._file, rows.line_num)
                 if len(row) > len(heads) > 0:
-                    self._note(place, cells.too_wide(len(row), len(heads)), "quote cells with commas")
+                    self._note(place, cells.too_wide(len(row), len(heads)), f"quote cells with {separator!r}")
+                elif "" in heads and any(cell.strip() for cell, head in zip(row, heads, strict=False) if not head):
+                    self._note(place, "a cell stands in a column with no head", "remove it, or name the column")
                 elif heads:
                     yield _of_cells(place.line, {k: cell.strip() for k, cell in zip(heads, row, strict=False)})
                 else:
@@ -160,6 +168,11 @@ class _Reader:
                     if len(set(heads) & set(_NAMES)) != 1 or any(heads.count(key) > 1 for key in _KEYS):
                         message = f"the columns are {values.shown(', '.join(heads))}"
                         self._note(place, message, "begin with a line `url,size,checksum`")
+                        return
+                    other = [head for head in heads if head and head not in _KEYS and not head.startswith("x-")]
+                    if other:
+                        hint = f"{units.did_you_mean(other[0], _KEYS, '`')}; call it x-... to leave it out"
+                        self._note(place, f"the column {values.shown(other[0])!r} is unknown here", hint)
                         return
         except csv.Error as error:
             self._note(Place(self._file, rows.line_num), f"this is not CSV: {error}", "fix the syntax")
@@ -170,6 +183,11 @@ class _Reader:
                 yield _listed(node)
             except WrongError as error:
                 self._note(Place(self._file, node.place.line), error.message, error.hint)
+
+
+def _separator(line: str) -> str:
+    """Return what separates the cells of a table with this first line."""
+    return next((separator for separator in cells.SEPARATORS[::-1] if separator in line), ",")
 
 
 def _heads(titles: list[str]) -> list[str]:

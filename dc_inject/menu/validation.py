@@ -219,7 +219,7 @@ def _note(details: ErrorDetails, spot: _Spot, reader: MenuReader, parts: Mapping
         example = f", such as `{last}: {spot.part.examples[str(last)]}`" if last in spot.part.examples else ""
         reader.complain(spot.holder.place, f"`{last}` is missing", f"add `{last}: ...`{example}")
     elif details["type"] == "extra_forbidden":
-        message = f"the key `{values.shown(str(last))}` is unknown here"
+        message = f"the key `{values.shown(str(last))}` is unknown here{values.odd_character(str(last))}"
         reader.complain(_place_of(spot.holder, str(last)), message, _nearest(str(last), spot.part, parts))
     elif isinstance(node, Text) and not node.strip() and isinstance(last, str) and not _is_key(details):
         where = _place_of(spot.holder, last)

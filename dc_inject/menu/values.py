@@ -19,6 +19,8 @@ _TIME = re.compile(
 )
 _DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
+# Files of the database that are no zone of IANA: those of this machine, copies, and those with leap seconds.
+_NO_ZONE = re.compile(r"localtime|posixrules|Factory|(?:posix|right|SystemV)/.*")
 _CLOCK = re.compile(r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])")
 _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
@@ -50,8 +52,16 @@ class NotedError(WrongError):
 
 def shown(text: str, longest: int = 60) -> str:
     """Return a text as a message may quote it: short, and without the secrets that a URL may carry."""
-    quoted = redaction.scrub(text)
+    quoted = redaction.scrub("".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text))
     return quoted if len(quoted) <= longest else quoted[: longest - 3] + "..."
+
+
+def odd_character(text: str, odd: re.Pattern[str] = re.compile("[^ -~]")) -> str:
+    """Return the part of a sentence that names a character which looks like another one, or like none."""
+    found = odd.search(text)
+    if found is None or found[0].isascii():
+        return "" if found is None else f": character {found.start() + 1} is {found[0]!r}"
+    return f": character {found.start() + 1} is {units.character(found[0])}"
 
 
 def explain(error: ValueError) -> tuple[str, str]:
@@ -194,9 +204,11 @@ def sizes(text: str) -> tuple[int, int]:
 def zone(text: str) -> ZoneInfo:
     """Read the name of a time zone."""
     try:
-        return ZoneInfo(text)
+        if not _NO_ZONE.fullmatch(text):
+            return ZoneInfo(text)
     except (ValueError, OSError, KeyError):  # odd names are ValueErrors, folders of the database OSErrors
-        raise WrongError(f"{text!r} is not a known time zone", "a name such as Europe/Zurich or UTC") from None
+        pass
+    raise WrongError(f"{text!r} is not a known time zone", "a name such as Europe/Zurich or UTC")
 
 
 def moment(text: str, where: ZoneInfo) -> datetime:
@@ -241,7 +253,7 @@ def name(text: str) -> str:
 def did(text: str) -> str:
     """Read a pattern of DIDs, `scope:name`, with wildcards in either part."""
     scope, _, rest = text.partition(":")
-    if not scope or not rest or not text.isprintable() or " " in text:
+    if not scope or not rest or not text.isascii() or not text.isprintable() or " " in text:
         _not(text, "a DID", "`scope:name`, such as cms:/*/RAW#*")
     return text
 
@@ -291,7 +303,8 @@ def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
 
 def _not(text: str, noun: str, right: str) -> NoReturn:
     raise WrongError(
-        f"{shown(text)!r} is not {noun}", f"write {right}" if not right.startswith("write") else right
+        f"{shown(text)!r} is not {noun}{odd_character(text)}",
+        f"write {right}" if not right.startswith("write") else right,
     )
 
 

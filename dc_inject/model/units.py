@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal, Inexact, localcontext
@@ -222,8 +223,14 @@ def did_you_mean(text: str, candidates: Iterable[str], mark: str = "") -> str:
     """Return the hint for an unknown name: the nearest candidate, or some of them. `mark` quotes names."""
     names = sorted(candidates)
     if near := nearest(text, names):
-        return f"did you mean {mark}{near[0]}{mark}?"
+        odd = next((f" ({character(char)} is no letter of it)" for char in text if not char.isascii()), "")
+        return f"did you mean {mark}{near[0]}{mark}?{odd}"
     return f"known: {some(f'{mark}{name}{mark}' for name in names)}" if names else "there is none"
+
+
+def character(char: str) -> str:
+    """Return what a character is called, which may look like another one: `U+0422 CYRILLIC CAPITAL LETTER TE`."""
+    return f"U+{ord(char):04X} {unicodedata.name(char, '')}".rstrip()
 
 
 def grouped(number: float) -> str:

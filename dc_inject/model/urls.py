@@ -1,7 +1,8 @@
 """Storage URLs: prefixes and files as a menu and FTS name them, read strictly and written in one canonical form.
 
-Canonical: scheme and host in small letters, no default port, no trailing slash, no empty segment, percent-encoding
-only where it is needed, and `root://host//path`. So two URLs of one file are equal as text.
+Canonical: scheme and host in small letters, root for xroot and roots for xroots, no default port, no trailing
+slash, no empty segment, percent-encoding only where it is needed, and `root://host//path`. So two URLs of one
+file are equal as text.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import NamedTuple
 
-PORTS = {"davs": 443, "https": 443, "root": 1094, "dav": 80, "http": 80}  # scheme -> its default port
+PORTS = {"davs": 443, "https": 443, "root": 1094, "roots": 1094, "dav": 80, "http": 80}  # their default ports
 LOOPBACK_ONLY = frozenset({"dav", "http"})
+XROOTD = frozenset({"root", "roots"})  # roots is root over TLS, which tokens need
 
 BETWEEN = re.compile(r":(?=[A-Za-z][A-Za-z0-9+.-]*://)")  # two URLs, the ends of a link
 
@@ -28,7 +30,7 @@ class Url(NamedTuple):
     """A storage URL in its canonical parts; `str` gives it back as text.
 
     `host` has no brackets; `port` is None when it is the scheme's own; `path` is empty, or begins with a
-    slash and does not end with one, percent-encoded (but for root://, which has no encoding).
+    slash and does not end with one, percent-encoded (but for root:// and roots://, which have no encoding).
     """
 
     scheme: str
@@ -43,7 +45,7 @@ class Url(NamedTuple):
         return host if self.port is None else f"{host}:{self.port}"
 
     def __str__(self) -> str:
-        slash = "/" if self.scheme == "root" and self.path else ""  # XRootD's own way: root://host//path
+        slash = "/" if self.scheme in XROOTD and self.path else ""  # XRootD's own way: root://host//path
         return f"{self.scheme}://{self.place}{slash}{self.path}"
 
 
@@ -65,15 +67,17 @@ def parse(text: str) -> Url:
     if shape is None:
         raise ValueError("not a URL; it has to be like davs://host:port/path")
     scheme = shape["scheme"].lower()
+    scheme = scheme[1:] if scheme[1:] in XROOTD else scheme  # xroot, xroots
     if scheme not in PORTS:
-        raise ValueError(f"unknown scheme {scheme}://; known are davs, https and root (dav and http on loopback)")
+        known = "davs, https, root and roots (dav and http on loopback)"
+        raise ValueError(f"unknown scheme {scheme}://; known are {known}")
     host, port = _parse_place(shape["place"], PORTS[scheme])
     if scheme in LOOPBACK_ONLY and not is_loopback(host):
         raise ValueError(
             f"{scheme}:// is not encrypted and works only for this machine (127.0.0.1, localhost); "
             f"use {'davs' if scheme == 'dav' else 'https'}://"
         )
-    return Url(scheme, host, port, _parse_path(shape["rest"], encoded=scheme != "root"))
+    return Url(scheme, host, port, _parse_path(shape["rest"], encoded=scheme not in XROOTD))
 
 
 def _parse_place(place: str, default_port: int) -> tuple[str, int | None]:

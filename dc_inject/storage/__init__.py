@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 
-from dc_inject.model import deletion
+from dc_inject.model import deletion, urls
 from dc_inject.storage.http_transport import canonical, trust
 from dc_inject.storage.types import (
     MOST_ENTRIES,
@@ -101,7 +101,7 @@ class AnyStorage:
     def _of(self, url: str) -> Storage:
         scheme = canonical(url).scheme
         self._may_open(url)
-        if scheme != "root":
+        if scheme not in urls.XROOTD:
             return self._webdav
         with self._lock:
             self._xrootd = self._xrootd or self._make_xrootd()

@@ -1,4 +1,4 @@
-"""A storage accessed over root://, where the extra `xrootd` is installed.
+"""A storage accessed over root:// or roots:// (with TLS), where the extra `xrootd` is installed.
 
 The XRootD library finds its credentials itself (X509_USER_PROXY, BEARER_TOKEN, BEARER_TOKEN_FILE).
 """
@@ -159,7 +159,7 @@ class Xrootd:
 
     def _ask(self, request: str, url: str, call: Callable[[Any, str], tuple[Any, Any]]) -> Any:  # noqa: ANN401  as above
         where = canonical(url)
-        status, result = call(self._client.FileSystem(f"root://{where.place}"), where.path or "/")
+        status, result = call(self._client.FileSystem(f"{where.scheme}://{where.place}"), where.path or "/")
         if not status.ok:
             raise _translated(f"{request} {where}", status)
         return result

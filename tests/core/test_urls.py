@@ -25,6 +25,9 @@ CANONICAL = {
     "root://eos.example.org:1094/eos/dc": "root://eos.example.org//eos/dc",
     "root://eos.example.org//a%20b": "root://eos.example.org//a%20b",
     "root://eos.example.org:1095": "root://eos.example.org:1095",
+    "xroot://eos.example.org:1094/eos": "root://eos.example.org//eos",
+    "roots://eos.example.org//eos/": "roots://eos.example.org//eos",
+    "XRootS://eos.example.org:1095/a%20b": "roots://eos.example.org:1095//a%20b",
     "http://127.0.0.1:8080/x": "http://127.0.0.1:8080/x",
     "http://127.8.9.10/x": "http://127.8.9.10/x",
     "dav://LOCALHOST:80/x": "dav://localhost/x",
@@ -34,6 +37,7 @@ CANONICAL = {
 
 REFUSED = {
     "gsiftp://h/x": "unknown scheme gsiftp://",
+    "xrootd://h//x": "unknown scheme xrootd://",
     "file:///etc/passwd": "unknown scheme file://",
     "/store/x": "not a URL",
     "": "not a URL",

@@ -109,6 +109,28 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "`timezone`: 'Mars/Olympus' is not a known time zone",
             "Europe/Zurich",
         ),
+        *(
+            (text(timezone=f"timezone: {name}"), 4, name, "Europe/Zurich")
+            for name in ("localtime", "posixrules", "Factory", "right/Europe/Zurich")
+        ),
+        (scenarios("one: {from: \u0422A, to: B, rate: 1 Gb/s}"), 10, "U+0422 CYRILLIC CAPITAL LETTER TE", "RSE"),
+        (scenarios("one: {from: A\u200b, to: B, rate: 1 Gb/s}"), 10, "'A<U+200B>'", "RSE"),
+        (
+            scenarios("one: {from: A, to: [B\u200b, C], rate: 1 Gb/s}"),
+            10,
+            "character 2 is U+200B ZERO WIDTH",
+            "RSE",
+        ),
+        (scenarios("one: {from: A B, to: C, rate: 1 Gb/s}"), 10, "character 2 is ' '", "RSE"),
+        (text(x="acc\u0435pt: []"), 14, "unknown here: character 4 is U+0435 CYRILLIC", "did you mean"),
+        (scenarios("one: {through: ruci\u043e, from: A, to: B, rate: 1 Gb/s}"), 10, "no service", "U+043E CYRILLIC"),
+        (
+            text(defaults="defaults: {datasets: {did: '\u0441ms:*'}}"),
+            8,
+            "U+0441 CYRILLIC SMALL LETTER ES",
+            "scope",
+        ),
+        (text(campaign="campaign: Z\xfcrich"), 2, "U+00FC LATIN SMALL LETTER U WITH DIAERESIS", "letters"),
         (text(end=""), 1, "`end` is missing", "2027-02-09"),
         (text(contact=""), 1, "`contact` is missing", "contact"),
         (text(contact="contact:"), 3, "`contact` has no value", "remove"),

@@ -107,7 +107,8 @@ SECRET = "hunter2"  # never repeated, whatever is wrong with what holds it
     [
         ("T1_DE_KIT_Disk", "is not a URL, but the link goes through FTS", "through: rucio"),
         ("tier=1&country=DE", "is not a URL, but the link goes through FTS", "davs://"),
-        ("gsiftp://x.example.org/dc", "unknown scheme gsiftp://", "davs, https and root"),
+        ("gsiftp://x.example.org/dc", "unknown scheme gsiftp://", "davs"),
+        ("xrootd://x.example.org//dc", "unknown scheme xrootd://", "roots"),
         ("davs:///dc", "no host", "davs://"),
         ("davs:/x/dc", "not a URL", "davs://"),
         ("http://x.example.org/dc", "not encrypted", "https://"),
@@ -229,6 +230,8 @@ def test_no_endpoint_is_needed():
         ("https://u:hunter2@fts3.example.org", "user or password"),
         ("https://fts3.example.org/?a=hunter2", "query"),
         ("https://fts3.example.org/a/../b", "go up"),
+        ("https://fts3.example.org:8449/fts3/ftsmon/", "monitoring"),
+        ("https://fts3.example.org/fts3/ftsmon", "monitoring"),
     ],
 )
 def test_wrong_endpoints(endpoint, message):

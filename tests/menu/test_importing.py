@@ -92,6 +92,8 @@ def test_lines_through_fts_name_url_prefixes() -> None:
         ("A,A,1\n", 1, 1, "A is both source and destination", "must differ"),
         ("A,B,1\nA,,1\nA,C,1\nA,D,1\n", 2, 3, "a name is missing", "name an RSE"),
         ("A,B C,1\n", 1, 3, "'B C' is not the name of one RSE", "without spaces"),
+        ("A,B\u200b,1\n", 1, 3, "'B<U+200B>'", "without spaces"),
+        ("A,\u0422B,1\n", 1, 3, "U+0422 CYRILLIC CAPITAL LETTER TE", "without spaces"),
         ('A,"B,1\n', 1, 0, "is not closed", "close it"),
         ("A B 100\n", 1, 0, "the line has one cell", "comma, semicolon or tab"),
         ("A,B,0\n", 1, 1, "no link with a rate above 0", "rate"),

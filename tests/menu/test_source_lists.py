@@ -38,9 +38,9 @@ def files(content: str, file: str = "s.csv") -> list[tuple[str, int, str]]:
 
 
 def test_csv():
-    """Columns in any order, small or capital heads, others ignored, comments and empty lines too."""
+    """Columns in any order, small or capital heads, those named x- ignored, comments and empty lines too."""
     content = f"""# made by hand
-Checksum, size ,URL,site
+Checksum, size ,URL,x-site
 
 adler32:0CC737EB,5 GB,{U}/a,IHEP
 0cc737ec,1_000,{U}/b
@@ -48,12 +48,15 @@ adler32:0CC737EB,5 GB,{U}/a,IHEP
 md5:0CC175B9C0F1B6A831C399E269772661,12,{U}/e
 # {U}/f
 """
-    assert files(content.replace("1_000", "1000")) == [
+    expected = [
         (f"{U}/a", 5 * 10**9, "adler32:0cc737eb"),
         (f"{U}/b", 1000, "adler32:0cc737ec"),
         (f"{U}/c,d", 0, ""),
         (f"{U}/e", 12, "md5:0cc175b9c0f1b6a831c399e269772661"),
     ]
+    content = content.replace("1_000", "1000")
+    assert files(content) == expected
+    assert files(content.replace(",", ";").replace("c;d", "c,d")) == expected
 
 
 def test_csv_of_paths():
@@ -72,6 +75,11 @@ def test_yaml(name):
     assert files(content, name) == [
         (f"{U}/a", 5 * 10**9, "adler32:00000001"), ("b/c", 5 * 10**9, ""), (f"{U}/d", 0, ""), ("e", 0, ""),
     ]  # fmt: skip
+
+
+def test_json():
+    content = f'["{U}/a", {{"url": "{U}/b", "size": 5}}]'
+    assert files(content, "s.json") == [(f"{U}/a", 0, ""), (f"{U}/b", 5, "")]
 
 
 @pytest.mark.parametrize("name", ["s.txt", "s", "s.lst", "csv"])
@@ -166,6 +174,12 @@ def test_what_is_below_a_source():
         ("url\n" + "x" * 200_000, "s.csv", 2, "this is not CSV", "syntax"),
         ("url,size\n,1\n", "s.csv", 2, "it does not name a file", "such as"),
         (f"url,size,checksum\n{U}/a,1,0cc737eb\n", "s.txt", 1, "looks like CSV", ".csv"),
+        (f"url;size\n{U}/a;1\n", "s.txt", 1, "looks like CSV", ".csv"),
+        (f"{U}/a\n- {U}/b\n", "s.txt", 2, "looks like YAML", ".yaml"),
+        ('{"a":1}', "s.lst", 1, "JSON", ".json"),
+        ('{"a":1}', "s.json", 1, "the file is a mapping, not a list", "- ..."),
+        (f"url,cksum\n{U}/a,0cc737eb\n", "s.csv", 1, "'cksum'", "did you mean"),
+        (f"url,size,\n{U}/a,1,note\n", "s.csv", 2, "no head", "remove"),
         (f"url,size\n{U}/a,1\n{U}/b,0\n", "s.csv", 3, "'0' is not the size of a file", "from 1"),
         (f"url,size\n{U}/a,-1\n", "s.csv", 2, "'-1' is not the size of a file", "from 1"),
         (f"url,size\n{U}/a,0 GB\n", "s.csv", 2, "'0 GB' is not the size of a file", "from 1"),

@@ -100,6 +100,8 @@ def test_a_listing(xrootd, files):
         DirEntry("root://eos:1095//dc/sub/b", False, 7, "", when),
     ]
     assert files.address == "root://eos:1095"
+    assert next(xrootd.list("xroots://eos//dc")).url == "roots://eos//dc/a"
+    assert files.address == "roots://eos"
     assert [found.url for found in xrootd.list("root://eos//dc", 1)] == ["root://eos//dc/a", "root://eos//dc/sub"]
     with pytest.raises(Permanent, match="too many"):
         list(xrootd.list("root://eos//dc", limit=2))

@@ -14,7 +14,8 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, FtsCallRecord, translate
 from dc_inject.backends.service_connection import ServiceConnection
-from dc_inject.model import urls
+from dc_inject.menu import addresses
+from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Clock
@@ -207,15 +208,10 @@ def _authorities() -> str:
 
 def checked(endpoint: str) -> str:
     """Return an endpoint in its canonical form; credentials would be readable on a plain connection."""
-    hint = "it is like https://fts3-pilot.cern.ch:8446"
     try:
-        url = urls.parse(endpoint)
-    except ValueError as error:
-        message = str(error).partition("; ")[0]
-        raise UsageError(f"the address of FTS cannot be used: {message}", hint) from None
-    if url.scheme not in {"https", "http"}:
-        raise UsageError(f"the address of FTS cannot begin with {url.scheme}://", hint)
-    return str(url)
+        return addresses.endpoint(endpoint)
+    except WrongError as error:
+        raise UsageError(f"the address of FTS cannot be used: {error.message}", error.hint) from None
 
 
 @contextmanager
