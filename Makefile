@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 READY := $(VENV)/.installed
 FTS := $(VENV)/.fts
+MAN := $(VENV)/share/man/man1/dc-inject.1
 SERVER_LOCK := dc_inject/sandbox/requirements
 LOWEST := .venv-lowest/.installed
 DOCS := .venv-docs/.installed
@@ -29,7 +30,7 @@ unexport PYTHONPATH PYTHONHOME
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(FTS) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
+demo: $(FTS) $(MAN) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
 	@$(BIN)/dc-inject demo
 
 test: format-check lint types imports pytest ## Run every check; CI runs exactly this (15 min)
@@ -129,7 +130,7 @@ production: $(READY) ## Follow the pages on production in a fresh Debian, to an 
 chart: $(CHART) ## Render the Helm chart and validate what comes out; the first time Go builds helm (10 min)
 	@PATH="$(abspath $(dir $(CHART)))/bin:$$PATH" $(dir $(CHART))bin/python -m tests.deploy.chart
 
-venv: $(FTS) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
+venv: $(FTS) $(MAN) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
 
 $(LOWEST): requirements-lowest.txt
 	@echo "making an environment with the lowest versions in $(@D)"
@@ -165,6 +166,11 @@ $(READY): requirements-dev.txt
 	@$(PIP) install --no-deps --require-hashes -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
+
+# A wheel brings the man pages along, but an editable install does not.
+$(MAN): | $(READY)
+	@mkdir -p $(@D)
+	@ln -sf $(CURDIR)/docs/man/*.1 $(@D)
 
 # M2Crypto, a part of the FTS client, has to be compiled. Its swig comes from the lock, and works only without build isolation.
 # In CI, as root on Debian, a compiler that is missing is installed.

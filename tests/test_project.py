@@ -244,6 +244,16 @@ def test_every_target_says_what_it_does():
     assert set(re.findall(r"^([a-z-]+):.* ## \w", text, re.MULTILINE)) == set(phony[1].split())
 
 
+def test_the_environment_of_the_clone_has_the_man_pages(tmp_path: Path) -> None:
+    """It is an editable install, which brings none along."""
+    (tmp_path / ".installed").touch()
+    page = tmp_path / "share" / "man" / "man1" / "dc-inject.1"
+    subprocess.run(["make", "--silent", f"VENV={tmp_path}", str(page)], cwd=ROOT, check=True, timeout=60)
+    assert {path.name: path.read_text() for path in page.parent.iterdir()} == {
+        path.name: path.read_text() for path in (ROOT / "docs" / "man").glob("*.1")
+    }
+
+
 def test_the_readme_names_the_two_commands():
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text

@@ -17,13 +17,13 @@ from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 
 COLUMNS = (
-    tables.Column("campaign", "campaign"),
+    tables.Column("campaign", "campaign", name=True),
     tables.Column("running", "running", tables.yes_no),
-    tables.Column("start", "from"),
-    tables.Column("end", "to"),
+    tables.Column("start", "from", spare=2),
+    tables.Column("end", "to", spare=1),
     tables.Column("last_cycle", "last cycle"),
     tables.Column("unended", "not ended", right=True),
-    tables.Column("ledger", "ledger"),
+    tables.Column("ledger", "ledger", name=True, spare=3),
     tables.Column("error", "because"),
 )
 

@@ -13,14 +13,14 @@ from dc_inject.storage import Storage
 from dc_inject.storage.sets import find_sets
 
 COLUMNS = (
-    tables.Column("set", "set"),
-    tables.Column("at", "at"),
-    tables.Column("scope", "scope"),
+    tables.Column("set", "set", name=True),
+    tables.Column("at", "at", name=True),
+    tables.Column("scope", "scope", spare=2),
     tables.Column("files", "files", right=True),
-    tables.Column("of", "of", right=True),
-    tables.Column("file_bytes", "each", units.format_size, right=True),
+    tables.Column("of", "of", right=True, spare=1),
+    tables.Column("file_bytes", "each", units.format_size, right=True, spare=3),
     tables.Column("bytes", "bytes", units.format_size, right=True),
-    tables.Column("datasets", "datasets", right=True),
+    tables.Column("datasets", "datasets", right=True, spare=4),
     tables.Column("rules_elsewhere", "rules elsewhere", right=True),
     tables.Column("until", "until (UTC)"),
 )

@@ -3,14 +3,15 @@
 On a terminal a table has lines of the terminal's width. Columns without content are left out first, and then those
 that can be spared, which are named below. If that is not enough, values that many rows share become headings
 above these rows, and names are cut in the middle, since their ends tell as much as their beginnings. Sentences are
-folded between words, or stand below their rows where whole lines would be too wide. Numbers are never cut or
-folded. `--wide`, JSON and CSV have everything.
+folded between words, or stand below their rows where whole lines would be too wide. Numbers and times are never
+cut or folded. `--wide`, JSON and CSV have everything.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
 # cut; only where that is not enough are texts cut and folded to less.
 _TEXTS = range(20, 9, -1)
 _WORD = 20  # characters of a word that is not broken
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]+Z?")
 _INDENT = 4  # characters before what stands below a row
 
 
@@ -118,6 +120,7 @@ def table(
     cells: Mapping[str, Sequence[str]] = {
         column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns
     }
+    columns = [replace(column, whole=column.whole or _are_times(cells[column.key])) for column in columns]
     filled = {column.key for column in columns if set(cells[column.key]) - {"-", ""}}
     below = columns[-1] if columns[-1].below and _whole_width(columns, cells) > most else None
     in_line = columns if below is None else columns[:-1]
@@ -174,6 +177,11 @@ def _grid(
     for line in lines:
         grid.add_row(*line)
     return grid
+
+
+def _are_times(texts: Iterable[str]) -> bool:
+    """Return whether a column has times, which are never folded."""
+    return all(text in {"-", ""} or _TIME.fullmatch(text) for text in texts)
 
 
 def _whole_width(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> int:

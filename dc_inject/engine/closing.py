@@ -12,6 +12,7 @@ from dc_inject.ledger import Row
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
 from dc_inject.model.events import CycleClosed
 from dc_inject.model.holds import Trait
+from dc_inject.model.items import units_of
 from dc_inject.model.services import DEFAULT, SERVICES, injections
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ class Closing:
         lost = {key: min(missing, accounts[key].failed) for key, missing in less.items()}
         return {key: size for key, size in lost.items() if size > 0}
 
-    def _troubles(self, rows: Sequence[Row], entries: Iterable[Entry]) -> dict[FlowKey, Held]:
+    def _troubles(self, rows: Sequence[Row], entries: Sequence[Entry]) -> dict[FlowKey, Held]:
         """Return the troubles of the cycle, and as one of them what there was no time to ask for.
 
         That leads where it is most of what is missing, unless the service refused the calls that were made.
@@ -144,8 +145,15 @@ class Closing:
             if entry.state is State.INTENDED or (dropped and entry.injection.release <= self._context.clock.now()):
                 unsent[entry.injection.flow].append(entry.injection.item.bytes)
         troubles = dict(self._context.troubles)
+        chosen: Counter[FlowKey] = Counter()
+        for entry in entries:
+            chosen[entry.injection.flow] += len(units_of(entry.injection.item))
         for row in rows:
             sizes, trouble = unsent[row.key], troubles.get(row.key)
+            if trouble is not None and trouble.hold is Hold.POOL_DRY:
+                left = (row.pool_items or 0) - chosen[row.key] - int(trouble.numbers["times"])
+                if left > 0:  # single datasets cannot be used, and the pool has others
+                    trouble = troubles[row.key] = Held(Hold.QUARANTINED, {**trouble.numbers, "pool_items": left})
             most = 2 * sum(sizes) >= row.due - row.injected
             if sizes and (trouble is None or (Trait.ITEMS in trouble.hold.traits and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}

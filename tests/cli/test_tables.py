@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import closing_table, plan, shortfalls, status, tables
+from dc_inject.cli import campaign_list, closing_table, data_list, ping, plan, shortfalls, status, tables
 from tests.cli import campaigns_to_watch
 from tests.cli.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
@@ -91,6 +91,36 @@ def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) 
     assert sum("T2_CH_CERN" in line for line in lines) == 2
     for column in columns:
         assert column.quiet or any(column.head.split()[0][:6] in line for line in lines[1:]), column.head
+
+
+MOMENT = "2027-02-08T10:00:00Z"
+LISTED = {
+    "campaign": "dc27-rehearsal-of-february", "running": True, "start": MOMENT, "end": MOMENT,
+    "last_cycle": MOMENT, "unended": 12345,
+    "ledger": "/home/dcops/.local/state/dc_inject/dc27-rehearsal-of-february.sqlite",
+}  # fmt: skip
+SERVICE = {
+    "service": "fts", "address": "https://fts3-cms.cern.ch:8446", "version": "3.14.4", "vo": "cms",
+    "account": "dcops", "admin": False, "may_end": True, "credentials_from": "X509_USER_PROXY",
+    "credentials_until": MOMENT, "credentials_left": 40000.0, "delegation_needed": True, "delegated_until": MOMENT,
+}  # fmt: skip
+TEST_DATA = {
+    "set": "dc27-test-set", "at": "T2_CH_CERN_Disk", "scope": "user.dcops", "files": 1000, "of": 1000,
+    "file_bytes": GB, "bytes": 999 * GB, "datasets": 10, "rules_elsewhere": 0, "until": MOMENT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [80, 100, 120])
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [(campaign_list.COLUMNS[:-1], LISTED), (ping.COLUMNS[:-2], SERVICE), (data_list.COLUMNS, TEST_DATA)],
+    ids=["campaigns", "ping", "data"],
+)
+def test_a_time_is_not_folded_and_a_row_is_one_line(columns, row, most: int, capsys) -> None:
+    title, head, one, *rest = printed(columns, [row], most, capsys)
+    assert max(map(len, (title, head, one))) <= most
+    assert MOMENT in one
+    assert not rest or rest[0].startswith("(--wide")
 
 
 @pytest.mark.parametrize("most", [80, 120])

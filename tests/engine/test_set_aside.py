@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.model import Hold
 from dc_inject.model.items import SliceId, Slicing
 from dc_inject.model.ports import Candidate, ReplicaStatus
 
@@ -60,6 +61,22 @@ def test_what_will_not_change_soon_is_set_aside_for_an_hour(
     looked = looking(one, monkeypatch, 100, closed=False)
     one.run(cycles=9)
     assert looked == [0, 4, 8]
+
+
+@pytest.mark.parametrize(("stock", "hold"), [(116, Hold.QUARANTINED), (10, Hold.POOL_DRY)])
+def test_a_pool_is_dry_only_if_nothing_is_left_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stock: int, hold: Hold
+) -> None:
+    """Four rounds of a last check find nothing of use in some of the pool."""
+    one = world(tmp_path, campaign([flow("A", "B", 0.8)]), {"A": items("A", stock, 5 * GB)})
+    looking(one, monkeypatch, 100, closed=False)
+    one.run(cycles=1)
+    (row,) = one.ledger.rows()
+    assert row.held is not None
+    assert (row.held.hold, row.held.numbers["message"]) == (hold, "it is still open")
+    aside = len(one.ledger.quarantine_list(START))
+    assert row.held.numbers["times"] == aside
+    assert row.held.numbers.get("pool_items", 0) == stock - aside
 
 
 def test_a_dataset_whose_files_cannot_be_listed_is_set_aside_with_all_its_slices(
