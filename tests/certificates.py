@@ -45,6 +45,27 @@ def make(folder: Path, name: str, kind: str, *, days: int, by: Pair | None = Non
     return Pair(certificate, key, subject)
 
 
+def make_between(folder: Path, name: str, kind: str, *, start: str, end: str, by: Pair, bits: int = 0) -> Pair:
+    """Make a certificate that is valid from `start` to `end`, like 20270208100000Z; `bits` are of an RSA key."""
+    folder.mkdir(parents=True, exist_ok=True)
+    key, request, certificate, extensions = (folder / f"{name}.{end}" for end in ("key", "csr", "pem", "ext"))
+    extensions.write_text(EXTENSIONS[kind])
+    (folder / f"{name}.db").write_text("")
+    (folder / f"{name}.cnf").write_text(
+        f"[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/{name}.db\nnew_certs_dir={folder}\nrand_serial=yes\n"
+        "default_md=sha256\npolicy=p\n[p]\nO=optional\nCN=optional\n"
+    )
+    kind_of_key = ("RSA", f"rsa_keygen_bits:{bits}") if bits else ("EC", "ec_paramgen_curve:P-256")
+    openssl("genpkey", "-algorithm", kind_of_key[0], "-pkeyopt", kind_of_key[1], "-out", key)
+    openssl("req", "-new", "-key", key, "-subj", f"/O=Test/CN={name}", "-out", request)
+    times = ("-startdate", start, "-enddate", end)
+    signer = ("-cert", by.certificate, "-keyfile", by.key, "-notext", "-batch")
+    openssl("ca", "-config", folder / f"{name}.cnf", "-in", request, *signer, *times,
+            "-extfile", extensions, "-out", certificate)  # fmt: skip
+    key.chmod(0o600)
+    return Pair(certificate, key, f"/O=Test/CN={name}")
+
+
 def make_proxy(folder: Path, name: str, owner: Pair, *, days: int = 1) -> Path:
     """Make a proxy as grid tools write it: its certificate, its key, and its owner's certificate, in one file."""
     pair = make(folder, name, "proxy", days=days, by=owner)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary, judged
 from dc_inject.model.events import Observer, RequestMade
 from dc_inject.model.ports import Clock
 
@@ -24,6 +24,14 @@ class CallRecord(Protocol):
 
 
 N = TypeVar("N", bound=CallRecord)
+
+
+def unusable(error: ServiceError, where: str, hint: str) -> NeedsOperator:
+    """Return why a service as a whole cannot be used; `hint` is for an error that has none."""
+    hold = error.hold if isinstance(error, Temporary | NeedsOperator) else "api-errors"
+    passing = error.passing if isinstance(error, NeedsOperator) else isinstance(error, Temporary)
+    whole = NeedsOperator(f"{where}: {error.message}", error.hint or hint, hold=hold, passing=passing)
+    return judged(whole, error.fault)
 
 
 class ServiceConnection(Generic[N]):
@@ -64,7 +72,7 @@ class ServiceConnection(Generic[N]):
             yield record
         except ServiceError as error:
             result = self._result(error)
-            answered = not error.outage
+            answered = not error.outage and getattr(error, "hold", "") != "local"
             raise
         finally:
             seconds = (self._clock.now() - started).total_seconds()

@@ -176,7 +176,7 @@ class EngineContext:
                 self.ledger.signal("service", service, None, now, error.message)
                 self.tell(BreakerSwitched(service, open=True))
             return False
-        if not breaker.worked():
+        if (isinstance(error, Temporary) and error.hold == Hold.LOCAL) or not breaker.worked():
             return False
         log.info("%s answers again", service, extra=_of_service("service-answers", service))
         self.ledger.signal("service", service, "answers", now)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+from dc_inject.model.causes import Remedy
+from dc_inject.model.faults import Fault
 
 
 class DcInjectError(Exception):
@@ -89,16 +93,20 @@ class ThresholdMissed(DcInjectError):
 class ServiceError(DcInjectError):
     """A service (Rucio, FTS) refused or failed; the subclasses say what to do next.
 
-    `kind` is the word for it in metrics.
+    `kind` is the word for it in metrics, `fault` whose fault it is, where that was judged.
     """
 
     exit_code = 4
     kind = "temporary"
+    fault: Fault | None = None
 
     @property
     def outage(self) -> bool:
         """Whether the service itself is unwell: no answer, one that makes no sense, 5xx, or too many calls."""
         return getattr(self, "hold", "") == "api-errors"
+
+
+E = TypeVar("E", bound=ServiceError)
 
 
 class Temporary(ServiceError):
@@ -146,8 +154,8 @@ class NoSlices(Permanent):
 class NeedsOperator(ServiceError):
     """Nothing works with this service until a person acts: at start the run ends, later all its links hold.
 
-    `hold` is the hold that the service's links get meanwhile: `credentials` or `api-errors`. `passing` is true
-    where waiting may help (a service that does not answer), so that a start tries again for a while.
+    `hold` is the hold that the service's links get meanwhile: `credentials`, `local` or `api-errors`. `passing` is
+    true where waiting may help (a service that does not answer), so that a start tries again for a while.
     """
 
     kind = "fatal"
@@ -159,3 +167,26 @@ class NeedsOperator(ServiceError):
         super().__init__(message, hint)
         self.hold = hold
         self.passing = passing
+
+
+def of_fault(fault: Fault, message: str, *, hint: str | None = None, lost: bool = False) -> ServiceError:
+    """Return the error that tells what has to happen next about a fault; `lost` as in Temporary."""
+    hint = hint or fault.hint
+    match fault.cause.remedy:
+        case Remedy.AGAIN:
+            return judged(Temporary(message, hint, lost=lost, hold=fault.cause.hold), fault)
+        case Remedy.LINK:
+            return judged(LinkRefused(message, hint, hold=fault.cause.hold), fault)
+        case Remedy.OTHER_ITEM:
+            return judged(TryOtherItem(message, hint), fault)
+        case Remedy.NO_ITEM:
+            return judged(Permanent(message, hint), fault)
+        case Remedy.PERSON:
+            return judged(NeedsOperator(message, hint, hold=fault.cause.hold), fault)
+    raise AssertionError(fault)
+
+
+def judged(error: E, fault: Fault | None) -> E:
+    """Return an error with whose fault it is."""
+    error.fault = fault
+    return error

@@ -91,6 +91,7 @@ class Hold(StrEnum):
     EXCLUDED = "excluded", "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS
     NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT
     CREDENTIALS = "credentials", "the credentials were refused", Trait.OUTAGE | Trait.OUTRANKS
+    LOCAL = "local", "this machine or its configuration did not work", Trait.OUTAGE | Trait.OUTRANKS
     SOURCE_UNAVAILABLE = (
         "source-unavailable",
         "the source was not available",
@@ -140,6 +141,7 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.EXCLUDED: "an exclusion of the menu",
     Hold.NOT_RUNNING: "no injector ran",
     Hold.CREDENTIALS: "refused or expired",
+    Hold.LOCAL: "this machine or its configuration",
     Hold.SOURCE_UNAVAILABLE: "the source is down or closed",
     Hold.DESTINATION_UNAVAILABLE: "the destination is down or closed",
     Hold.QUARANTINED: "the service refuses what was chosen",

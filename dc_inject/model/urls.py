@@ -179,6 +179,17 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
+def proxy(text: str) -> str:
+    """Return host and port of an HTTP proxy, without user and password; raises ValueError for what is none."""
+    scheme, rest = text.split("://", 1) if "://" in text else ("http", text)
+    place = _PLACE.fullmatch(re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2])
+    if place is None or not place["host"]:
+        raise ValueError("it is not like http://host:port")
+    if scheme.lower() not in {"http", "https"}:
+        raise ValueError(f"{scheme.lower()}://{place[0]} is no HTTP proxy")
+    return place[0]
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host, as a name or address without brackets, is this machine for sure."""
     if host == "localhost":

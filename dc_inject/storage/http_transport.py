@@ -17,7 +17,7 @@ from dc_inject import __version__
 from dc_inject.model import naming, samples, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
 from dc_inject.storage.errors import of_failure, of_status
-from dc_inject.storage.types import Access, Body
+from dc_inject.storage.types import Access, Body, credential
 from dc_inject.system.transport import TOTAL, Adapter, Exchange, ExchangeLimits, Session, TooLarge, TransportError
 
 GRID = Path("/etc/grid-security/certificates")
@@ -54,15 +54,16 @@ def canonical(url: str) -> urls.Url:
 class Answer:
     """What came back: status and headers, and a body."""
 
-    def __init__(self, method: str, url: str, response: requests.Response, secret: str) -> None:
-        """Take the response; `asked` is the canonical URL that messages show."""
+    def __init__(self, method: str, url: str, response: requests.Response, access: Access) -> None:
+        """Take the response; `url` is the canonical one that messages show, `access` what was shown."""
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.path = urlsplit(response.url or "").path
         self.host = urlsplit(response.url or "").hostname or ""
         self._response = response
         self._what = method, url
-        self._secrets = {secret} if secret else set()
+        self._secrets = {access.token} - {""}
+        self._credential = credential(access)
 
     def body(self) -> Iterator[bytes]:
         """Give the body in pieces."""
@@ -79,7 +80,7 @@ class Answer:
             text = self._response.raw.read(LONGEST_WORDS, decode_content=False) or b""
             reason = text.decode("utf-8", "replace").strip() or reason
         self.finish()
-        return of_status(*self._what, self.status, reason, self._secrets)
+        return of_status(*self._what, self.status, reason, self._secrets, self._credential)
 
 
 class HttpTransport:
@@ -135,15 +136,13 @@ class HttpTransport:
             with exchange.under_way():
                 response = self._send(method, asked, web + folder, access, headers or {}, body, follow=follow)
             with response:
-                answer = Answer(method, asked, response, access.token)
+                answer = Answer(method, asked, response, access)
                 yield answer
                 answer.finish()
         except TooLarge as error:
             raise Permanent(f"{method} {asked}: {error.what}") from None
-        except TransportError as error:
-            raise error.meant(f"{method} {asked}") from None
-        except (requests.RequestException, HTTPError, OSError) as error:
-            raise of_failure(method, asked, error, {access.token} - {""}) from None
+        except (TransportError, requests.RequestException, HTTPError, OSError) as error:
+            raise of_failure(method, asked, error, {access.token} - {""}, credential(access)) from None
 
     def close(self) -> None:
         """Close the connections of all threads; whoever asks later opens new ones."""

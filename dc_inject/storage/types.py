@@ -53,6 +53,15 @@ class Access(Protocol):
         ...
 
 
+def credential(access: Access) -> str:
+    """Return the word for what an access shows: a token, a proxy (one file), a certificate, or nothing."""
+    if access.token:
+        return "token"
+    if access.certificate:
+        return "proxy" if access.certificate == access.key else "certificate"
+    return "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class DirEntry:
     """One file or folder of a listing; what was not reported is None or empty."""

@@ -11,18 +11,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dc_inject.model import deletion, urls
-from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.causes import Peer
+from dc_inject.model.errors import Permanent, ServiceError, judged, of_fault
+from dc_inject.model.faults import Facts, judge
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
 from dc_inject.storage.http_transport import canonical
 from dc_inject.storage.types import MOST_ENTRIES, VERBS, AccessDenied, DirEntry, FileStatus, NotFound, Reach
 
 DEEPEST = 64
-_MISSING = 3011
-_AUTHENTICATION = frozenset({3010, 3030})  # not authorized, authentication failed
-_FOR_GOOD = frozenset({3000, 3006, 3008, 3009, 3013, 3014, 3016, 3017, 3018, 3021, 3025})
+_MISSING, _NOT_AUTHENTICATED = 3011, 3030
+# The HTTP status that means the same as a code of XRootD's; of another one the request may be made again.
+_STATUSES = dict.fromkeys((3000, 3006, 3008, 3014, 3016, 3017, 3018, 3021, 3025), 400) | {
+    3003: 423,
+    3009: 507,
+    3010: 403,
+    _MISSING: 404,
+    3013: 501,
+    _NOT_AUTHENTICATED: 401,
+}
 _CLIENT_AUTHENTICATION = 204  # the library's own code
-_HINT = "renew your proxy or token, or ask the site for the right"
 
 
 def load() -> tuple[Any, Any]:
@@ -167,13 +175,16 @@ class Xrootd:
 
 def _translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
     code, text = int(status.errno or 0), f"{request}: {scrub(str(status.message))}"
+    if not code and int(status.code) == _CLIENT_AUTHENTICATION:
+        code = _NOT_AUTHENTICATED
+    fault = judge(Facts(peer=Peer.STORAGE, status=_STATUSES.get(code, 500), text=text))
     if code == _MISSING:
-        return NotFound(f"{request}: there is no such file or folder")
-    if request.startswith("rm ") and code in _AUTHENTICATION:
-        return Permanent(text, "you may not delete there, or not this file: ask the site")
-    if code in _AUTHENTICATION or (not code and int(status.code) == _CLIENT_AUTHENTICATION):
-        return AccessDenied(text, _HINT, hold="credentials")
-    return Permanent(text) if code in _FOR_GOOD else Temporary(text)
+        return judged(NotFound(f"{request}: there is no such file or folder"), fault)
+    if request.startswith("rm ") and fault.cause.hold == "credentials":
+        return judged(Permanent(text, "you may not delete there, or not this file: ask the site"), fault)
+    if fault.cause.hold == "credentials":
+        return judged(AccessDenied(text, fault.hint, hold=fault.cause.hold), fault)
+    return of_fault(fault, text)
 
 
 def _text(value: Any) -> str:  # noqa: ANN401  bytes, by the library's manners with a zero at the end

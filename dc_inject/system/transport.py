@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import io
 import os
+import re
 import socket
 import threading
 import time
@@ -26,14 +27,27 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.exceptions import InvalidSchema
-from requests.utils import get_environ_proxies
+from requests.exceptions import SSLError
+from requests.utils import get_environ_proxies, select_proxy
 from urllib3 import connection as urllib3_connection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from dc_inject.model import units
-from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model import units, urls
+from dc_inject.model.faults import PROXY_NOTE
 from dc_inject.model.ports import Endpoint
+from dc_inject.system.tls_alerts import alert, may_hide_alert
+from dc_inject.system.transport_errors import (
+    Compressed,
+    PlainProxy,
+    ProxyUnusable,
+    Redirected,
+    TooLarge,
+    TooLong,
+    TransportError,
+    Unverified,
+)
+
+__all__ = ["Adapter", "Exchange", "ExchangeLimits", "Session", "TooLarge", "TooLong", "TransportError", "connects"]
 
 LARGEST = 64_000_000  # bytes of an answer that is kept in memory
 LARGE = 1_000_000  # bytes from which on an answer that is kept waits for its host's turn
@@ -44,6 +58,7 @@ TOTAL = 10  # a call may take so many times as long as a pause within it
 CONNECTING = 2.0  # seconds that an attempt to connect may take which sends nothing
 _PIECE = 65_536
 _LINE = 65_536  # bytes of a line of the protocol itself, such as the length of a chunk
+_SECRET = re.compile(r"^(authorization|cookie)$|token|passw|secret", re.IGNORECASE)  # names of headers
 _BODY_IS_READ = frozenset({"GET", "POST", "PROPFIND"})
 
 _turns: dict[str, threading.Lock] = {}  # of hosts, for their large answers
@@ -57,49 +72,6 @@ class ExchangeLimits:
     seconds: float
     bytes: int = LARGEST
     clock: Callable[[], float] = time.monotonic
-
-
-class TransportError(Exception):
-    """An exchange that was ended by us."""
-
-    hint: str | None = None
-    repaired_by_a_person = False
-
-    def __init__(self, host: str, what: str) -> None:
-        """Take the host, and what it did."""
-        super().__init__(f"{host}: {what}")
-        self.what = what
-
-    def meant(self, asked: str = "") -> ServiceError:
-        """Return the error that says what to do next; `asked` is the request, where it is shown with its host."""
-        text = f"{asked}: {self.what}" if asked else str(self)
-        return NeedsOperator(text, self.hint) if self.repaired_by_a_person else Temporary(text, self.hint)
-
-
-class TooLong(TransportError):
-    """The exchange took longer than any may."""
-
-
-class TooLarge(TransportError):
-    """More bytes came than any answer may have."""
-
-
-class Compressed(TransportError):
-    """The answer is compressed, which was not asked for."""
-
-
-class Redirected(TransportError):
-    """The service sends us elsewhere; password, token and certificate would go along."""
-
-    hint = "if the service has moved, write its new address into your configuration"
-    repaired_by_a_person = True
-
-
-class Unverified(TransportError):
-    """TLS would not have been verified."""
-
-    hint = "set ca_cert in rucio.cfg, X509_CERT_DIR or REQUESTS_CA_BUNDLE to the authorities that you trust"
-    repaired_by_a_person = True
 
 
 def _give_back() -> None:
@@ -246,7 +218,8 @@ class Session(requests.Session):
     ) -> dict[str, Any]:
         """Add what the environment has of proxies and authorities, and nothing else of it."""
         if self._environment:
-            proxies = {**get_environ_proxies(str(url)), **(proxies or {})}
+            here = urls.is_loopback(urlsplit(str(url)).hostname or "")  # no proxy leads back to this machine
+            proxies = {**({} if here else get_environ_proxies(str(url))), **(proxies or {})}
             if verify is None or verify is True:
                 bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
                 verify = bundle or True
@@ -273,8 +246,6 @@ class Adapter(HTTPAdapter):
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:  # noqa: ANN401  urllib3's
         """Return a manager of connections by a proxy, which are ours as well."""
-        if proxy.lower().startswith("socks"):
-            raise InvalidSchema("SOCKS proxies are not supported: use an HTTP proxy")
         manager = super().proxy_manager_for(proxy, **proxy_kwargs)
         manager.pool_classes_by_scheme = _POOLS
         return manager
@@ -293,9 +264,20 @@ class Adapter(HTTPAdapter):
         host = url.hostname or ""
         if url.scheme == "https" and not verify:
             raise Unverified(host, "TLS would not be verified, so nothing was sent")
+        proxy = _checked_proxy(request, host, select_proxy(request.url or "", proxies))
         exchange = getattr(_here, "exchange", None) or Exchange(host, self._limits)
-        with exchange.under_way():
-            response = super().send(request, stream, timeout, verify, cert, proxies)
+        try:
+            with exchange.under_way():
+                response = super().send(request, stream, timeout, verify, cert, proxies)
+        except Exception as error:
+            if proxy:
+                error.add_note(f"{PROXY_NOTE}{proxy}")
+            elif may_hide_alert(error, request.method, request.url):
+                with exchange.under_way():
+                    refusal = alert(self.get_connection_with_tls_context(request, verify, cert=cert))
+                if refusal is not None:
+                    raise SSLError(refusal) from error
+            raise
         if not exchange.gated:
             response.close()
             raise AssertionError("an answer came by a connection without bounds")
@@ -305,6 +287,20 @@ class Adapter(HTTPAdapter):
             seconds = max(exchange.limits.seconds, LONGEST_LISTING)
             exchange.limits = replace(exchange.limits, seconds=seconds, bytes=LARGEST_LISTING)
         return response
+
+
+def _checked_proxy(request: requests.PreparedRequest, host: str, proxy: str | None) -> str:
+    """Return the proxy (host:port) that a request goes through, empty without one; raises where it may not.
+
+    Over TLS a proxy learns the host alone; over plain http it reads everything.
+    """
+    try:
+        place = urls.proxy(proxy) if proxy else ""
+    except ValueError as error:
+        raise ProxyUnusable(host, f"the proxy of the environment cannot be used: {error}") from None
+    if place and (request.url or "").startswith("http:") and any(map(_SECRET.search, request.headers)):
+        raise PlainProxy(host, f"nothing was sent: the proxy {place} would read your password or token")
+    return place
 
 
 def is_lines(response: requests.Response) -> bool:

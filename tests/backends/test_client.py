@@ -280,7 +280,7 @@ def test_a_repaired_configuration_is_taken_up_by_the_next_check(place: Place) ->
     [
         (lambda config: config.unlink(), "configuration file"),
         (lambda config: config.write_text("[client]\n"), "rucio_host"),
-        (lambda config: config.write_text("no section\n"), "cannot be parsed"),
+        (lambda config: config.write_text("no section\n"), "line 1"),
         (
             lambda config: config.write_text(config.read_text().replace("rucio_host = http", "rucio_host = ftp")),
             "ftp",

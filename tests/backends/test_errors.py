@@ -117,7 +117,7 @@ def test_an_unforeseen_error_is_translated_and_logged(caplog: pytest.LogCaptureF
 def test_while_a_client_is_made_the_unforeseen_is_for_a_person() -> None:
     error = translate(KeyError("client_proxy"), RucioCallRecord(), making=True)
     assert isinstance(error, NeedsOperator)
-    assert error.hold == "credentials"
+    assert (error.hold, error.fault.party) == ("local", "user")
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def test_nobody_there_is_for_later(server, storage):
 def test_an_unknown_host_is_for_later(storage):
     error = error_of(lambda: storage.delete(copy("davs://no-such-host.invalid")))
     assert type(error) is Temporary
-    assert error.message.startswith(f"DELETE davs://no-such-host.invalid{OURS}: no connection")
+    assert error.message.startswith(f"DELETE davs://no-such-host.invalid{OURS}: ")
+    assert error.fault.cause == "name"
 
 
 @pytest.mark.parametrize(("length", "sent"), [("100", b"<D:multi"), ("7", b"<D:mult")])

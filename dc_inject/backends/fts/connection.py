@@ -21,7 +21,7 @@ from dc_inject.model.events import Observer
 from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.http_transport import trust
-from dc_inject.storage.types import Access
+from dc_inject.storage.types import Access, credential
 
 Purpose = Literal["fts", "source", "destination"]
 
@@ -156,6 +156,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
     def _client(self) -> Any:  # noqa: ANN401  fts3 has no types
         """Return this thread's client; made when there is none, or when credentials have changed."""
         access, local = self.credentials.access("fts"), self._local
+        self._my_record().credential = credential(access)
         stamp: Hashable = (self._generation, access.stamp)
         if getattr(local, "stamp", None) != stamp:
             local.stamp = None

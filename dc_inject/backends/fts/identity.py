@@ -9,7 +9,8 @@ from typing import Any
 
 from dc_inject.backends.fts.connection import Connection, Me
 from dc_inject.backends.fts.errors import CREDENTIALS, NO_VO
-from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.backends.service_connection import unusable
+from dc_inject.model.errors import NeedsOperator, ServiceError
 from dc_inject.model.ports import Identity
 
 _NOBODY = "anon"  # what FTS calls somebody without credentials
@@ -42,13 +43,9 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
         me = _known(answer)
         connection.recognise(me)  # whether we may go on as somebody else is not said here, but by who asked
         connection.delegate()
-    except NeedsOperator as error:
-        message = f"FTS at {connection.endpoint}: {error.message}"
-        raise NeedsOperator(message, error.hint, hold=error.hold, passing=error.passing) from error.__cause__
     except ServiceError as error:
-        hint = error.hint or "check FTS's endpoint, and that the service runs"
-        message = f"FTS at {connection.endpoint}: {error.message}"
-        raise NeedsOperator(message, hint, passing=isinstance(error, Temporary)) from error.__cause__
+        hint = "check FTS's endpoint, and that the service runs"
+        raise unusable(error, f"FTS at {connection.endpoint}", hint) from error.__cause__
     return Identity(
         service=service,
         address=connection.endpoint,

@@ -11,7 +11,7 @@ from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
 from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.model import Entry, Injection, deletion, naming, urls
-from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, judged
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Outcome
 
@@ -149,5 +149,5 @@ def _unasked(error: ServiceError) -> ServiceError:
 def _with_end_named(error: ServiceError, injection: Injection) -> ServiceError:
     """Return the error with the hold of the source, if that is the end of the link that is banned."""
     if isinstance(error, Banned) and error.storage == urls.host_key(injection.link.source):
-        return Banned(error.message, error.storage, hold="source-unavailable")
+        return judged(Banned(error.message, error.hint, error.storage, hold="source-unavailable"), error.fault)
     return error

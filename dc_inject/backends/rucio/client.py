@@ -14,7 +14,6 @@ from rucio.client.baseclient import BaseClient, choice
 from rucio.common import constants
 from rucio.common.exception import CannotAuthenticate
 from rucio.common.utils import build_url, parse_response
-from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from dc_inject import __version__
 from dc_inject.backends.rucio import token_safety
@@ -113,33 +112,10 @@ class _Watch(transport.Adapter):
             response = super().send(request, *args, **kwargs)
             if not kwargs.get("stream"):
                 _ = response.content  # now: what goes wrong with it is noted as well
-        except requests.RequestException as error:
-            record.status, record.trouble = 0, _words(error)
-            record.unanswered |= writes and not _never_sent(error)
-            raise
-        except transport.TransportError as error:
-            record.status, record.trouble = 0, str(error)
-            record.unanswered |= writes and not error.repaired_by_a_person
+        except (requests.RequestException, transport.TransportError) as error:
+            record.failed(error, writes=writes)
             raise
         record.status = response.status_code
         if writes and response.status_code >= 500 and "ExceptionClass" not in response.headers:
             record.unanswered = True  # not Rucio itself speaks, so nobody knows what Rucio did
         return response
-
-
-def _reason(error: requests.RequestException) -> BaseException:
-    inner = error.args[0] if error.args else None
-    if isinstance(inner, MaxRetryError) and inner.reason is not None:
-        return inner.reason
-    return inner if isinstance(inner, BaseException) else error
-
-
-def _never_sent(error: requests.RequestException) -> bool:
-    """Whether the connection was never made, so that nothing can have been carried out."""
-    made_none = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
-    return isinstance(error, made_none) or isinstance(_reason(error), NewConnectionError)
-
-
-def _words(error: requests.RequestException) -> str:
-    text = str(_reason(error))
-    return text.partition("object at 0x")[2].partition(": ")[2] or text

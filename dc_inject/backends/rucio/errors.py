@@ -1,8 +1,8 @@
 """Translate what Rucio, its client and the network raise into our errors, without secrets.
 
-One principle decides between the classes: what is wrong with the item is TryOtherItem or Permanent, with the link
-(quota, space, a site's brake, the policy) LinkRefused, with the service (its database, the network) Temporary, and
-what only a person can repair is NeedsOperator.
+`model/faults.py` judges them; here are the facts it needs, and the text of the message. What is wrong with the
+item is TryOtherItem or Permanent, with the link (quota, space, a site's brake, the policy) LinkRefused, with the
+service (its database, the network) Temporary, and what only a person can repair is NeedsOperator.
 """
 
 from __future__ import annotations
@@ -12,88 +12,35 @@ import logging
 import re
 from dataclasses import dataclass, field
 
-import requests
 from rucio.common import exception as rucio
 
-from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model import faults
+from dc_inject.model.causes import WORDS, Cause, Peer
+from dc_inject.model.errors import LinkRefused, Permanent, ServiceError, Temporary, judged, of_fault
+from dc_inject.model.faults import Facts
 from dc_inject.model.redaction import remember, scrub
-from dc_inject.system.transport import TransportError
 
 log = logging.getLogger(__name__)
 
-WHERE = "set RUCIO_CONFIG, or put rucio.cfg into $RUCIO_HOME/etc, $VIRTUAL_ENV/etc or /opt/rucio/etc"
+WHERE = WORDS[Peer.RUCIO]["places"]
 
-_PERSON = (
-    rucio.CannotAuthenticate,
-    rucio.NoAuthInformation,
-    rucio.IdentityError,
-    rucio.IdentityNotFound,
-    rucio.MissingClientParameter,
-    rucio.MissingModuleException,
-    rucio.ErrorLoadingCredentials,
-)
-_CONFIGURATION = (
-    rucio.ConfigNotFound,
-    rucio.ConfigLoadingError,
-    rucio.ConfigurationError,
-    rucio.ClientProtocolNotFound,
-    rucio.ClientProtocolNotSupported,
-    configparser.Error,
-    requests.exceptions.InvalidURL,
-    requests.exceptions.InvalidSchema,
-    requests.exceptions.MissingSchema,
-)
-_LATER = (
-    rucio.DatabaseException,
-    rucio.ServiceUnavailable,
-    rucio.ResourceTemporaryUnavailable,
-    rucio.ServerConnectionException,
-    requests.RequestException,
-)
-_ANOTHER = (
-    rucio.DuplicateRule,
-    rucio.ReplicationRuleCreationTemporaryFailed,  # replicas at the destination are still being deleted
-    rucio.MissingSourceReplica,
-)
-_OPERATORS = "there is an answer, but Rucio does not work: ask its operators"
-_HINTS: dict[type[Exception], str] = {
-    rucio.DatabaseException: "Rucio answers, but its database does not: ask its operators",
-    rucio.InsufficientAccountLimit: "ask for more quota at this destination, or let rules end sooner",
-    rucio.RSEOverQuota: "the destination is over its own limit: wait, or take another one",
-    rucio.RSEWriteBlocked: "the site does not take data now: wait, or exclude it",
-    rucio.AccessDenied: "the experiment's policy does not let this account do that",
-    rucio.InvalidObject: "one of activity, priority or comment is not allowed there; the menu sets the activity",
-    rucio.InvalidSourceReplicaExpression: "the source is no RSE (any more)",
-    rucio.InvalidRSEExpression: "an RSE is gone, or a global limit of the account names RSEs that do not exist",
-}
-# What Rucio refuses for the two RSEs of a link, whatever the dataset, with the hold of the link.
-_OF_THE_LINK: dict[type[Exception], str] = {
-    rucio.InsufficientAccountLimit: "quota",
-    rucio.InsufficientTargetRSEs: "destination-unavailable",
-    rucio.RSEOverQuota: "destination-full",
-    rucio.RSEWriteBlocked: "destination-unavailable",
-}
 _OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
 _STATUS = re.compile(r"http status code: (\d{3})")
-# Locks, deadlocks and lost connections, as some calls pass them on. Rucio says "badly formatted" of any statement
-# with an id that failed; the ids that we send are its own.
-_DATABASE = re.compile(
-    r"\([\w.]+\.(OperationalError|DatabaseError|DeadlockDetected)\) "
-    r"|A StatementError occurred while|Badly formatted (rule id|input) \("
-)
 
 
 @dataclass(slots=True)
 class RucioCallRecord:
     """What the network did during one call: the client's own retries hide it, and it decides what is in doubt.
 
-    `unanswered`: an attempt to change something may have been carried out without an answer to us.
+    `unanswered`: an attempt to change something may have been carried out without an answer to us. `credential` is
+    what the client shows: a password, a proxy, a certificate or a token.
     """
 
     unanswered: bool = False
     status: int = 0  # of the last response; 0 when there was none
-    trouble: str = ""  # the last trouble of the network, in words
+    trouble: Exception | None = None  # the last trouble of the network
     requests: int = 0  # since the beginning
+    credential: str = ""
     secrets: set[str] = field(default_factory=set)
 
     def met(self, secret: str) -> None:
@@ -103,7 +50,12 @@ class RucioCallRecord:
 
     def begin(self) -> None:
         """Forget the last call."""
-        self.unanswered, self.status, self.trouble = False, 0, ""
+        self.unanswered, self.status, self.trouble = False, 0, None
+
+    def failed(self, error: Exception, *, writes: bool) -> None:
+        """Note that an attempt got no answer."""
+        self.status, self.trouble = 0, error
+        self.unanswered |= writes and faults.judge(Facts.of(error, Peer.RUCIO)).in_doubt
 
 
 def translate(
@@ -116,43 +68,27 @@ def translate(
     """
     if isinstance(error, ServiceError):
         return error
-    if isinstance(error, TransportError):
-        meant = error.meant()
-    else:
-        meant = _meant(error, record, writes=writes, making=making)
-    if writes and record.unanswered and not isinstance(error, rucio.DuplicateRule):
-        return Temporary(meant.message, meant.hint, lost=True)
-    return meant
-
-
-def _meant(error: Exception, record: RucioCallRecord, *, writes: bool, making: bool) -> ServiceError:
-    text = scrub(_text(error, record), record.secrets)
-    if isinstance(error, _PERSON) and record.status >= 500:
-        return Temporary(text, _OPERATORS)  # the server is broken, not the credentials
-    if isinstance(error, _PERSON):
-        return NeedsOperator(text, _credentials_hint(error), hold="credentials")
-    if isinstance(error, _CONFIGURATION):
-        return NeedsOperator(text, WHERE)
-    if isinstance(error, _ANOTHER):
-        return TryOtherItem(text)
-    if isinstance(error, _LATER):
-        return Temporary(text, _hint(error))
-    if type(error) in _OF_THE_LINK:
-        return LinkRefused(text, _hint(error), hold=_OF_THE_LINK[type(error)])
-    if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
-        return _by_status(int(status[1]), text)
-    if type(error) is rucio.RucioException and _DATABASE.search(text):
-        return Temporary(f"Rucio's database is busy: {text}", _HINTS[rucio.DatabaseException])
-    if isinstance(error, rucio.RucioException):
-        return Permanent(text, _hint(error))
-    if making or isinstance(error, OSError):
-        return NeedsOperator(
-            text, "check rucio.cfg, and that certificate, proxy or token exist", hold="credentials"
+    if isinstance(error, rucio.ServerConnectionException) and record.trouble is not None:
+        error = record.trouble  # the client hides it
+    answer = scrub(_text(error), record.secrets)
+    by_rucio = isinstance(error, rucio.RucioException)
+    fault = faults.judge(
+        Facts.of(
+            error,
+            Peer.RUCIO,
+            status=_status(error, record),
+            text=answer if by_rucio else None,
+            credential=record.credential,
+            answered=by_rucio,
+            making=making,
         )
-    if isinstance(error, AttributeError | LookupError | TypeError | ValueError):
-        return Temporary(f"Rucio's answer cannot be understood ({text})", lost=writes)
-    log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
-    return Temporary(f"unexpected {text}", lost=writes)
+    )
+    if fault.cause is Cause.UNEXPECTED:
+        log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
+    message = answer or fault.message(scrub(faults.detail(error), record.secrets))
+    if writes and record.unanswered and not isinstance(error, rucio.DuplicateRule):
+        return judged(Temporary(message, fault.hint, lost=True), fault)
+    return of_fault(fault, message, lost=writes and fault.in_doubt and not by_rucio)
 
 
 def of_a_new_rule(error: ServiceError) -> ServiceError:
@@ -164,46 +100,51 @@ def of_a_new_rule(error: ServiceError) -> ServiceError:
     cause = error.__cause__
     if not isinstance(error, Permanent) or isinstance(cause, _OF_THE_ITEM) or type(cause) is rucio.RucioException:
         return error
-    refused = LinkRefused(error.message, error.hint)
+    refused = judged(LinkRefused(error.message, error.hint), error.fault)
     refused.__cause__ = cause
     return refused
 
 
-def _by_status(status: int, text: str) -> ServiceError:
-    """Judge an answer that did not come from Rucio itself, but from what stands before it."""
-    if status in {401, 403}:
-        return NeedsOperator(text, "the credentials may have expired", hold="credentials")
-    if status == 413:
-        return Permanent(text, "the request is too large for the server")
-    if status == 429:
-        return Temporary(text, "the server asks for fewer calls: lower rules_per_hour")
-    return Temporary(text, _OPERATORS if status >= 500 else None)
+def _status(error: Exception, record: RucioCallRecord) -> int:
+    """Return the HTTP status where it says more than the class of the error."""
+    if type(error) is rucio.RucioException:  # what stands before Rucio has answered
+        status = _STATUS.search(str(error))
+        return int(status[1]) if status else 0
+    return record.status if type(error).__name__ in faults.LOGIN else 0
 
 
-def _text(error: Exception, record: RucioCallRecord) -> str:
-    if isinstance(error, configparser.ParsingError):
-        return f"{error.source} cannot be parsed"  # its own words show the line, which may be a password
-    if isinstance(error, configparser.InterpolationError):
-        return f"option {error.option} in section {error.section} has a % that must be written %%"
-    if isinstance(error, rucio.ServerConnectionException):
-        return f"cannot connect to the Rucio server: {record.trouble}" if record.trouble else "cannot connect"
-    if isinstance(error, requests.Timeout):
-        return f"no answer in time ({error})"
-    if isinstance(error, rucio.RucioException):
-        details = " ".join(str(part) for part in error.args if part) or str(error)
-        name = type(error).__name__
-        return details if name == "RucioException" or details.startswith(name) else f"{name}: {details}"
+def _text(error: Exception) -> str:
+    """Return what Rucio or the parser of its configuration says; empty for other errors.
+
+    A line of the configuration is never shown, since it may be a password.
+    """
+    match error:
+        case configparser.MissingSectionHeaderError():
+            odd = "byte order mark (BOM)" if error.line.startswith("\ufeff") else "line before the first [section]"
+            return f"{error.source}, line {error.lineno}: there is a {odd}"
+        case configparser.ParsingError():
+            lines = ", ".join(str(number) for number, _ in error.errors[:5])
+            return f"{error.source}, line {lines}: this is neither `option = value` nor a [section]"
+        case configparser.DuplicateSectionError():
+            return f"{error.source}, line {error.lineno}: section [{error.section}] appears twice"
+        case configparser.DuplicateOptionError():
+            return f"{error.source}, line {error.lineno}: {error.option} appears twice in [{error.section}]"
+        case configparser.InterpolationError():
+            return f"option {error.option} in section {error.section} has a % that must be written %%"
+        case configparser.Error():
+            return f"rucio.cfg: {error}"
+        case UnicodeDecodeError():
+            return f"rucio.cfg, or a file that it names, is not UTF-8 (byte {error.start})"
+        case rucio.RucioException():
+            return _answer(error)
+        case OSError():
+            return ""
     return f"{type(error).__name__}: {error}"
 
 
-def _hint(error: Exception) -> str | None:
-    return next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), None)
-
-
-def _credentials_hint(error: Exception) -> str:
-    text = str(error).lower()
-    if "proxy" in text or "x509" in text or "x.509" in text:
-        return "make a new proxy (voms-proxy-init), or check client_cert and client_key in rucio.cfg"
-    if "token" in text or "oidc" in text:
-        return "renew the token (BEARER_TOKEN_FILE, or `rucio whoami` once by hand)"
-    return "check auth_type, username, password and account in rucio.cfg and RUCIO_*"
+def _answer(error: rucio.RucioException) -> str:
+    details = " ".join(str(part) for part in error.args if part) or str(error)
+    name = type(error).__name__
+    if details.lstrip().startswith("<"):
+        details = "the answer is a page, which Rucio itself does not send"
+    return details if name == "RucioException" or details.startswith(name) else f"{name}: {details}"

@@ -12,9 +12,10 @@ from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.service_connection import unusable
 from dc_inject.credentials import LARGEST
 from dc_inject.credentials.expiry import read_pem, token_until
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.ports import Identity
 from dc_inject.system import disk
 
@@ -39,13 +40,9 @@ def check(connection: Connection, service: str) -> Identity:
             may_end=_may_end(connection),
             credentials_until=credentials_until(client),
         )
-    except NeedsOperator as error:
-        message = f"Rucio at {connection.address}: {error.message}"
-        raise NeedsOperator(message, error.hint, hold=error.hold, passing=error.passing) from error.__cause__
     except ServiceError as error:
-        hint = error.hint or "check rucio_host and auth_host in rucio.cfg, and that the server runs"
-        message = f"Rucio at {connection.address}: {error.message}"
-        raise NeedsOperator(message, hint, passing=isinstance(error, Temporary)) from error.__cause__
+        hint = "check rucio_host and auth_host in rucio.cfg, and that the server runs"
+        raise unusable(error, f"Rucio at {connection.address}", hint) from error.__cause__
 
 
 def credentials_until(client: Any) -> datetime | None:  # noqa: ANN401  rucio has no types
