@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dc_inject.backends.sim import SimBackend
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
@@ -48,7 +49,13 @@ class DryBackend:
         """Ask the real service; what has landed in the simulation is there."""
         simulated = self._sim.check_replicas(candidates)
         landed = {candidate: status for candidate, status in simulated.items() if status.item}
-        return {**self._real.check_replicas(candidates), **landed}
+        real = self._real.check_replicas(candidates)
+        self._sim.files |= {candidate.item: status.files for candidate, status in real.items() if status.files}
+        real = {
+            candidate: replace(status, destination_busy=status.destination_busy or self._sim.is_busy(candidate))
+            for candidate, status in real.items()
+        }
+        return {**real, **landed}
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Accept in the simulation; the real service hears nothing."""

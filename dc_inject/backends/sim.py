@@ -127,6 +127,7 @@ class SimBackend:
     name: str = DEFAULT.name
     failing: Callable[[File], bool] = lambda _file: False  # which files of a bundle fail
     tells_unfit: bool = False  # whether those are said to fail again
+    files: dict[ItemId, frozenset[int]] = field(default_factory=dict)  # of items that share some with others
     rules: dict[str, _Rule] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     _there: dict[tuple[ItemId, str], _Rule] = field(
@@ -300,7 +301,15 @@ class SimBackend:
             source_until=until,
             destination_bytes=int(rule.moved) if rule else 0,
             destination_locked=rule is not None and rule.ended is None,
+            destination_busy=self.is_busy(candidate),
+            files=self.files.get(wanted, frozenset()),
         )
+
+    def is_busy(self, candidate: Candidate) -> bool:
+        """Whether the destination has files of a candidate by rules of other items."""
+        files, destination = self.files.get(candidate.item, frozenset()), candidate.link.destination
+        others = (self.files.get(item, frozenset()) for item, place in self._there if place == destination)
+        return bool(files) and not all(files.isdisjoint(other) for other in others)
 
     def _observation(self, entry: Entry) -> Observation:
         key, item = entry.injection.key, entry.injection.item

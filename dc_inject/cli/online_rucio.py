@@ -176,7 +176,7 @@ def _judge(answers: Answers, use: Use, items: Sequence[Item], statuses: Mapping[
     """Find a source of which nothing is usable; what is at the destination already is no fault of the source."""
     link = use[1].link
     whys = (preflight.why_not(statuses.get(Candidate(item.id, link)), _tried(use, item)) for item in items)
-    reasons = Counter("" if why == preflight.THERE else why for why in whys)
+    reasons = Counter("" if why in preflight.OF_DESTINATION else why for why in whys)
     if not reasons[""]:
         why = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         message = f"of {units.counted(len(items), 'datasets')} at {link.source} that were looked at "

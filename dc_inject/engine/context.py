@@ -81,6 +81,7 @@ class EngineContext:
     broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+    claimed: dict[str, frozenset[int]] = field(default_factory=dict)  # files of intents that have no rule yet
     looks: Looks = field(default_factory=Looks)  # what was left of ended injections at their destinations
     rooms: dict[FlowKey, Room] = field(default_factory=dict)  # of flows that wait for room at their destination
     whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,6 +14,7 @@ from dc_inject.model import Bundle, Cycle, Flow, FlowKey, Hold, Injection, Slice
 from dc_inject.model.events import SetAside
 from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
+from dc_inject.model.transitions import UNASKED
 from dc_inject.planning import lifetime, plan
 from dc_inject.planning.second_hops import onward_flows
 
@@ -25,6 +26,9 @@ SET_ASIDE = timedelta(hours=1)  # how long an item that cannot be used is not lo
 NOT_WHOLE = "it is not complete at the source"
 NOT_LISTED = "its files cannot be listed, or are not those of the inventory any more"
 THERE = "it is at the destination already"
+ON_ITS_WAY = "files of it are on their way to the destination for another rule, or being deleted there"
+SHARED = "it has files of another dataset that is about to go to this destination"
+OF_DESTINATION = frozenset({THERE, ON_ITS_WAY, SHARED})  # reasons that are no fault of the source
 NOT_HELD = "nothing holds it at the source"
 _SOON = frozenset({NOT_WHOLE, NOT_HELD})  # what Rucio may say of a dataset for a while after something has changed
 
@@ -49,6 +53,8 @@ def replace_unusable(
     unseen: set[FlowKey] = set()
     taken, once_only = set(situation.taken), set(situation.once_only)
     onward = onward_flows(demand.flow for demand in situation.demands)
+    claims = FileClaims(context)
+    unread = claims.unread({injection.link.destination for injection in chosen})
     for _ in range(ROUNDS):
         if not chosen:
             break
@@ -64,8 +70,11 @@ def replace_unusable(
         once_only |= {
             (item, intent.scenario) for intent in (*good, *chosen) if intent.once for item in units_of(intent.item)
         }
-        statuses, failed = _check(context, chosen, deadline)
+        statuses, failed = _check(context, (*chosen, *unread), deadline)
+        failed &= {injection.flow for injection in chosen}
         unseen |= failed
+        claims.add_unread(unread, statuses)
+        unread = ()
         short: set[FlowKey] = set()
         for injection in chosen:
             if injection.flow in failed:
@@ -73,11 +82,12 @@ def replace_unusable(
             status = statuses.get(Candidate(injection.item.id, injection.link))
             until = status.source_until if status else None
             bounded = _within(context, onward.get(injection.flow), until, injection)
-            why = why_not(status, bounded, landed=injection.flow in onward)
+            why = why_not(status, bounded, landed=injection.flow in onward) or claims.why_not(injection, status)
             if why or status is None or status.item is None:
                 taken |= _set_aside(context, injection, why)
                 short.add(injection.flow)
             else:
+                claims.add(injection, status)
                 good.append(bounded if status.item == bounded.item else replace(bounded, item=status.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.id, injection.link.source) for injection in good}
@@ -122,6 +132,8 @@ def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool 
         return NOT_LISTED if isinstance(injection.item, Slice) else "it does not exist any more"
     if not status.closed:
         return "it is still open"
+    if status.files is None:
+        return NOT_LISTED
     most = UNEVEN if isinstance(injection.item, Slice) else GROWN
     if status.item.bytes > most * injection.item.bytes or status.item.files > GROWN * injection.item.files:
         return "it has grown since the inventory was read"  # bounds, space and quota were weighed for what it was
@@ -133,7 +145,53 @@ def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool 
         return "the source may lose it before its rule ends"
     if status.destination_bytes or status.destination_locked:
         return THERE
-    return ""
+    return ON_ITS_WAY if status.destination_busy else ""
+
+
+class FileClaims:
+    """Files that will be on their way to destinations by rules of ours that are not made yet.
+
+    Once a rule is made, Rucio lists a replica of each of its files at the destination. Until then only we know
+    that another dataset with one of these files would cause no transfer of it.
+    """
+
+    def __init__(self, context: EngineContext) -> None:
+        """Take over what is claimed by intents without a rule."""
+        self._unasked = {entry.injection.key: entry.injection for entry in context.ledger.entries(*UNASKED)}
+        self._kept = context.claimed
+        for key in self._kept.keys() - self._unasked.keys():
+            del self._kept[key]
+        self._claimed: dict[str, set[int]] = defaultdict(set)  # destination -> files
+        for key, files in self._kept.items():
+            self._claimed[self._unasked[key].link.destination] |= files
+
+    def unread(self, destinations: Container[str]) -> tuple[Injection, ...]:
+        """Return the intents for destinations whose files are not known: those of an earlier process."""
+        return tuple(
+            injection
+            for key, injection in self._unasked.items()
+            if key not in self._kept
+            and injection.link.destination in destinations
+            and injection.link.service.unique
+        )
+
+    def add_unread(self, injections: Iterable[Injection], statuses: Mapping[Candidate, ReplicaStatus]) -> None:
+        """Claim the files of intents of an earlier process, as far as they could be listed."""
+        for injection in injections:
+            status = statuses.get(Candidate(injection.item.id, injection.link))
+            if status is not None:
+                self.add(injection, status)
+
+    def why_not(self, injection: Injection, status: ReplicaStatus | None) -> str:
+        """Return why an item would bring files that another one brings; empty if it would not."""
+        files = status.files if status else None
+        return SHARED if files and not files.isdisjoint(self._claimed[injection.link.destination]) else ""
+
+    def add(self, injection: Injection, status: ReplicaStatus) -> None:
+        """Claim the files of an item that will go out."""
+        if status.files:
+            self._kept[injection.key] = status.files
+            self._claimed[injection.link.destination] |= status.files
 
 
 def _check(
@@ -164,7 +222,7 @@ def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tu
     # Of a dataset whose files cannot be listed, another slice would be chosen next, again and again.
     item = injection.item
     aside: list[ItemId] = [item.id]
-    if isinstance(item, Slice) and why != THERE:
+    if isinstance(item, Slice) and why not in OF_DESTINATION:
         aside.append(item.range.parent)
     for name in map(str, aside):
         until = now + SET_ASIDE

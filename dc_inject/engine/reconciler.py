@@ -31,9 +31,9 @@ from dc_inject.engine.calls import by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
-from dc_inject.model import Entry, Flow, FlowKey, State, transitions
+from dc_inject.model import Entry, Flow, FlowKey, State, transitions, units
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.model.events import EndCalled, Ended, EndRequested, Event, Observed
+from dc_inject.model.events import EndCalled, Ended, EndRequested, Event, Observed, SetAside
 from dc_inject.model.ports import Backend, Clock, Observation, Outcome, Status
 from dc_inject.planning import reconcile
 from dc_inject.planning.second_hops import onward_flows
@@ -254,20 +254,29 @@ class Rounds:
         current = self._reconciler.observed(before, current)
         context.looks.observed(before, current, now)
         self._end_stalled(before, current, now)
-        for entry in (
-            before[observation.key]
-            for observation in current
-            if observation.present and not before[observation.key].present
-        ):
-            item, destination = entry.injection.item.name, entry.injection.link.destination
-            why = "files of it were at the destination already"
-            context.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
+        self._report_moved_by_others(before, current, now)
         self._say_what_failed(before, current)
         self._set_unfit_aside(before, current, now)
         grace = context.settings.call_grace
         lost = [s.key for s in current if reconcile.never_carried_out(before[s.key], s, now, grace)]
         self._not_carried_out([before[key] for key in lost])
         context.tell(Observed(tuple(current)))
+
+    def _report_moved_by_others(
+        self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
+    ) -> None:
+        """Set aside, and log, what others brought to a destination between our last check and our rule."""
+        for observation in observations:
+            injection = before[observation.key].injection
+            if not observation.present or before[observation.key].present:
+                continue
+            item, destination, size = injection.item.name, injection.link.destination, observation.present
+            why = f"others brought {units.format_size(size)} of it to the destination before its rule was made"
+            self._context.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
+            self._context.tell(SetAside(item, destination, why))
+            fields = {"item": item, "destination": destination, "bytes": size}
+            extra = {"event": "moved-by-others", "fields": fields}
+            log.warning("%s to %s: %s; these bytes are not counted", item, destination, why, extra=extra)
 
     def _end_stalled(
         self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime

@@ -54,6 +54,9 @@ class ReplicaStatus:
 
     `source_until` is when the source may lose it (None: no end known). `destination_bytes` are bytes that
     are available at the destination, whoever put them there; a replica row without them is a ghost.
+    `destination_busy` is whether any of its files is on its way there, or being deleted there: the service would
+    make no transfer of it for us. `files` tell its files apart from others, within this process only; None if they
+    cannot be listed.
     """
 
     item: Item | None  # as it is now: bytes and files; None if it does not exist any more
@@ -63,6 +66,8 @@ class ReplicaStatus:
     source_until: datetime | None
     destination_bytes: int
     destination_locked: bool
+    destination_busy: bool = False
+    files: frozenset[int] | None = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

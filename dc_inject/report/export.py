@@ -83,7 +83,7 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("bytes", "integer", "the size of the item"),
         Field("files", "integer", "the files of the item"),
         Field("injected_bytes", "integer", "what counts as injected: accepted, not there before, and not failed"),
-        Field("present_bytes", "integer", "what was at the destination before"),
+        Field("present_bytes", "integer", "what was at the destination, or on its way there for others, before"),
         Field("failed_bytes", "integer", "what failed for good and went back to the debt"),
         Field("moved_bytes", "integer", "what has arrived"),
         Field("moved_exact", "truth", "whether that is exact; else it is an estimate"),

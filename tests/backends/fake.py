@@ -75,6 +75,7 @@ class FakeRucio:
     faults: dict[str, list[Exception]] = field(default_factory=dict)
     losses: dict[str, list[Exception]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)  # rules without locks
+    requests: list[tuple[str, str, str, int]] = field(default_factory=list)  # rule, file, RSE, bytes
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
 
     def add(
@@ -160,8 +161,10 @@ class FakeRucio:
         )
 
     def _rule(self, scope: str, name: str, rse: str, account: str, more: Row) -> FakeRule:
-        there = self.replicas.get(rse, set())
-        files = {file: "OK" if file in there else "REPLICATING" for file in self.datasets[scope, name]}
+        there, content = self.replicas.get(rse, set()), self.datasets[scope, name]
+        files = {file: "OK" if file in there else "REPLICATING" for file in content}
+        states = self.states(content, rse)
+        missing = [file for file in files if states.get(file, "UNAVAILABLE") == "UNAVAILABLE"]
         row = {
             "id": uuid.uuid4().hex,
             "scope": scope,
@@ -176,7 +179,21 @@ class FakeRucio:
         }
         rule = FakeRule(row["id"], row, files, sum(state == "OK" for state in files.values()))
         self.rules[rule.id] = rule
+        self.requests += [(rule.id, file, rse, content[file]) for file in missing]
         return rule
+
+    def states(self, files: Iterable[str], rse: str) -> dict[str, str]:
+        """Return the states of files' replicas at an RSE, of those that have one."""
+        there = self.replicas.get(rse, set())
+        locks = [rule.files for rule in self.rules.values() if rule.row["rse_expression"] == rse]
+        states = {}
+        for file in files:
+            found = {lock[file] for lock in locks if file in lock}
+            if file in there:
+                states[file] = "AVAILABLE"
+            elif found:
+                states[file] = "COPYING" if "REPLICATING" in found else "UNAVAILABLE"
+        return states
 
     def told(self, rule: FakeRule) -> Row:
         """Return a rule's row as the server would."""
@@ -360,8 +377,10 @@ class FakeClient:
             if key in self.server.datasets:
                 files = self.server.datasets[key]
                 is_open = key in self.server.opened
-                size = (None, None) if is_open else (sum(files.values()), len(files))
-                yield {**did, "did_type": "DATASET", "is_open": is_open, "bytes": size[0], "length": size[1]}
+                sums = (None, None) if is_open else (sum(files.values()), len(files))
+                expires = {"expired_at": _naive(self.server.expiries.get(key))}
+                size = {"bytes": sums[0], "length": sums[1]}
+                yield {**did, "did_type": "DATASET", "is_open": is_open, **size, **expires}
 
     def list_content(self, scope: str, name: str) -> Iterator[Row]:
         if (scope, name) not in self.server.containers:
@@ -407,10 +426,29 @@ class FakeClient:
         self.server.expiries[scope, name] = self.server.clock.now() + timedelta(seconds=value)
         return True
 
-    def list_replicas(self, dids: list[Row], rse_expression: str) -> Iterator[Row]:
+    def bulk_list_files(self, dids: list[Row]) -> Iterator[Row]:
         for did in dids:
-            there = did["name"] in self.server.replicas.get(rse_expression, ())
-            yield {**did, "rses": {rse_expression: ["davs://x/y"]} if there else {}}
+            parent = {"parent_scope": did["scope"], "parent_name": did["name"]}
+            for file, size in self.server.datasets.get((did["scope"], did["name"]), {}).items():
+                yield {"scope": did["scope"], "name": file, "bytes": size, **parent}
+
+    def list_replicas(
+        self, dids: list[Row], rse_expression: str, all_states: bool, resolve_archives: bool
+    ) -> Iterator[Row]:
+        """Give files that have a replica there; those that were named also without."""
+        assert all_states
+        assert not resolve_archives
+        contents = [self.server.datasets.get((did["scope"], did["name"])) for did in dids]
+        asked = [tuple(content or (did["name"],)) for did, content in zip(dids, contents, strict=True)]
+        at = {
+            rse: self.server.states({f for files in asked for f in files}, rse)
+            for rse in rse_expression.split("|")
+        }
+        for did, content, files in zip(dids, contents, asked, strict=True):
+            for file in files:
+                states = {rse: states[file] for rse, states in at.items() if file in states}
+                if states or content is None:
+                    yield {"scope": did["scope"], "name": file, "states": states}
 
     def list_replication_rule_full_history(self, scope: str, name: str) -> Iterator[Row]:
         for rule in self.server.rules.values():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio import RucioBackend, file_replicas, replica_check
 from dc_inject.backends.rucio.inventory import complete
 from dc_inject.model import DatasetFilter, Item, Link
 from dc_inject.model.errors import Permanent
@@ -95,17 +95,17 @@ def test_a_fresh_dataset_is_whole_at_the_source_and_not_at_the_destination(
     assert (status.source_until, status.destination_bytes, status.destination_locked) == (None, 0, False)
 
 
-def test_any_number_of_candidates_is_three_calls_and_one_for_each_rule_that_holds_them(
+def test_any_number_of_candidates_is_five_calls_and_one_for_each_rule_that_holds_them(
     backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
 ) -> None:
     candidates = [Candidate(item.name, link) for item in items]
     assert set(backend.check_replicas(candidates)) == set(candidates)
-    assert len(server.calls) == 3 + len(items)
+    assert len(server.calls) == 5 + len(items)
     backend.check_replicas(candidates)
-    assert len(server.calls) == 6 + len(items)  # when rules expire is known by now
+    assert len(server.calls) == 10 + len(items)  # when rules expire is known by now
     server.clock.time += timedelta(hours=13)
     backend.check_replicas(candidates)
-    assert len(server.calls) == 9 + 2 * len(items)
+    assert len(server.calls) == 15 + 2 * len(items)
 
 
 def test_an_unknown_dataset_has_no_item_and_spoils_nothing(
@@ -164,6 +164,53 @@ def test_a_ghost_is_not_there_and_a_lock_or_a_single_file_is(
     assert there == [(0, False), (2 * GB, False), (0, True)]
 
 
+def test_a_file_on_its_way_to_the_destination_is_seen_whatever_dataset_its_rule_is_for(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    """Rucio asks for no second transfer of it; of a file that failed for others it does."""
+    more = {"expires_at": None, "comments": None}
+    for name, file in (("/theirs", "/data/RAW#0/0"), ("/stuck", "/data/RAW#1/0")):
+        server.datasets["cms", name] = {file: 2 * GB}
+        rule = server._rule("cms", name, link.destination, "production", more)
+    rule.files = dict.fromkeys(rule.files, "STUCK")
+    candidates = [Candidate(item.name, link) for item in items[:3]]
+    statuses = backend.check_replicas(candidates)
+    assert [statuses[c].destination_busy for c in candidates] == [True, False, False]
+    assert not any(statuses[c].destination_bytes or statuses[c].destination_locked for c in candidates)
+
+
+def test_shared_files_show_in_the_files_of_both(backend: RucioBackend, server: FakeRucio, link: Link) -> None:
+    for name in ("/a", "/b", "/c"):
+        server.add(f"cms:{name}", link.source)
+    server.datasets["cms", "/b"]["/a/0"] = 7
+    a, b, c = (Candidate(f"cms:{name}", link) for name in ("/a", "/b", "/c"))
+    found = {
+        candidate: status.files or frozenset() for candidate, status in backend.check_replicas([a, b, c]).items()
+    }
+    assert len(found[a] & found[b]) == 1
+    assert not found[c] & (found[a] | found[b])
+
+
+@pytest.mark.parametrize(("files", "calls"), [(10, [1, 2]), (11, [2])])
+def test_files_are_listed_in_bounded_calls(
+    backend: RucioBackend,
+    server: FakeRucio,
+    link: Link,
+    monkeypatch: pytest.MonkeyPatch,
+    files: int,
+    calls: list[int],
+) -> None:
+    """A dataset with more files than fit into an answer is not listed at all."""
+    monkeypatch.setattr(replica_check, "MOST_FILES", 10)
+    monkeypatch.setattr(file_replicas, "_FILES_AT_ONCE", 12)
+    big = [Candidate(f"cms:/big/{number}", link) for number in range(3)]
+    for candidate, count in zip(big, (files, 6, 6), strict=True):
+        server.add(str(candidate.item), link.source, files=count)
+    statuses = backend.check_replicas(big)
+    assert [statuses[candidate].files is None for candidate in big] == [files > 10, False, False]
+    assert [len(args[0]) for name, args, _ in server.calls if name == "bulk_list_files"] == calls
+
+
 def test_the_source_is_safe_until_the_last_rule_that_holds_it_ends(
     backend: RucioBackend, server: FakeRucio, link: Link
 ) -> None:
@@ -175,6 +222,19 @@ def test_the_source_is_safe_until_the_last_rule_that_holds_it_ends(
     assert backend.check_replicas([candidate])[candidate].source_until == later
     server.add("cms:/data/RAW#x", link.source)
     assert backend.check_replicas([candidate])[candidate].source_until is None
+
+
+def test_the_source_is_safe_no_longer_than_its_dataset_lives(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    """When its own lifetime is over, Rucio deletes a dataset with all its rules."""
+    soon, later = (server.clock.now() + timedelta(hours=h) for h in (1, 2))
+    server.expiries["cms", "/data/RAW#0"] = soon
+    server.add("cms:/data/RAW#x", link.source, expires=soon)
+    server.expiries["cms", "/data/RAW#x"] = later
+    candidates = [Candidate(name, link) for name in (items[0].name, items[1].name, "cms:/data/RAW#x")]
+    statuses = backend.check_replicas(candidates)
+    assert [statuses[candidate].source_until for candidate in candidates] == [soon, None, soon]
 
 
 def test_a_holding_rule_that_should_have_expired_is_asked_for_again(

@@ -182,9 +182,14 @@ def test_datasets_are_found_by_name_pattern_and_container(real: Real) -> None:
 def test_an_open_dataset_and_one_whose_source_expires_are_told(real: Real) -> None:
     name = f"open.{real.link.source}"
     at_last(real.root.add_dataset, "cms", name)
-    opened, held = Candidate(f"cms:{name}", real.link), Candidate(real.items[0].name, real.link)
-    statuses = real.backend.check_replicas([opened, held])
+    opened, held, dying = (Candidate(did, real.link) for did in (f"cms:{name}", *(i.name for i in real.items[:2])))
+    at_last(real.root.set_metadata, "cms", real.datasets[1].name, "lifetime", 3600)
+    soon = SystemClock().now() + timedelta(hours=1)
+    statuses = real.backend.check_replicas([opened, held, dying])
     assert not statuses[opened].closed
+    until = statuses[dying].source_until
+    assert until is not None
+    assert soon - timedelta(minutes=10) < until <= soon
     assert (statuses[held].closed, statuses[held].source_locked, statuses[held].source_until) == (True, True, None)
 
 

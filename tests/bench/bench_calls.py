@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.cli.demo import _write_menu
+from dc_inject.cli.demo import _write_menus
 from dc_inject.engine import Engine, Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -44,14 +44,13 @@ class Counting:
                 self.calls[event.method] += 1
 
 
-def run(folder: Path) -> tuple[Counter[str], int, int]:
+def run(grid: Sandbox, folder: Path) -> tuple[Counter[str], int, int]:
     """Run a campaign to its end; return calls by method, rules, and cycles, those of the drain included."""
-    menu, clock, counting = folder / "menu.yaml", SystemClock(), Counting()
-    _write_menu(menu, CYCLES, SECONDS)
+    paths, clock, counting = _write_menus(grid, CYCLES, SECONDS), SystemClock(), Counting()
     backend = RucioBackend(campaign="demo", timeout=30, observer=counting, clock=clock)
     executor = ThreadExecutor(clock, 8)
     with Ledger.open(folder / "ledger" / "bench.sqlite") as ledger:
-        menus = Menus([menu], ledger=ledger, backends={"rucio": backend}, clock=clock)
+        menus = Menus(paths, ledger=ledger, backends={"rucio": backend}, clock=clock)
         identity = backend.check()
         ledger.bind("demo", timedelta(seconds=SECONDS), [identity], clock.now())
         engine = Engine(
@@ -80,7 +79,7 @@ def main() -> None:
         grid.up(env=env)
         try:
             with rucio_config(grid.config):
-                calls, rules, cycles = run(Path(folder))
+                calls, rules, cycles = run(grid, Path(folder))
         finally:
             grid.down()
     print(f"{rules} rules on 12 links in {CYCLES} cycles of {SECONDS} s, {cycles} with the drain")

@@ -30,3 +30,13 @@ def test_what_lands_in_the_simulation_goes_on_there_and_the_service_hears_nothin
         [row.injected for row in rows] == [row.due for row in rows] == [flows[1].rate * CYCLE.total_seconds()] * 2
     )
     assert not any(row.held for row in rows)
+
+
+def test_datasets_that_share_files_are_not_on_their_way_together(tmp_path):
+    """The real service knows no rule of the simulation, so what these bring is not in its lists."""
+    stock = items("A", 3, 90 * GB)
+    one = world(tmp_path, campaign([flow("A", "B", 0.8, dwell=timedelta(hours=1))]), {"A": stock})
+    one.backend.files = {item.id: frozenset({1}) for item in stock}
+    one.backend = DryBackend(one.backend, one.clock)
+    one.run(cycles=3)
+    assert [row.injected for row in one.ledger.rows()] == [90 * GB, 0, 0]

@@ -143,14 +143,10 @@ class RucioBackend:
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Return which replicas the reaper has deleted: nothing of them is available at the destination."""
-        places = {Candidate(e.injection.item.id, e.injection.link): e.injection.key for e in entries}
-        statuses = self.check_replicas(tuple(places))
-        removals = []
-        for place, key in places.items():
-            if place in statuses:
-                left = statuses[place].destination_bytes
-                removals.append(Removal(key, gone=not (left or statuses[place].destination_locked), left=left))
-        return removals
+        places = [(Candidate(e.injection.item.id, e.injection.link), e.injection.key) for e in entries]
+        with understood():
+            left = self._replica_check.left([place for place, _ in places])
+        return [Removal(key, gone=left[place] == (0, False), left=left[place][0]) for place, key in places]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Return space, quota and availability; a signal that cannot be read is named as missing."""

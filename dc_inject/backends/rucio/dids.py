@@ -64,9 +64,23 @@ def bulk(dids: Iterable[Did], read: Callable[[Sequence[Did]], list[Row]]) -> Ite
     bad one is alone and left out. What is no word of the schema may be the server's own fault: where not one
     name is answered for, that error is raised, so that nobody takes a server that fails for one that has nothing.
     """
-    wanted = sorted(set(dids))
-    for start in range(0, len(wanted), AT_ONCE):
-        yield from _halved(wanted[start : start + AT_ONCE], read)
+    return in_batches(sorted(set(dids)), read)
+
+
+def in_batches(
+    dids: Iterable[Did],
+    read: Callable[[Sequence[Did]], list[Row]],
+    is_too_large: Callable[[Sequence[Did]], bool] = lambda _batch: False,
+) -> Iterator[Row]:
+    """Give the same for DIDs in this order; a call has several of them only while they are not too large."""
+    batch: list[Did] = []
+    for did in dids:
+        if batch and (len(batch) == AT_ONCE or is_too_large([*batch, did])):
+            yield from _halved(batch, read)
+            batch = []
+        batch.append(did)
+    if batch:
+        yield from _halved(batch, read)
 
 
 def _halved(dids: Sequence[Did], read: Callable[[Sequence[Did]], list[Row]]) -> list[Row]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -28,6 +29,7 @@ _ONE_IN = 50  # rules that are under way is looked at by itself in one observati
 _LOOKED = 100_000  # rules of which it is kept when they were looked at
 SURE_AFTER = timedelta(seconds=30)  # a front end that loses rules for a moment is mended, or silent, by then
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
 _LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.STUCK}
 
 
@@ -50,6 +52,8 @@ class Observing:
     looked: dict[str, datetime] = field(default_factory=dict)  # rules, and when they were looked at by themselves
     ended: set[str] = field(default_factory=set)  # rules whose end Rucio has accepted
     missed: dict[str, datetime] = field(default_factory=dict)  # by key: since when Rucio does not know its rule
+    compared: set[str] = field(default_factory=set)  # rules, with those of others for the same dataset there
+    found_nothing: set[str] = field(default_factory=set)  # rules that had no file in place at their birth
 
     def observe(self, entries: Sequence[Entry], *, exact: bool) -> list[Observation]:
         """Return one observation for each entry."""
@@ -81,6 +85,8 @@ class Observing:
         seen |= self._progress(self._to_look_at(moving, locks))
         for key in [key for key, observation in seen.items() if observation.status is not Status.UNKNOWN]:
             self.missed.pop(key, None)
+        for key, size in self._moved_for_others(entries, rows).items():
+            seen[key] = seen[key]._replace(present=size)
         return [seen[entry.injection.key] for entry in entries]
 
     def _look_at(self, entry: Entry, lock: Row | None, *, exact: bool) -> Observation:
@@ -177,6 +183,10 @@ class Observing:
             return self._search(entry, exact=exact)
         done, stuck = count(row["locks_ok_cnt"]), count(row["locks_stuck_cnt"])
         files = done + stuck + count(row["locks_replicating_cnt"])
+        if files and not done:
+            if len(self.found_nothing) > _LOOKED:
+                self.found_nothing.clear()
+            self.found_nothing.add(entry.external_id)
         state = status(row)
         size = entry.injection.item.bytes
         certain = state is Status.COMPLETE
@@ -208,6 +218,42 @@ class Observing:
             present=self._present(entry),
         )
 
+    def _moved_for_others(self, entries: Sequence[Entry], shown: Iterable[ObservedRule]) -> dict[str, int]:
+        """Return the bytes of entries whose datasets an older rule of others was bringing to the same destination.
+
+        It was made after the last check of the dataset and before ours. Rucio moves the files for that rule, and
+        makes no transfer for ours. A younger rule changes nothing. Each of ours is compared once.
+        """
+        rules: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for rule in shown:
+            rules[rule.did, rule.rse].add(rule.id)
+        found: dict[str, int] = {}
+        compared = 0
+        for entry in entries:
+            injection, ours = entry.injection, entry.external_id
+            there = rules.get((str(Did.of_item(injection.item.id)), injection.link.destination), set())
+            if ours not in there or len(there) == 1 or entry.present or ours in self.compared:
+                continue
+            if compared == self.estimates:
+                break
+            compared += 1
+            try:
+                if min(map(self._made_at, sorted(there - {ours}))) <= self._made_at(ours):
+                    found[injection.key] = injection.item.bytes
+            except ServiceError as error:
+                log.debug("the rules for %s cannot be compared: %s", injection.item.name, error.message)
+                continue
+            if len(self.compared) > _LOOKED:
+                self.compared.clear()
+            self.compared.add(ours)
+        return found
+
+    def _made_at(self, rule: str) -> datetime:
+        try:
+            return utc(self.connection.call("get_replication_rule", rule)["created_at"]) or _LATEST
+        except Permanent:
+            return _LATEST  # gone, or not ours to read
+
     def _bytes_done(self, entry: Entry) -> int:
         """Add up the files whose locks are OK."""
         did = Did.of_item(entry.injection.item.id)
@@ -222,7 +268,7 @@ class Observing:
         Asked once, when files of it are first seen to be there. The history counts files, so that the bytes
         are an estimate unless it was none or all of them. None: not known, or known from before.
         """
-        if entry.files_done:
+        if entry.files_done or entry.present or entry.external_id in self.found_nothing:
             return None
         did, item = Did.of_item(entry.injection.item.id), entry.injection.item
         try:

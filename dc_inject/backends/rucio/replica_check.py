@@ -10,11 +10,19 @@ from datetime import UTC, datetime, timedelta
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
+from dc_inject.backends.rucio.file_replicas import (
+    AVAILABLE,
+    MOST_FILES,
+    NEEDS_TRANSFER,
+    Sizes,
+    list_files,
+    replica_states,
+)
 from dc_inject.backends.rucio.inventory import complete
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Dataset, Item
 from dc_inject.model.errors import Permanent
-from dc_inject.model.items import SliceId
+from dc_inject.model.items import ItemId, SliceId, sized
 from dc_inject.model.ports import Candidate, ReplicaStatus
 
 _EXPIRY_AGE = timedelta(hours=12)
@@ -32,42 +40,104 @@ class ReplicaCheck:
         self._lock = threading.Lock()
 
     def check(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Return what Rucio says of each candidate: three bulk calls for 200, and one for each new rule.
+        """Return the state of each candidate: five bulk calls for 200, and one for each new rule.
 
-        A slice is asked about by its parent, and by its files at the destination: its dataset may not be there
+        A slice is looked up by its parent, and by its files at the destination: its dataset may not be there
         yet, or not any more.
         """
-        wanted = {candidate.item for candidate in candidates}
-        dids = {item: Did.read(item.range.parent if isinstance(item, SliceId) else item) for item in wanted}
+        dids = {candidate.item: _parent(candidate.item) for candidate in candidates}
         described = {Did.of(row): row for row in metadata(self._connection, dids.values())}
-        replicas = {
-            (Did.of(row), row["rse"]): row for row in self._rows("list_dataset_replicas_bulk", dids.values())
-        }
-        locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
-        for row in locks_of(self._connection, {*dids.values(), *map(Did.of_item, wanted)}):
-            locks[Did.of(row), row["rse"]].append(row)
+        replicas = self._dataset_replicas(dids.values())
+        locks = self._locks(dids)
+        files = self._files({item: did for item, did in dids.items() if did in described}, described, replicas)
+        states = self._states(candidates, files)
         statuses = {}
         for candidate in candidates:
-            item, did = candidate.item, dids[candidate.item]
-            part = item if isinstance(item, SliceId) else None
-            at_source, at_destination = (did, candidate.link.source), (did, candidate.link.destination)
-            holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
-            source, destination = replicas.get(at_source), replicas.get(at_destination)
+            did, source = dids[candidate.item], candidate.link.source
+            row, listed, replica = described.get(did), files.get(candidate.item), replicas.get((did, source))
+            holding = [lock for lock in locks.get((did, source), []) if lock["state"] == "OK"]
+            there = {file: states.get((file, candidate.link.destination), "") for file in listed or ()}
             statuses[candidate] = ReplicaStatus(
-                item=self._slices.sized(part) if part else _item(did, described.get(did), source),
-                closed=did in described and described[did]["is_open"] is False,
-                source_complete=source is not None and complete(source),
+                item=_item(candidate.item, listed, row),
+                closed=row is not None and row["is_open"] is False,
+                source_complete=replica is not None and complete(replica),
                 source_locked=bool(holding),
-                source_until=self._until(holding),
-                destination_bytes=self._slices.there(part.range, candidate.link.destination)
-                if part
-                else _there(destination),
-                destination_locked=at_destination in locks or (Did.of_item(item), at_destination[1]) in locks,
+                source_until=_first(self._until(holding), utc(row.get("expired_at")) if row else None),
+                destination_bytes=_available(there, listed),
+                destination_locked=bool(_destination_locks(locks, candidate)),
+                destination_busy=any(state not in AVAILABLE | NEEDS_TRANSFER for state in there.values()),
+                files=None if listed is None else frozenset(map(hash, listed)),
             )
         return statuses
 
-    def _rows(self, method: str, dids: Iterable[Did]) -> Iterable[Row]:
-        return bulk(dids, lambda part: self._connection.call(method, [did.row() for did in part]))
+    def left(self, candidates: Sequence[Candidate]) -> dict[Candidate, tuple[int, bool]]:
+        """Return the bytes available at each destination, and whether a rule holds the item there."""
+        dids = {candidate.item: _parent(candidate.item) for candidate in candidates}
+        replicas = self._dataset_replicas(did for item, did in dids.items() if isinstance(item, str))
+        locks = self._locks(dids)
+        files: dict[ItemId, Sizes | None] = {
+            item: self._slice_files(item) for item in dids if isinstance(item, SliceId)
+        }
+        states = self._states([c for c in candidates if c.item in files], files)
+        left = {}
+        for candidate in candidates:
+            rse = candidate.link.destination
+            if candidate.item in files:
+                listed = files[candidate.item] or {}  # unknown files are no longer there for us to ask about
+                size = _available({file: states.get((file, rse), "") for file in listed}, listed)
+            else:
+                size = _there(replicas.get((dids[candidate.item], rse)))
+            left[candidate] = size, bool(_destination_locks(locks, candidate))
+        return left
+
+    def _dataset_replicas(self, dids: Iterable[Did]) -> dict[tuple[Did, str], Row]:
+        rows = bulk(
+            dids,
+            lambda part: self._connection.call("list_dataset_replicas_bulk", [did.row() for did in part]),
+        )
+        return {(Did.of(row), row["rse"]): row for row in rows}
+
+    def _locks(self, dids: Mapping[ItemId, Did]) -> dict[tuple[Did, str], list[Row]]:
+        locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
+        for row in locks_of(self._connection, {*dids.values(), *map(Did.of_item, dids)}):
+            locks[Did.of(row), row["rse"]].append(row)
+        return locks
+
+    def _files(
+        self, dids: Mapping[ItemId, Did], described: Mapping[Did, Row], replicas: Mapping[tuple[Did, str], Row]
+    ) -> dict[ItemId, Sizes | None]:
+        """Return the files of items, None for those whose files cannot be listed."""
+        lengths = {did: count(described[did]["length"]) for item, did in dids.items() if isinstance(item, str)}
+        for (did, _), row in replicas.items():  # what was never closed has its size in its replicas only
+            if did in lengths:
+                lengths[did] = max(lengths[did], count(row["length"]))
+        listed = list_files(self._connection, {d: size for d, size in lengths.items() if size <= MOST_FILES})
+        return {
+            item: self._slice_files(item) if isinstance(item, SliceId) else listed.get(did)
+            for item, did in dids.items()
+        }
+
+    def _slice_files(self, item: SliceId) -> Sizes | None:
+        try:
+            return {Did.of(row): row["bytes"] for row in self._slices.files(item.range)}
+        except Permanent:
+            return None
+
+    def _states(
+        self, candidates: Iterable[Candidate], files: Mapping[ItemId, Sizes | None]
+    ) -> dict[tuple[Did, str], str]:
+        places: dict[Did, set[str]] = defaultdict(set)
+        lengths: dict[Did, int] = {}
+        for item, link in candidates:
+            listed = files.get(item) or {}
+            if isinstance(item, SliceId):
+                asked = dict.fromkeys(listed, 1)  # its dataset may not exist
+            else:
+                asked = {_parent(item): len(listed)} if listed else {}
+            for did in asked:
+                places[did].add(link.destination)
+            lengths |= asked
+        return replica_states(self._connection, places, lengths)
 
     def _until(self, locks: Iterable[Row]) -> datetime | None:
         """Return when the last of the rules ends that hold a dataset at its source; None if one never does."""
@@ -107,16 +177,36 @@ def locks_of(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     )
 
 
-def _item(did: Did, metadata: Row | None, source: Row | None) -> Item | None:
-    """Return the dataset as it is now; what was never closed has its size in its replica only."""
-    if metadata is None:
+def _parent(item: ItemId) -> Did:
+    """Return the dataset of an item: of a slice the one that it is cut from."""
+    return Did.read(item.range.parent if isinstance(item, SliceId) else item)
+
+
+def _item(item: ItemId, files: Sizes | None, metadata: Row | None) -> Item | None:
+    """Return an item as it is now; the size of a dataset with too many files is what Rucio has as its sum."""
+    if files is not None:
+        return sized(item, sum(files.values()), len(files))
+    if isinstance(item, SliceId) or metadata is None:
         return None
-    sized = [row for row in (metadata, source) if row is not None and row["bytes"] and row["length"]]
-    return (
-        Dataset(str(did), count(sized[0]["bytes"]), count(sized[0]["length"]))
-        if sized
-        else Dataset(str(did), 0, 0)
-    )
+    return Dataset(item, count(metadata["bytes"]), count(metadata["length"]))
+
+
+def _destination_locks(locks: Mapping[tuple[Did, str], list[Row]], candidate: Candidate) -> list[Row]:
+    """Return the locks on the dataset of a candidate at its destination, or on that of its slice."""
+    rse = candidate.link.destination
+    return [
+        lock
+        for did in {_parent(candidate.item), Did.of_item(candidate.item)}
+        for lock in locks.get((did, rse), ())
+    ]
+
+
+def _available(states: Mapping[Did, str], files: Sizes | None) -> int:
+    return sum(size for file, size in (files or {}).items() if states[file] in AVAILABLE)
+
+
+def _first(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _there(destination: Row | None) -> int:

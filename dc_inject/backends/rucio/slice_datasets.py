@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 
 from rucio.common import exception as rucio
 
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.deletion import let_go
-from dc_inject.backends.rucio.dids import Did, bulk
+from dc_inject.backends.rucio.dids import Did
 from dc_inject.model import Injection, Slice, deletion, units
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError
-from dc_inject.model.items import Range, SliceId
+from dc_inject.model.items import Range
 from dc_inject.planning import lifetime
 
 _KEPT = 20  # datasets whose lists of files are kept
@@ -49,27 +48,6 @@ class Slices:
         if len(listed) != part.of:
             raise Permanent(f"{part.parent} has {units.counted(len(listed), 'files')} now, not {part.of}")
         return listed[part.first - 1 : part.last]
-
-    def sized(self, wanted: SliceId) -> Slice | None:
-        """Return a slice with the bytes that its files have; None when they are not known any more."""
-        try:
-            files = self.files(wanted.range)
-        except Permanent:
-            return None
-        return Slice(wanted, sum(file["bytes"] for file in files))
-
-    def there(self, part: Range, rse: str) -> int:
-        """Return how many bytes of a slice's files are available at an RSE."""
-        try:
-            sizes = {Did.of(file): file["bytes"] for file in self.files(part)}
-        except Permanent:
-            return 0  # its files are no longer known, and nobody can ask for them
-        rows = bulk(sizes, lambda dids: self._replicas(dids, rse))
-        return sum(sizes.get(Did.of(row), 0) for row in rows if rse in (row.get("rses") or {}))
-
-    def _replicas(self, dids: Sequence[Did], rse: str) -> list[Row]:
-        rows: list[Row] = self._connection.call("list_replicas", [did.row() for did in dids], rse_expression=rse)
-        return rows
 
     def make(self, injection: Injection, item: Slice) -> None:
         """Make the dataset of a slice, files and all, in one call; one that is there is that of an earlier call.
