@@ -12,12 +12,14 @@ from typing import TextIO
 import click
 
 from dc_inject.model import redaction
-from dc_inject.model.errors import DcInjectError
+from dc_inject.model.errors import DcInjectError, UsageError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
 CLOSED_PIPE = 128 + signal.SIGPIPE  # as a shell tells it of those whom the signal ends
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
+
+_UNUSABLE = _UNWRITABLE | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def say_interrupted(state: str) -> None:
@@ -50,6 +52,9 @@ def _explained(error: BaseException) -> int:
         case OSError() if error.filename is None and error.errno in _UNWRITABLE:
             _silence(sys.stdout)
             return _say(f"the output cannot be written: {error.strerror}", "write it somewhere else", UNEXPECTED)
+        case OSError() if error.filename is not None and error.errno in _UNUSABLE:
+            hint = "use a place with room that you may write to; HOME, XDG_STATE_HOME and TMPDIR name some"
+            return _say(f"{os.fsdecode(error.filename)}: {error.strerror}", hint, UsageError.exit_code)
         case _:
             return _say(*_unexpected(error), UNEXPECTED)
 

@@ -44,7 +44,7 @@ def drafts(path: Path) -> list[MenuDraft]:
 def write(text: str, output: Path, *, force: bool) -> None:
     """Write a menu to a file, or to stdout."""
     if output == STDIN:
-        click.echo(text, nl=False)
+        click.echo(text.encode(), nl=False)  # a menu is UTF-8, whatever the terminal is
     else:
         files.write_whole(output, text, force=force)
         click.echo(f"wrote {output}", err=True)

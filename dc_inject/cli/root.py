@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -165,6 +166,10 @@ def _open_streams() -> None:
         except OSError:
             os.open(os.devnull, access)  # takes the lowest number that is free
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as stderr: names of files and sites may have any letter
 
 
 def _name_account() -> None:

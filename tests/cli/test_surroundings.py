@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
+import re
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.fts.connection import Me
-from dc_inject.cli import common
+from dc_inject.cli import common, exits
 from dc_inject.cli.root import _name_account
 from dc_inject.ledger.lock import holder, lock_file
 from tests.ledger.test_lock import holding
@@ -82,6 +84,39 @@ def test_an_output_that_cannot_be_written_is_said():
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2] == "dc-inject: the output cannot be written: No space left on device"
     assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_a_menu_is_written_in_utf_8_whatever_the_terminal_is(tmp_path, encoding):
+    """And tables of it are written, too, with escapes for letters that the terminal lacks."""
+    menu = tmp_path / "uni\udcff.yaml"
+    description = "\u00dcbung f\u00fcr Z\u00fcrich \u2013 10 \u2192 20"
+    menu.write_text(
+        re.sub("^description: .*", f"description: {description}", MENU.read_text(), flags=re.MULTILINE)
+    )
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    for words in (("menu", "expand"), ("check",), ("footprint",)):
+        command = [sys.executable, "-m", "dc_inject", *words, str(menu)]
+        done = subprocess.run(command, check=False, capture_output=True, timeout=120, cwd=ROOT, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert words != ("menu", "expand") or f"description: {description}".encode() in done.stdout
+
+
+@pytest.mark.parametrize("words", [("sandbox", "up"), ("demo",)])
+def test_a_home_that_cannot_be_used_is_named(tmp_path, words):
+    home = tmp_path / "home"
+    home.touch()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+    done = _tool(*words, env=environment | {"HOME": str(home)})
+    assert done.returncode == 2
+    assert str(home) in done.stderr
+    assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_place_that_cannot_be_used_is_no_bug(number, capsys):
+    assert exits.explain(OSError(number, os.strerror(number), "/x/y")) == 2
+    assert "/x/y" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["<&-", "2>&-", "<&- 2>&-"])
