@@ -12,14 +12,16 @@ from dc_inject.analysis.lint import PoolSize
 from dc_inject.cli.online_report import Answers, Use, uses
 from dc_inject.engine import admission, preflight
 from dc_inject.menu import MenuDraft
-from dc_inject.model import Cycle, Injection, Item, PoolKey, units
+from dc_inject.model import Cycle, DatasetFilter, Injection, Item, PoolKey, units
 from dc_inject.model.errors import MenuError, NeedsOperator, Problem, ServiceError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Candidate, ReplicaStatus, RseFacts
+from dc_inject.planning.pool import Coverage
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio import RucioBackend, Survey
 
+MOST_NAMED = 10  # entries that a finding names
 LOOKED_AT = 10  # datasets of a source, in one bulk call
 
 
@@ -123,9 +125,15 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
     """Add up what each source has for each filter, and compare it with what its links need."""
     sizes: dict[PoolKey, PoolSize] = {}
     samples: dict[PoolKey, list[Item]] = {}
+    coverages: dict[PoolKey, Coverage] = {}
     for pool in dict.fromkeys(flow.pool for _, flow in ours if not isinstance(flow.goal, SecondHop)):
+        coverage = Coverage(pool.datasets) if isinstance(pool.datasets, DatasetFilter) else None
         try:
-            sizes[pool] = size = PoolSize.of(_sampled(rucio.inventory(*pool), samples.setdefault(pool, [])))
+            found = rucio.inventory(*pool, coverage)
+            size = PoolSize.of(_sampled(found, samples.setdefault(pool, [])))
+            if coverage:
+                size, coverages[pool] = size._replace(named=coverage.named), coverage
+            sizes[pool] = size
         except ServiceError as error:
             answers.sentences.append(f"the datasets of {pool.source} cannot be told: {error.message}")
         else:
@@ -134,9 +142,44 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
             )
     identity = answers.identities.get(rucio.name)
     answers.pool_sizes |= sizes
+    _unmatched(answers, ours, coverages, rucio)
     may_end = identity is not None and identity.may_end is True
     answers.take(lint.pool_findings(answers.campaign, sizes, may_end=may_end))
     _last_check(answers, ours, samples, rucio)
+
+
+def _unmatched(
+    answers: Answers, ours: Iterable[Use], coverages: Mapping[PoolKey, Coverage], rucio: RucioBackend
+) -> None:
+    """Report entries of selections that match nothing at any of their sources; one of `exclude` is an error.
+
+    Where a source could not be read nothing is known of its selection.
+    """
+    users: dict[DatasetFilter, dict[PoolKey, Use]] = {}
+    for use in ours:
+        datasets = use[1].pool.datasets
+        if isinstance(datasets, DatasetFilter) and not isinstance(use[1].goal, SecondHop):
+            users.setdefault(datasets, {}).setdefault(use[1].pool, use)
+    for datasets, pools in users.items():
+        if not all(pool in coverages for pool in pools):
+            continue
+        covered, use = [coverages[pool] for pool in pools], next(iter(pools.values()))
+        idle = set.intersection(*(coverage.exclude for coverage in covered))
+        if idle:
+            message = f"nothing at any source is kept out by {units.some(sorted(idle), MOST_NAMED)} of `exclude`"
+            answers.find(use, "unmatched-exclude", message, "check the names; what is meant by them may go out")
+        dids = set.intersection(*(coverage.dids for coverage in covered))
+        there = set().union(*(coverage.in_containers for coverage in covered))
+        try:
+            asked = dids or datasets.containers
+            whys = rucio.explain(sorted(dids), datasets.containers, there) if asked else {}
+        except ServiceError as error:
+            answers.sentences.append(f"why entries of `datasets` match nothing cannot be told: {error.message}")
+            continue
+        if whys:
+            named = units.some([f"{entry} ({why})" for entry, why in whys.items()], MOST_NAMED)
+            message = f"{units.counted(len(whys), 'entries')} of `datasets` match nothing at any source: {named}"
+            answers.find(use, "unmatched-datasets", message, "correct them, or take them out")
 
 
 def _sampled(items: Iterable[Item], sample: list[Item]) -> Iterator[Item]:

@@ -38,7 +38,9 @@ CODES = {
     "credentials-expire": "credentials expire before the menus end",
     "no-source-files": "a source has no file that may be injected",
     "another-injector": "a service has rules or jobs of the campaign that no ledger here knows",
+    "unmatched-datasets": "entries of `datasets` match no dataset of any source: each is named with the reason",
+    "unmatched-exclude": "entries of `exclude` match no dataset of any source, so that they keep nothing out",
     "nothing-usable": "a last check finds no dataset of a source that can be injected",
 }
-# Nothing can work, unless the menu accepts them.
-ERRORS = frozenset({"no-source-files", "nothing-usable"})
+# Nothing can work, or what is meant to be kept out goes out, unless the menu accepts them.
+ERRORS = frozenset({"no-source-files", "nothing-usable", "unmatched-exclude"})

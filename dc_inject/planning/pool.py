@@ -50,6 +50,26 @@ def matches(item: Item, datasets: DatasetFilter, *, in_container: bool = False) 
     return in_container or _any(datasets.dids, item.name)
 
 
+class Coverage:
+    """Which entries of a filter match no dataset that a source has; `named` counts those that an entry matches."""
+
+    def __init__(self, datasets: DatasetFilter) -> None:
+        """Begin with all entries."""
+        self.named = 0
+        self.dids, self.exclude = set(datasets.dids), set(datasets.exclude)
+        self.in_containers: set[str] = set()  # names
+        self._filter = datasets
+
+    def note(self, item: Item, *, in_container: bool) -> None:
+        """Take out the entries that match a dataset, whatever its bounds."""
+        name = item.name
+        self.dids -= {pattern for pattern in self.dids if _any((pattern,), name)}
+        self.exclude -= {pattern for pattern in self.exclude if _any((pattern,), name)}
+        if in_container:
+            self.in_containers.add(name)
+        self.named += in_container or _any(self._filter.dids, name)
+
+
 def passes(file: Item, source: str, files: FileFilter) -> bool:
     """Whether a source file passes a filter: by its path below the source's prefix, and its size.
 

@@ -382,6 +382,9 @@ class FakeClient:
                 size = {"bytes": sums[0], "length": sums[1]}
                 yield {**did, "did_type": "DATASET", "is_open": is_open, **size, **expires}
 
+    def list_scopes(self) -> Iterator[str]:
+        yield from {scope for scope, _ in (*self.server.datasets, *self.server.containers)}
+
     def list_content(self, scope: str, name: str) -> Iterator[Row]:
         if (scope, name) not in self.server.containers:
             raise rucio.DataIdentifierNotFound(f"Data identifier {scope}:{name} not found")

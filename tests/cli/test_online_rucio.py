@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -70,6 +71,60 @@ def test_a_source_of_which_a_last_look_takes_nothing(check, server):
     assert "of 10 datasets at A that were looked at none can be injected: 10 x it is still open" in str(found)
     assert check(accept="accept: [nothing-usable]")[:2] == (0, {})
     assert server.called("get_locks_for_dids") == 2
+
+
+def selection(*did: str, **more: list[str]) -> str:
+    """The defaults of a menu with a selection."""
+    return "defaults: " + json.dumps({"datasets": {"did": list(did), **more}})
+
+
+def test_entries_that_match_nothing_are_named_with_the_reason(check, server):
+    """A typing error in one of several is not silent, whatever the others match."""
+    server.add("cms:open", "C", files=10, size=GB)
+    server.opened.add(("cms", "open"))
+    server.add("cms:elsewhere", "C", files=10, size=GB)
+    server.containers |= {
+        ("cms", "empty"): [],
+        ("cms", "far"): [("cms", "elsewhere")],
+        ("cms", "near"): [("cms", "1")],
+    }
+    wrong = {
+        "cms:Typo*": "such a name", "csm:x": "no scope csm", "cms:gone": "does not know", "cms:open": "still open",
+        "cms:elsewhere": "no source", "cms:empty": "empty", "cms:far": "no source has a dataset",
+        "cms:none": "does not know",
+    }  # fmt: skip
+    named = selection(
+        "cms:?", "cms:near", *[name for name in wrong if name != "cms:none"], containers=["cms:none"]
+    )
+    code, found, _ = check(defaults=named, accept="accept: [pool-small]")
+    assert (code, list(found)) == (0, ["unmatched-datasets"])
+    for entry, why in wrong.items():
+        assert re.search(rf"{re.escape(entry)} \([^)]*{why}", found["unmatched-datasets"]), entry
+    assert "cms:near" not in found["unmatched-datasets"]
+
+
+def test_an_exclusion_that_keeps_nothing_out_is_an_error(check, server):
+    """What was meant by it may be under embargo."""
+    named = selection("cms:*", exclude=["cms:1?", "cms:Embrago*"])
+    code, found, _ = check(defaults=named)
+    assert (code, list(found)) == (2, ["unmatched-exclude"])
+    assert "cms:Embrago*" in found["unmatched-exclude"]
+    assert "cms:1?" not in found["unmatched-exclude"]
+    assert check(defaults=named, accept="accept: [unmatched-exclude]")[:2] == (0, {})
+
+
+def test_an_entry_may_match_at_one_source_only(check, server):
+    server.add("cms:c", "C", files=100, size=GB)
+    two = "scenarios: {one: {from: [A, C], to: B, rate: 1 Gb/s}}"
+    accept = "accept: [pool-small]"
+    assert check(two, defaults=selection("cms:c", "cms:?", "cms:??"), accept=accept)[:2] == (0, {})
+
+
+def test_bounds_that_leave_nothing_are_the_reason(check, server):
+    named = "defaults: {datasets: {did: ['cms:*'], mean_file: 50..60 GB}}"
+    code, found, _ = check(defaults=named)
+    assert (code, list(found)) == (2, ["no-source-files"])
+    assert "100 datasets have the names" in found["no-source-files"]
 
 
 def test_a_last_look_is_at_datasets_from_all_over_a_source(check, server):
@@ -174,7 +229,7 @@ def test_a_pool_that_is_too_small_and_one_that_is_empty(check, server):
     code, found, _ = check(twice, accept=accept)
     assert (code, list(found)) == (0, ["pool-small"])
     code, found, _ = check(RIGHT.replace("from: A", "from: C"))
-    assert (code, list(found)) == (2, ["no-source-files"])
+    assert (code, sorted(found)) == (2, ["no-source-files", "unmatched-datasets"])
 
 
 def test_datasets_that_are_too_coarse(check, server):

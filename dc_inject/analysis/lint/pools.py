@@ -16,11 +16,15 @@ HOUR = 3600.0
 
 
 class PoolSize(NamedTuple):
-    """What a source has for a filter: how many datasets, their bytes, and the bytes of the smallest."""
+    """What a source has for a filter: how many datasets, their bytes, and the bytes of the smallest.
+
+    `named` are those that the filter names, within its bounds and exclusions or not (None: not known).
+    """
 
     datasets: int
     bytes: int
     smallest: int
+    named: int | None = None
 
     @classmethod
     def of(cls, items: Iterable[Item]) -> PoolSize:
@@ -64,8 +68,12 @@ def _empty(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[F
     for menu, flow in uses:
         if not sizes[flow.pool].datasets and flow.pool not in empty:
             empty.add(flow.pool)
+            named = sizes[flow.pool].named
             message = f"{flow.link.source} has no dataset that the menu takes"
-            hint = "look at `datasets`; if they come later: `accept: [no-source-files]`"
+            if named:
+                message += f": {units.counted(named, 'datasets')} have the names, and none is within its bounds"
+            where = "`files`, `mean_file` and `exclude`" if named else "`datasets`"
+            hint = f"look at {where}; if they come later: `accept: [no-source-files]`"
             yield menu, Problem(flow.menu, flow.line, message, hint, "no-source-files")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from dc_inject.backends.rucio.queues import NamedFts, queues, requests
 from dc_inject.backends.rucio.replica_check import ReplicaCheck
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
+from dc_inject.backends.rucio.selection import explain
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
@@ -44,6 +46,7 @@ from dc_inject.model.ports import (
     RseFacts,
 )
 from dc_inject.model.services import RUCIO
+from dc_inject.planning.pool import Coverage
 
 __all__ = ["RucioBackend", "Survey"]
 
@@ -109,12 +112,19 @@ class RucioBackend:
         with understood():
             return resolve(self.connection, expression)
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
-        """Stream the datasets of a source that pass the filter."""
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, coverage: Coverage | None = None
+    ) -> Iterator[Item]:
+        """Stream the datasets of a source that pass the filter; `coverage` notes all that the source has."""
         if not isinstance(datasets, DatasetFilter):
             raise Permanent("Rucio is given datasets, and the menu names files")
         with understood():
-            yield from inventory(self.connection, source, datasets)
+            yield from inventory(self.connection, source, datasets, coverage)
+
+    def explain(self, dids: Iterable[str], containers: Iterable[str], there: AbstractSet[str]) -> dict[str, str]:
+        """Return why entries of a selection match nothing; `there` are datasets of containers at sources."""
+        with understood():
+            return dict(explain(self.connection, dids, containers, there))
 
     def replicas(self, source: str, datasets: DatasetFilter) -> Iterator[File]:
         """Stream the files of datasets below a storage's URL prefix; for those who copy them by FTS."""

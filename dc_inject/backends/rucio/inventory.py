@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
-from dc_inject.model import Dataset, DatasetFilter, naming
+from dc_inject.model import Dataset, DatasetFilter, Item, naming
 from dc_inject.model.errors import Permanent
 from dc_inject.planning import pool
 
@@ -15,36 +16,54 @@ WILDCARDS = frozenset("*?[")
 _DEEPEST = 20  # containers within containers
 
 
-def inventory(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[Dataset]:
+class Note(Protocol):
+    """Takes each dataset of a source, before the filter."""
+
+    def __call__(self, item: Item, *, in_container: bool) -> None:
+        """Note a dataset."""
+        ...
+
+
+def inventory(
+    connection: Connection, source: str, datasets: DatasetFilter, coverage: pool.Coverage | None = None
+) -> Iterator[Dataset]:
     """Stream the datasets at a source that pass the filter.
 
     Datasets and containers that the filter names are looked up. For patterns, the dataset locks of the whole RSE
     are streamed: what no rule holds at the source is not eligible anyway, and, unlike list_datasets_per_rse, the
-    server does not build this list in its memory.
+    server does not build this list in its memory. `coverage` notes each dataset before the filter.
     """
+    note = coverage.note if coverage else _no_note
     named = [Did.read(text) for text in datasets.dids if not WILDCARDS & set(text)]
     members = members_of(connection, [Did.read(text) for text in datasets.containers], named)
     if len(named) < len(datasets.dids):
-        yield from _locked(connection, source, datasets, members)
+        yield from _locked(connection, source, datasets, members, note)
     else:
-        yield from _looked_up(connection, source, datasets, members)
+        yield from _looked_up(connection, source, datasets, members, note)
+
+
+def _no_note(item: Item, *, in_container: bool) -> None:
+    """Note nothing."""
 
 
 def _locked(
-    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str]
+    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note
 ) -> Iterator[Dataset]:
     given: set[str] = set()
     for row in connection.stream("get_dataset_locks_by_rse", source):
         if row["state"] != "OK" or naming.is_slice(row["name"]):
             continue  # what is in a slice is there as a part of its parent
         item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
-        if item.name not in given and pool.matches(item, datasets, in_container=item.name in members):
-            given.add(item.name)  # a dataset has a lock for every rule on it
+        if item.name in given:
+            continue  # a dataset has a lock for every rule on it
+        note(item, in_container=item.name in members)
+        if pool.matches(item, datasets, in_container=item.name in members):
+            given.add(item.name)
             yield item
 
 
 def _looked_up(
-    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str]
+    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note
 ) -> Iterator[Dataset]:
     rows = bulk(
         map(Did.read, members),
@@ -53,6 +72,7 @@ def _looked_up(
     for row in rows:
         if row["rse"] == source and complete(row):
             item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+            note(item, in_container=True)
             if pool.matches(item, datasets, in_container=True):
                 yield item
 
