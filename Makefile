@@ -77,7 +77,7 @@ bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges n
 fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong things; SEED= and TIMES= (10 min)
 	@DC_INJECT_FUZZ=$(or $(TIMES),26) DC_INJECT_FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m tests.fuzz
 
-hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (25 min)
+hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (30 min)
 	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile
 
 twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)

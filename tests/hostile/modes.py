@@ -21,6 +21,8 @@ FOREVER = 600.0  # seconds that a dripping answer goes on, unless the proxy is c
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\r\n\x00\u202e\ud800 \x9b31m"
 WORST = ("-" * 5000, "/" * 20_000, "a=" * 5000, "https://" * 2000, "eyJ" + "a." * 4000, "<" * 9000, " " * 9000)
 
+ID = re.compile(rb"\b[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}\b")
+
 Mode = Callable[["Handler", bytes], None]
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
@@ -91,6 +93,29 @@ def cut(handler: Handler, body: bytes) -> None:
     handler.raw(content[: len(content) // 2])
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.connection.close()
+
+
+def ids(handler: Handler, body: bytes) -> None:
+    """One and the same id in place of each id in the answer."""
+    status, told, content = handler.carried_out(body)
+
+    def other(found: re.Match[bytes]) -> bytes:
+        handler.proxy.id = handler.proxy.id or found[0].decode()
+        return handler.proxy.id.encode()
+
+    handler.say(status, told, ID.sub(other, content))
+
+
+def unknown(handler: Handler, body: bytes) -> None:
+    """Nothing is known of what has an id, and no dataset has a lock."""
+    if handler.path.startswith("/locks/"):
+        return handler.say(200, [("Content-Type", "application/x-json-stream")], b"")
+    if ID.search(handler.path.encode()) is None:
+        return handler.say(*handler.carried_out(body))
+    words = {"ExceptionClass": "RuleNotFound", "ExceptionMessage": "No rule with the id found"}
+    words |= {"status": "404 Not Found", "message": "No job with the id has been found"}
+    told = [*list(words.items())[:2], ("Content-Type", "application/json")]
+    return handler.say(404, told, _dump(words))
 
 
 def changed(value: Callable[[object, int], object], text: Sequence[str] = ()) -> Mode:
@@ -170,6 +195,8 @@ MODES: dict[str, Mode] = {
     "redirect-path": other_path,
     "redirect-loop": circle,
     "cut": cut,
+    "ids": ids,
+    "unknown": unknown,
     "types": changed(_types, ["odd", "", "7", "Z"]),
     "numbers": changed(_numbers, ["-1", "9" * 400, "NaN", "1e308"]),
     "duplicates": changed(_duplicates, ["/dc_inject", "7"]),

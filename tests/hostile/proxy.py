@@ -63,6 +63,9 @@ class Hostile(Proxy):
         )
         self.met: list[str] = []
         self.over = threading.Event()
+        self.id = (
+            ""  # of a rule or job, which an answer may name in place of each id; empty: the first that is seen
+        )
         self.stray: list[str] = []  # what was asked of somebody else's place
 
     def __exit__(self, *more: object) -> None:

@@ -147,9 +147,10 @@ class Observing:
         if self._may_be_gone(entry):
             return _gone(entry)
         now, key = self.connection.now(), entry.injection.key
+        if key not in self.missed:
+            log.info("Rucio does not know the rule %s (any more): asking again", entry.external_id)
         sure_at = self.missed.setdefault(key, now) + SURE_AFTER
         if sure_at > now:
-            log.info("Rucio does not know the rule %s (any more): asking again", entry.external_id)
             return Observation(key, Status.UNKNOWN, again_at=sure_at)
         if entry.observed_at is not None:
             return _gone(entry)
@@ -175,9 +176,9 @@ class Observing:
             return self._note_missing(entry) if known else self._search(entry, exact=exact)
         shown = shown_by_rule(row, entry.injection.link.through)
         if not deletion.is_ours(deletion.Rule(rule, account_of(self.connection), entry.injection, shown)):
-            log.warning(
-                "Rucio shows the rule %s as %s at %s of %s: not ours", rule, shown.did, shown.rse, shown.account
-            )
+            level = logging.DEBUG if entry.injection.key in self.missed else logging.WARNING  # once for each rule
+            is_shown = f"{shown.did} at {shown.rse} of {shown.account}"
+            log.log(level, "Rucio shows %s under the id %s: this is not our rule", scrub(is_shown), rule)
             if searched:
                 raise NotOurs(f"Rucio shows another rule under the id {rule}")
             return self._search(entry, exact=exact)
