@@ -10,7 +10,7 @@ over between two looks has no rows, and the last row of any link does not show t
 - While at least as many files wait as the link may copy, and throughput does not fall, it gets two more (mode 2,
   the default); with a success under 97 % it loses one.
 
-Source: `OptimizerConnections.cpp` of github.com/cern-fts/fts3, and rows of a real service (3.14.4). All times
+Source: OptimizerConnections.cpp of github.com/cern-fts/fts3, and rows of a real service (3.14.4). All times
 are those of the real service multiplied with the setting `time_scale`.
 """
 
