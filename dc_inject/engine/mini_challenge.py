@@ -15,8 +15,9 @@ from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Clock
 from dc_inject.planning import steps
 from dc_inject.planning.progress import Progress
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Next, NextStep
-from dc_inject.planning.verdict import Reading, Verdict
+from dc_inject.planning.verdict import Verdict
 
 log = logging.getLogger(__name__)
 

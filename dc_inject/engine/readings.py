@@ -17,8 +17,9 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import Trait
 from dc_inject.planning import ramp
 from dc_inject.planning.progress import Progress
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder
-from dc_inject.planning.verdict import FOLLOWS, Reading
+from dc_inject.planning.verdict import FOLLOWS
 
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
 SEARCH = 7  # which search: that of earlier, unreleased versions judged trials otherwise; its readings fit no other

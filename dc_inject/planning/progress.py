@@ -5,6 +5,7 @@ All of it follows from the readings alone, so that it can be made again from wha
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,10 +13,12 @@ from datetime import datetime, timedelta
 from dc_inject.model import units
 from dc_inject.model.holds import Held, Hold, Trait
 from dc_inject.planning import overload, saturation, steps
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder, Next, NextStep
-from dc_inject.planning.verdict import COARSE, Cause, Reading, StepOutcome, Verdict, judge
+from dc_inject.planning.verdict import COARSE, Cause, StepOutcome, Verdict, judge
 
 UNDER_WAY = "under-way"
+HISTORY = 500  # readings by which it is known how the link delivers
 IDLE = 2  # cycles without a byte, for a reason of our own, after which there is no sense in going on
 
 
@@ -65,6 +68,7 @@ class Progress:
         self.over: datetime | None = None
         self.verdicts: list[Verdict] = []
         self.decisions: list[NextStep] = []
+        self._taken: deque[Reading] = deque(maxlen=HISTORY)
         self._quickest: timedelta | None = None
         self._paused: datetime | None = None  # since when nothing is asked for
 
@@ -106,6 +110,7 @@ class Progress:
         """Take a reading; returns what comes next where a step has ended with it."""
         if self.over is not None:
             return None
+        self._taken.append(reading)
         if reading.completion is not None:
             self._quickest = min(self._quickest or reading.completion, reading.completion)
         if self._paused is not None and not reading.fresh and self.step is not None:
@@ -161,7 +166,8 @@ class Progress:
 
     def _judged(self, step: Step, *, early: bool = False, idle: bool = False) -> Verdict:
         settle = step.settles(self._quickest) if self.ladder.saturate else None
-        verdict = judge(step.rate, step.readings, early=early, idle=idle, settle=settle)
+        before = [reading for reading in self._taken if reading.at <= step.readings[0].at]
+        verdict = judge(step.rate, step.readings, early=early, idle=idle, settle=settle, before=before)
         return replace(verdict, quickest=self._quickest)
 
     def _follows(self, step: Step) -> bool:
@@ -241,7 +247,10 @@ def _of_steps(verdicts: Sequence[Verdict], *, repeated: int, over: bool) -> Conc
     if unknown:
         words = f"{len(unknown)} of {steps} inconclusive{besides}: {saturation.describe(unknown[0])}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, unknown[0].cause)
-    return Conclusion(StepOutcome.REACHED, "every step was reached")
+    last = verdicts[-1]
+    moved = f"{units.format_rate(last.moved_rate)}{last.tolerance}"
+    words = f"every step was reached; in the last one, at {units.format_rate(last.rate)}, {moved} moved"
+    return Conclusion(StepOutcome.REACHED, words)
 
 
 def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Conclusion:

@@ -52,8 +52,9 @@ from dc_inject.model import units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import overload, ramp
 from dc_inject.planning.estimate import DIFFER, Estimate, changed
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
-from dc_inject.planning.verdict import Cause, Reading, Verdict
+from dc_inject.planning.verdict import Cause, Verdict
 
 PRECISION = 0.05  # of a rate: how near each other the last good and the first bad one have to be
 ABOVE = 1.06  # times what moves: what an overloaded link is asked for

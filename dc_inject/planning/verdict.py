@@ -15,19 +15,20 @@ A step that somebody ended before its time says nothing of the link either, unle
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from dc_inject.model import Held, Hold, units
+from dc_inject.model import Hold, units
 from dc_inject.model.holds import Trait, format_numbers
+from dc_inject.planning.reading import Reading
+from dc_inject.planning.standstill import FILES, standstill
 
 FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 SAID = 120  # characters of a service's message that a cause quotes
-STANDS_STILL = 5  # files that would have arrived otherwise: that there was none is no chance
 
 # Outages by how much they explain: first the service, then who may use it and its ends, last that nobody ran.
 _OUTAGES = sorted(
@@ -80,39 +81,6 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The account of the link at a moment: bytes that moved, were injected and failed since the begin.
-
-    `completion` is the median time from a rule to its completion lately, if anything was completed. `coming` are
-    bytes on their way, `classes` failed files by class since the begin, `dataset` and `file` the mean bytes of
-    what was injected of late (0: not known). `held` and `service` are those of the last cycle. `silent` tells that
-    something is on its way and the service has told nothing of it since the reading before. `fresh` is the first
-    reading after a start: what was before it is not part of its step. `down` names what did not answer.
-    """
-
-    at: datetime
-    moved: int = 0
-    injected: int = 0
-    failed: int = 0
-    completion: timedelta | None = None
-    held: Held | None = None
-    coming: int | None = None
-    classes: Mapping[str, int] = field(default_factory=dict)
-    dataset: int = 0
-    file: int = 0
-    counted_by: int = 0
-    silent: bool = False
-    fresh: bool = False
-    down: str = ""
-    service: str = ""
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that are on their way."""
-        return self.injected - self.moved - self.failed if self.coming is None else self.coming
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a step has shown: asked and moved (bytes) from `measured` to `end`; `failed` is a part of one.
 
@@ -154,6 +122,17 @@ class Verdict:
         return self.moved / seconds if seconds else 0.0
 
     @property
+    def grain(self) -> float:
+        """Bytes per second by which one dataset or file more or less changes what moved (0: not known)."""
+        seconds = (self.end - self.measured).total_seconds()
+        return self.counted_by / seconds if seconds else 0.0
+
+    @property
+    def tolerance(self) -> str:
+        """The same in words, to stand after a rate."""
+        return f" (± {units.format_rate(self.grain)})" if self.grain else ""
+
+    @property
     def course(self) -> tuple[tuple[float, float], ...]:
         """Seconds after `measured` and the bytes that had moved by then: of each reading, or of the end alone."""
         return self.counts or (((self.end - self.measured).total_seconds(), float(self.moved)),)
@@ -182,8 +161,9 @@ def judge(
     early: bool = False,
     idle: bool = False,
     settle: timedelta | None = None,
+    before: Sequence[Reading] = (),
 ) -> Verdict:
-    """Judge a step of a rate (bytes per second) by its readings.
+    """Judge a step of a rate (bytes per second) by its readings, and by those `before` it how its link delivers.
 
     `early` says that somebody ended it before its time, with the last reading at any moment; `idle` that it was
     given up since nothing could be injected; `settle` in which time its rate shows nothing yet, where that is
@@ -217,15 +197,21 @@ def judge(
     own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()
     if verdict.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
         verdict = replace(verdict, measured=first.at, asked=whole, moved=own, counts=())
-    outcome, cause = _spoilt(verdict, readings, idle=idle) if verdict.early else _outcome(verdict, readings)
-    broken = next(_broken(readings, 0.0, readings), None) if outcome is StepOutcome.REACHED else None
+    turns = readings if not early or idle else readings[:-1]  # the last one was not read at the turn of a cycle
+    still = _standstill(turns, before, early=early)
+    if verdict.early:
+        outcome, cause = _spoilt(verdict, readings, still, idle=idle)
+    else:
+        outcome, cause = _outcome(verdict, readings, still)
+    broken = next(_broken(readings, 0.0, still), None) if outcome is StepOutcome.REACHED else None
     return replace(verdict, outcome=outcome, cause=cause, disturbed=broken)
 
 
-def _spoilt(verdict: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[StepOutcome, Cause | None]:
+def _spoilt(
+    verdict: Verdict, readings: Sequence[Reading], still: Cause | None, *, idle: bool
+) -> tuple[StepOutcome, Cause | None]:
     """Say why a step that did not last as long as it should says nothing of the link, whatever moved in it."""
-    whole = readings if idle else readings[:-1]  # the last one was not read at the turn of a cycle
-    broken = next(_broken(readings, verdict.failed * _excused(readings), whole), None)
+    broken = next(_broken(readings, verdict.failed * _excused(readings), still), None)
     if broken is not None:
         return StepOutcome.INCONCLUSIVE, broken
     return _missing(verdict, readings) if idle else (StepOutcome.INCONCLUSIVE, _ended(verdict, readings))
@@ -241,12 +227,14 @@ def _ended(verdict: Verdict, readings: Sequence[Reading]) -> Cause:
     return Cause(EARLY, f"it ended early, after {time}: {moved} of {asked} had moved in all of that time{failed}")
 
 
-def _outcome(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
+def _outcome(
+    verdict: Verdict, readings: Sequence[Reading], still: Cause | None
+) -> tuple[StepOutcome, Cause | None]:
     excused = _excused(readings)
     of_link = verdict.failed * (1 - excused)
     if verdict.ratio >= FOLLOWS and of_link <= FAILS:
         return StepOutcome.REACHED, None
-    broken = next(_broken(readings, verdict.failed * excused, readings), None)
+    broken = next(_broken(readings, verdict.failed * excused, still), None)
     if broken is not None:
         return StepOutcome.INCONCLUSIVE, broken
     if of_link > FAILS:
@@ -264,9 +252,11 @@ def _missing(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome
     hold = verdict.hold
     of_link = hold is not None and Trait.LINK in hold.traits
     if waiting >= short or of_link:
+        if last.moved <= readings[0].moved and (not last.moved or last.waiting < FILES * last.file):
+            return StepOutcome.INCONCLUSIVE, _unseen(verdict, last)
         if not of_link and waiting <= dataset:
             return StepOutcome.INCONCLUSIVE, _coarse(verdict, dataset)
-        moved = units.format_rate(verdict.moved_rate)
+        moved = units.format_rate(verdict.moved_rate) + verdict.tolerance
         words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} are still on their way"
         return StepOutcome.NOT_REACHED, Cause("saturated", words)
     if hold is not None and hold.words:
@@ -278,6 +268,17 @@ def _coarse(verdict: Verdict, dataset: int) -> Cause:
     size = f" of {units.format_size(dataset)}" if dataset else ""
     count = f", {verdict.asked / dataset:.1f} in the time that was measured" if dataset else ""
     return Cause(COARSE, f"the datasets or files{size} are too coarse for this rate and step{count}")
+
+
+def _unseen(verdict: Verdict, last: Reading) -> Cause:
+    """Say that the step was too short for a single arrival."""
+    size = f" of {units.format_size(last.file)}" if last.file else ""
+    lasted = units.format_duration(verdict.end - verdict.start)
+    words = (
+        f"none of the files{size} arrived in {lasted}: they are too large for what the link carries in this time, "
+        "or storages, FTS or Rucio's daemons do not run"
+    )
+    return Cause(COARSE, words)
 
 
 def _held(readings: Sequence[Reading], hold: Hold) -> str:
@@ -314,10 +315,10 @@ def _measured(readings: Sequence[Reading], settle: timedelta | None) -> Reading:
 # --------------------------------------------------------------------------- what did not work
 
 
-def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading]) -> Iterator[Cause]:
+def _broken(readings: Sequence[Reading], excused: float, still: Cause | None) -> Iterator[Cause]:
     """Give what did not work in a step, what says most first; `excused` is the part that failed because of it.
 
-    `whole` are the readings that were taken a cycle apart.
+    `still` is its standstill, if there was one.
     """
     pairs = list(pairwise(readings))
     for hold in _OUTAGES:
@@ -345,7 +346,8 @@ def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading
         spoilt = [(a, b) for a, b in pairs if b.classes.get(name, 0) > a.classes.get(name, 0)]
         words = f"{100 * excused:.0f} % failed, since {OUTAGES[name]} ({name})"
         yield Cause(name, words, outage=name != FULL, since=spoilt[0][0].at, until=spoilt[-1][1].at)
-    yield from _standstills(list(pairwise(whole)))
+    if still is not None:
+        yield still
 
 
 def shortened(message: str) -> str:
@@ -360,47 +362,16 @@ def _message(reading: Reading) -> bool:
     return reading.held is not None and "message" in reading.held.numbers
 
 
-def _standstills(pairs: Sequence[tuple[Reading, Reading]]) -> Iterator[Cause]:
-    """Find cycles in a row in which nothing arrived, though much was on its way and much arrives in others.
-
-    A link that is slow goes on; one that stops for a while was stopped. How long a while has to be follows from
-    how many files arrive otherwise: where they are few, a cycle without any is chance. When nothing ever arrived,
-    nothing is known of the link but that.
-    """
-    arrived = [max(b.moved - a.moved, 0) for a, b in pairs]
-    begun = next((place for place, size in enumerate(arrived) if size > 0), 0)
-    if pairs and pairs[0][0].completion is not None:
-        begun = 0  # something has arrived before, so that it is no wonder that nothing does yet
-    still = [
-        place >= begun and arrived[place] == 0 < min(a.waiting, b.waiting) for place, (a, b) in enumerate(pairs)
-    ]
-    start, length = _longest(still)
-    if not length:
-        return
-    if any(arrived):
-        file = max(b.file for _, b in pairs)
-        usual = sum(arrived) / (len(pairs) - begun - length)
-        if not file or length * usual < STANDS_STILL * file:
-            return
-    elif length < len(pairs) - 1:
-        return
-    since, until = pairs[start][0], pairs[start + length - 1][1]
+def _standstill(readings: Sequence[Reading], before: Sequence[Reading], *, early: bool) -> Cause | None:
+    found = standstill(readings, before, early=early)
+    if found is None:
+        return None
+    since, until = found
     words = (
-        f"nothing arrived for a while, with {units.format_size(until.waiting)} on their way: "
-        "are storages, FTS and Rucio's daemons running?"
+        f"no file arrived in {units.format_duration(until.at - since.at)}, with "
+        f"{units.format_size(until.waiting)} on their way: are storages, FTS and Rucio's daemons running?"
     )
-    yield Cause("standstill", words, outage=True, since=since.at, until=until.at)
-
-
-def _longest(flags: Sequence[bool]) -> tuple[int, int]:
-    """Return where the longest row of true flags starts, and how long it is; the first of several."""
-    rows: list[tuple[int, int]] = []
-    for place, flag in enumerate(flags):
-        if flag and rows and sum(rows[-1]) == place:
-            rows[-1] = (rows[-1][0], rows[-1][1] + 1)
-        elif flag:
-            rows.append((place, 1))
-    return max(rows, key=lambda row: row[1], default=(0, 0))
+    return Cause("standstill", words, outage=True, since=since.at, until=until.at)
 
 
 def _excused(readings: Sequence[Reading]) -> float:

@@ -22,8 +22,8 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Hold, Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
 from dc_inject.planning.progress import Progress
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder
-from dc_inject.planning.verdict import Reading
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 from tests.cli.ledgers import START, run
@@ -40,7 +40,7 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     (step,) = told["steps"]
     assert step["rate"] == 4e9 / 8
     assert step["ratio"] == pytest.approx(1, abs=0.1)
-    assert (told["outcome"], told["stands"], told["reason"]) == ("reached", None, "every step was reached")
+    assert (told["outcome"], told["stands"], told["cause"]) == ("reached", None, None)
     assert (told["state"], told["ends_by"]) == ("ended", None)
     assert (step["outcome"], step["cause"], step["reason"]) == ("reached", None, "")
     assert f"menu: {told['menu']}" in done.stderr

@@ -13,7 +13,7 @@ from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.planning.progress import Progress
-from dc_inject.planning.verdict import Reading
+from dc_inject.planning.reading import Reading
 from tests.cli.ledgers import START, run
 from tests.cli.linking import SEARCH, A, B, signalled
 from tests.engine.world import GB

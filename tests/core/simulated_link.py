@@ -6,8 +6,8 @@ import random
 from datetime import timedelta
 
 from dc_inject.planning.progress import Conclusion, Progress, conclusion
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder
-from dc_inject.planning.verdict import Reading
 from tests.engine.world import START
 
 MINUTE = timedelta(minutes=1)
@@ -66,3 +66,47 @@ def searched(ladder: Ladder, link: Link, until: timedelta = 100 * timedelta(hour
 
 def found(progress: Progress) -> Conclusion:
     return conclusion(progress.ladder, progress.verdicts, progress.decisions)
+
+
+class SlowLink:
+    """A link that few large files share: none has arrived until all of it is there, and then many at once."""
+
+    def __init__(self, capacity: float, size: int = 5 * GB, slots: int = 10) -> None:
+        self.capacity, self.size, self.slots = capacity, size, slots
+        self.due = 0.0
+        self.given = self.moved = 0
+        self.sizes: list[float] = []  # what is left of each file on its way
+
+    def pass_time(self, rate: float, time: timedelta) -> None:
+        """Inject whole files at a rate, and move those that have a slot at the same speed."""
+        self.due += rate * time.total_seconds()
+        while self.due >= self.given + self.size / 2:
+            self.given += self.size
+            self.sizes.append(float(self.size))
+        carries = self.capacity * time.total_seconds()
+        while carries > 1 and self.sizes:
+            running = self.sizes[: self.slots]
+            each = min(carries / len(running), *running)
+            carries -= each * len(running)
+            left = [size - each for size in running]
+            self.moved += self.size * sum(size <= 1 for size in left)
+            self.sizes = [size for size in left if size > 1] + self.sizes[self.slots :]
+
+    def reading(self, at) -> Reading:
+        return Reading(
+            at, self.moved, self.given, coming=self.given - self.moved,
+            completion=MINUTE if self.moved else None, dataset=self.size, file=self.size, counted_by=self.size,
+        )  # fmt: skip
+
+
+def stopped(ladder: Ladder, link: SlowLink, after: timedelta, cycle: timedelta = CYCLE) -> Progress:
+    """Return how a test stands that somebody ends after a time, at any moment of a cycle."""
+    progress, passed = Progress(ladder, START + timedelta(days=9)), timedelta(0)
+    progress.take(link.reading(START))
+    while passed + cycle < after and progress.over is None:
+        link.pass_time(0 if progress.paused else progress.rate, cycle)
+        passed += cycle
+        progress.take(link.reading(START + passed))
+    link.pass_time(0 if progress.paused else progress.rate, after - passed)
+    progress.stopped(link.reading(START + after))
+    return progress

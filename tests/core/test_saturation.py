@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from dc_inject.planning import overload, saturation
 from dc_inject.planning import progress as progress_module
 from dc_inject.planning.progress import conclusion
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import REPEATS, Ladder, Next, NextStep
-from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict
+from dc_inject.planning.verdict import Cause, StepOutcome, Verdict
 from tests.core.simulated_link import CYCLE, GB, LADDER, MINUTE, Link, found, searched
 from tests.engine.world import START
 

@@ -10,7 +10,8 @@ import pytest
 
 from dc_inject.model import Held, Hold
 from dc_inject.planning.progress import Progress
-from dc_inject.planning.verdict import Reading, StepOutcome
+from dc_inject.planning.reading import Reading
+from dc_inject.planning.verdict import StepOutcome
 from tests.core.simulated_link import CYCLE, GB, LADDER, Link, found, searched
 from tests.engine.world import START
 

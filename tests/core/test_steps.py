@@ -10,8 +10,9 @@ import pytest
 from dc_inject.model import Held, Hold
 from dc_inject.planning import steps
 from dc_inject.planning.progress import Progress, Step, conclusion
+from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder, Next, NextStep
-from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict, judge
+from dc_inject.planning.verdict import Cause, StepOutcome, Verdict, judge
 from tests.engine.world import START
 
 MINUTE = timedelta(minutes=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Held, Hold
 from dc_inject.model.holds import format_numbers
-from dc_inject.planning.verdict import Reading, StepOutcome, judge, shortened
+from dc_inject.planning.reading import Reading
+from dc_inject.planning.steps import Ladder
+from dc_inject.planning.verdict import StepOutcome, judge, shortened
+from tests.core.simulated_link import SlowLink, stopped
 from tests.engine.world import START
 
 GB = 10**9
@@ -111,6 +115,14 @@ TABLE = {
     "credentials": (Story(injected=HALF, held=every(Hold.CREDENTIALS)), "inconclusive", "credentials"),
     "nobody was running": (Story(injected=HALF, held={2: Held(Hold.NOT_RUNNING)}), "inconclusive", "not-running"),
     "nothing ever arrives": (Story(capacity=NOTHING), "inconclusive", "standstill"),
+    "nothing ever arrives of few files": (
+        Story(injected=[12 * GB] + [0] * 5, capacity=NOTHING, file=3 * GB, held={0: Held(Hold.BACKLOG)}),
+        "inconclusive", "coarse-datasets"),
+    "files so large that the first takes longer": (
+        Story(capacity=NOTHING, file=5 * GB), "inconclusive", "coarse-datasets"),
+    "ended early, before the first file": (Story(capacity=NOTHING, early=True), "inconclusive", "ended-early"),
+    "ended early, in a standstill": (
+        Story(capacity=[1e15, 1e15, 1e15, 0, 0, 0], early=True), "inconclusive", "standstill"),
     "a dry pool": (Story(injected=HALF, held=every(Hold.POOL_DRY, free=0)), "inconclusive", "pool-dry"),
     "a full destination": (
         Story(injected=HALF, held=every(Hold.DESTINATION_FULL, free=1)), "inconclusive", "destination-full"),
@@ -262,6 +274,29 @@ def test_a_long_silence_of_a_link_with_few_files_a_cycle_is_a_standstill():
     assert (made.outcome, made.cause and made.cause.code) == ("inconclusive", "standstill")
     assert made.cause is not None
     assert (made.cause.since, made.cause.until) == (START + 2 * CYCLE, START + 6 * CYCLE)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_slow_link_is_no_outage_at_whatever_moment_somebody_ends_it(seed):
+    """Of 0.08 to 0.8 Gb/s, with files of 5 GB that share it: many arrive together, after long waits."""
+    draw = random.Random(seed)
+    capacity = draw.uniform(0.01, 0.1) * GB
+    rate, every = draw.uniform(1, 10) * capacity, draw.choice([5, 10, 30]) * MINUTE
+    ladder = Ladder(rate, every, rate / 2, 8 * rate, saturate=draw.random() < 0.5)
+    link = SlowLink(capacity, slots=draw.choice([2, 5, 10, 20]))
+    cycle = timedelta(seconds=draw.choice([10, 60, 100]))
+    progress = stopped(ladder, link, draw.uniform(2, 120) * MINUTE, cycle)
+    causes = {verdict.cause.code for verdict in progress.verdicts if verdict.cause}
+    assert causes <= {"ended-early", "coarse-datasets", "saturated"}
+    assert progress.concluded().cause is None or not progress.concluded().cause.outage
+
+
+def test_a_step_tells_by_how_much_one_dataset_changes_its_rate():
+    grain = Story(capacity=HALF).judged().grain
+    assert grain == 0, "not known"
+    readings = [Reading(START), Reading(START + 10 * MINUTE, 100 * GB, 600 * GB, counted_by=6 * GB, file=GB)]
+    made = judge(GB, [*readings, replace(readings[1], at=START + 20 * MINUTE, moved=200 * GB, injected=1200 * GB)])
+    assert (made.end - made.measured, made.grain) == (10 * MINUTE, 6 * GB / 600)
 
 
 cycles = st.lists(st.floats(0, 2 * DUE), min_size=6, max_size=6)
