@@ -37,7 +37,7 @@ def findings(campaign: Campaign) -> None:
 
 
 def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, RseFacts]]) -> None:
-    """Raise MenuError for links whose ends do not exist, or are tape that nobody agreed to.
+    """Raise MenuError for links whose ends do not exist, mean other RSEs, or are tape that nobody agreed to.
 
     Where only storages know the ends they are not asked: they report neither, and one that hangs would block the
     engine.
@@ -51,18 +51,20 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
         for service, ends_of_service in names.items()
         for name, fact in facts(service, sorted(ends_of_service)).items()
     }
-    unknown: dict[tuple[str, str], list[Problem]] = {}
+    unusable: dict[tuple[str, str], list[Problem]] = {}
     tapes = set()  # each has to be agreed to where it stands
     for menu_ in campaign.menus:
         for flow in menu_.flows:
             for rse in (flow.link.source, flow.link.destination) if flow.link.through in names else ():
                 fact = facts_of.get((flow.link.through, rse))
                 if fact is None or not fact.exists:
-                    unknown.setdefault((flow.link.through, rse), []).append(_unknown(flow, rse, fact))
+                    unusable.setdefault((flow.link.through, rse), []).append(_unknown(flow, rse, fact))
+                elif fact.ambiguity:
+                    unusable.setdefault((flow.link.through, rse), []).append(_ambiguous(flow, fact))
                 elif fact.tape and rse not in menu_.tape_agreed:
                     tapes.add(_tape(flow, rse))
-    if unknown or tapes:
-        raise MenuError([*map(once, unknown.values()), *tapes])
+    if unusable or tapes:
+        raise MenuError([*map(once, unusable.values()), *tapes])
 
 
 def storages(campaign: Campaign) -> None:
@@ -105,6 +107,11 @@ def once(problems: Iterable[Problem]) -> Problem:
 def _unknown(flow: Flow, rse: str, fact: RseFacts | None) -> Problem:
     hint = f"did you mean {fact.near}?" if fact is not None and fact.near else "check its spelling"
     return Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", hint)
+
+
+def _ambiguous(flow: Flow, fact: RseFacts) -> Problem:
+    hint = f"ask its operators: {fact.name} alone must have the attribute {fact.name}; or take another RSE"
+    return Problem(flow.menu, flow.line, f"{flow.link.through}: {fact.ambiguity}", hint)
 
 
 def _tape(flow: Flow, rse: str) -> Problem:

@@ -220,6 +220,8 @@ class Opening:
         for place, hold in (source, Hold.SOURCE_UNAVAILABLE), (destination, Hold.DESTINATION_UNAVAILABLE):
             if not facts[service, place].exists:
                 return Held(hold, {"rse": place, "message": f"{service} knows no RSE {place}"})
+            if why := facts[service, place].ambiguity:
+                return Held(hold, {"rse": place, "message": why[:200]})
         if facts[service, source].readable is False:
             return _closed(Hold.SOURCE_UNAVAILABLE, "read", facts[service, source])
         if facts[service, destination].writable is False:

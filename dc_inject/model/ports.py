@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from dc_inject.model import units
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.items import Item, ItemId
 from dc_inject.model.naming import Copy, Origin
@@ -152,13 +153,15 @@ class Removal:
 class RseFacts:
     """What a service says of an RSE now; None is a signal that could not be read ("signal missing").
 
-    `near` is the RSE that is most like one that does not exist. `free` is bytes not yet used, as they were
+    `near` is the RSE that is most like one that does not exist. `means` are the RSEs that its name means where the
+    service takes names as expressions, sorted; None where it does not. `free` is bytes not yet used, as they were
     at `free_at` (None: now); `quota_left` is what our account may still put there.
     """
 
     name: str
     exists: bool = True
     near: str = ""
+    means: tuple[str, ...] | None = None
     readable: bool | None = None
     writable: bool | None = None
     free: int | None = None
@@ -170,6 +173,14 @@ class RseFacts:
     closed: Mapping[str, str] = field(
         default_factory=dict
     )  # `readable` or `writable`, if False -> why, where told
+
+    @property
+    def ambiguity(self) -> str:
+        """Why the name must not be used as an RSE expression: it means other RSEs, or none. Empty if it may be."""
+        if self.means is None or self.means == (self.name,):
+            return ""
+        means = f"{units.some(self.means, 5)}, not {self.name} alone" if self.means else "no RSE"
+        return f"as an RSE expression, {self.name} means {means}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,10 +283,11 @@ class FakeClient:
 
     def list_rses(self, expression: str | None = None) -> Iterator[Row]:
         rses = self.server.rses
-        if expression is not None and expression != "*" and expression not in rses:
+        meant = list(rses) if expression in {None, "*"} else str(expression).split("|")
+        if not set(meant) & set(rses):
             raise rucio.InvalidRSEExpression("RSE Expression resulted in an empty set.")
         for name, rse in rses.items():
-            if expression in {None, "*", name}:
+            if name in meant:
                 yield {
                     "rse": name,
                     "availability_read": rse.read,

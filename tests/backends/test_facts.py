@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import UTC, timedelta
+from typing import Any
 
 import pytest
 from rucio.common import exception as rucio
@@ -13,8 +15,11 @@ from dc_inject.backends.rucio.connection import ASK
 from dc_inject.model import Entry, Link
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 
+from .conftest import DESTINATION, SOURCE
 from .fake import BORN, GB, FakeClient, FakeRse, FakeRucio
 from .support import Heard
+
+OTHER = "T1_UK_RAL_Disk"
 
 # ---------------------------------------------------------------------------------------- sites
 
@@ -33,6 +38,82 @@ def test_facts_are_read_in_few_calls_and_attributes_only_once(
     server.clock.time += timedelta(minutes=1)
     backend.sites([link.source, link.destination])
     assert len(server.calls) - first == 3 + 2  # RSEs, quotas, global quotas, and the space of each
+
+
+@pytest.fixture
+def attributes(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """The names that RSEs have as attributes, where that is not just their own."""
+    changed: dict[str, set[str]] = {}
+    listed = FakeClient.list_rses
+
+    def list_rses(self: FakeClient, expression: str | None = None) -> Iterator[dict[str, Any]]:
+        meant = (expression or "").split("|")
+        rows = [r for r in listed(self) if not expression or changed.get(r["rse"], {r["rse"]}).intersection(meant)]
+        if not rows:
+            raise rucio.InvalidRSEExpression("RSE Expression resulted in an empty set.")
+        yield from rows
+
+    monkeypatch.setattr(FakeClient, "list_rses", list_rses)
+    monkeypatch.setattr(
+        FakeClient, "list_rse_attributes", lambda _self, rse: dict.fromkeys(changed.get(rse, {rse}), True)
+    )
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "means"),
+    [
+        ({OTHER: {OTHER, DESTINATION}}, (DESTINATION, OTHER)),
+        ({SOURCE: {SOURCE, DESTINATION}}, (DESTINATION, SOURCE)),
+        ({DESTINATION: set()}, ()),
+        ({DESTINATION: set(), OTHER: {DESTINATION}}, (OTHER,)),
+    ],
+)
+def test_a_name_that_means_other_rses_or_none_is_told_until_it_is_put_right(
+    backend: RucioBackend,
+    server: FakeRucio,
+    attributes: dict[str, set[str]],
+    changed: dict[str, set[str]],
+    means: tuple[str, ...],
+) -> None:
+    """Another RSE, of the menu or not, has an attribute of that name, or the RSE lacks its own."""
+    server.rses[OTHER] = FakeRse()
+    attributes |= changed
+    facts = backend.sites((SOURCE, DESTINATION))
+    assert (facts[SOURCE].means, facts[SOURCE].ambiguity) == ((SOURCE,), "")
+    assert facts[DESTINATION].means == means
+    assert facts[DESTINATION].ambiguity
+    attributes.clear()
+    server.clock.time += timedelta(minutes=15)
+    assert backend.sites((SOURCE, DESTINATION))[DESTINATION].ambiguity == ""
+
+
+def test_many_names_are_known_to_mean_themselves_alone_by_one_call(
+    backend: RucioBackend, server: FakeRucio
+) -> None:
+    for number in range(48):
+        server.rses[f"X{number:02}"] = FakeRse()
+    for _ in range(2):
+        facts = backend.sites(server.rses)
+        server.clock.time += timedelta(hours=2)
+        backend.check()  # reads all else anew
+    assert all(facts[name].means == (name,) for name in server.rses)
+    assert sum(call[0] == "list_rses" and bool(call[1]) for call in server.calls) == 1
+
+
+def test_a_name_whose_meaning_cannot_be_read_is_not_taken_for_a_good_one(
+    backend: RucioBackend, server: FakeRucio, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = FakeClient.list_rses
+
+    def list_rses(self: FakeClient, expression: str | None = None) -> Iterator[dict[str, Any]]:
+        if expression:
+            raise rucio.DatabaseException("busy")
+        return listed(self)
+
+    monkeypatch.setattr(FakeClient, "list_rses", list_rses)
+    with pytest.raises(Temporary):
+        backend.sites(link[:2])
 
 
 def test_the_tightest_quota_counts_and_none_set_is_nothing_left(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Row
@@ -20,7 +21,7 @@ from dc_inject.model import Flow, Hold
 from dc_inject.model.events import BreakerSwitched, CycleOpened
 
 from ..engine.world import CYCLE, START, Heard, campaign, flow, opened
-from .fake import GB, FakeRse, FakeRucio
+from .fake import GB, FakeClient, FakeRse, FakeRucio
 from .fake import Row as RucioRow
 
 CYCLES = 3
@@ -32,14 +33,29 @@ EMPTY = rucio.InvalidRSEExpression("RSE Expression resulted in an empty set.")
 
 @dataclass
 class Partly(FakeRucio):
-    """A Rucio that makes no rules for some destinations, and says why."""
+    """A Rucio that makes no rules for some destinations, and where names of RSEs mean others, too."""
 
     refused: dict[str, Exception] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def client(self, record: RucioCallRecord, timeout: float) -> FakeClient:
+        return Aliasing(self, record)
 
     def make_rules(self, dids: list[RucioRow], **asked: Any) -> list[str]:
         if error := self.refused.get(asked["rse_expression"]):
             raise error
         return super().make_rules(dids, **asked)
+
+
+class Aliasing(FakeClient):
+    """A client of it."""
+
+    def list_rses(self, expression: str | None = None) -> Iterator[RucioRow]:
+        yield from super().list_rses(expression)
+        assert isinstance(self.server, Partly)
+        for name in (expression or "").split("|"):
+            if name in self.server.aliases:
+                yield {"rse": self.server.aliases[name]}
 
 
 def refuses(error: Exception) -> Callable[[Partly], None]:
@@ -80,6 +96,11 @@ REASONS: dict[str, tuple[Callable[[Partly], None], Hold, str]] = {
     ),
     "the account's limit": (closes(quota=GB), Hold.QUOTA, ""),
     "an RSE that is gone": (lambda server: server.rses.pop(BAD) and None, Hold.DESTINATION_UNAVAILABLE, BAD),
+    "a name that means another RSE, too": (
+        lambda server: server.aliases.update({BAD: "B"}),
+        Hold.DESTINATION_UNAVAILABLE,
+        "B, X",
+    ),
     "a source that is gone": (lambda server: server.rses.pop("S") and None, Hold.SOURCE_UNAVAILABLE, "S"),
 }
 

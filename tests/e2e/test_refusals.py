@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from datetime import UTC, datetime
 
 import pytest
+from rucio.common.exception import DatabaseException
+
+from dc_inject.sandbox import Rse
+from tests.conftest import client_for
+from tests.e2e.tool import until
 
 pytestmark = pytest.mark.sandbox
 
@@ -48,6 +54,40 @@ def test_an_unknown_rse_is_found_at_the_start_with_its_line(tool, menu, command)
     assert f"{path}:{_last_line(path)}: rucio knows no RSE T1_DE_KIT_Disc" in done.err
     assert not done.out
     assert not tool.ledger("refused").exists()
+
+
+def test_a_name_that_means_more_than_its_rse_or_nothing_is_found_at_the_start(tool, sandbox, label):
+    """Another RSE has an attribute of a destination's name, or the destination lacks its own."""
+    shared, lacking = (f"T2_{label}_{end}" for end in ("Shared", "Lacking"))
+    sandbox.add([Rse(name, 10**15) for name in (shared, lacking)], {})
+    root = client_for(sandbox.root_config)
+    for change, *of_what in (
+        (root.add_rse_attribute, FNAL, shared, True),
+        (root.delete_rse_attribute, lacking, lacking),
+    ):
+
+        def changed(change=change, of_what=of_what):
+            with contextlib.suppress(DatabaseException):  # busy with the daemons
+                change(*of_what)
+                return True
+
+        until(changed, "an attribute")
+    links = {(CERN, shared): "1 Gb/s", (CERN, lacking): "1 Gb/s"}
+    path = tool.menu("refused", links, start=datetime(2027, 2, 8, tzinfo=UTC))
+    asking = [tool.start(*one, path) for one in (["run", "--once"], ["check", "--online"])]
+    test = tool.start("link", CERN, shared, "--rate", "1 Gb/s", "--for", "1min", "--yes")
+    for process in asking:
+        done = process.ends(2)
+        told = dict.fromkeys((shared, lacking), "")
+        for line in (done.out + done.err).splitlines():
+            told |= {name: line for name in told if name in line and f"{path}:" in line}
+        assert f"{path}:{_last_line(path) - 1}: " in told[shared]
+        assert f"{path}:{_last_line(path)}: " in told[lacking]
+        assert FNAL in told[shared]
+    assert FNAL in test.ends(2).err
+    assert not tool.ledger("refused").exists()
+    rules = client_for(sandbox.config).list_replication_rules({"rse_expression": shared})
+    assert not list(rules)
 
 
 def test_a_tape_end_needs_an_agreement(tool, menu):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -41,13 +41,15 @@ class Asked(SimBackend):
     def __init__(self, clock: SimClock, name: str) -> None:
         super().__init__(clock, {}, name=name)
         self.ends: list[str] = []
+        self.means: dict[str, tuple[str, ...]] = {}
 
     def check(self) -> Identity:
         return Identity(self.name, FTS, "1", "def", "me", admin=False, may_end=True)
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         self.ends += rses
-        return super().sites(self.ends)
+        facts = super().sites(self.ends)
+        return {name: replace(fact, means=self.means.get(name)) for name, fact in facts.items()}
 
 
 @dataclass
@@ -70,6 +72,30 @@ def world(tmp_path: Path) -> World:
     ledger.bind("test", CYCLE, [service.check() for service in services.values()], START)
     menus = Menus([path], ledger=ledger, backends=services, clock=clock, admits=admission.storages)
     return World(path, menus, services)
+
+
+@pytest.mark.parametrize(("name", "means"), [("B", ("B", "C")), ("B", ()), ("A", ("A", "X")), ("A", ("B",))])
+def test_a_name_that_is_another_expression_is_refused_at_the_start_and_later(
+    world: World, name: str, means: tuple[str, ...]
+) -> None:
+    world.write(FTS)
+    world.services["rucio"].means = {"A": ("A",), "B": ("B",), name: means}
+    for _ in range(2):
+        with pytest.raises(MenuError) as refused:
+            world.menus()
+        (problem,) = refused.value.problems
+        assert (problem.file, problem.line) == (str(world.path), _line_of_the_rucio_link())
+        assert all(meant in problem.message for meant in means)
+    world.services["rucio"].means[name] = (name,)
+    world.menus()
+    world.services["rucio"].means[name] = means
+    world.write(FTS, rate=9)
+    with pytest.raises(MenuError):
+        world.menus()
+
+
+def _line_of_the_rucio_link() -> int:
+    return next(number for number, line in enumerate(TEXT.splitlines(), 1) if "through: rucio" in line)
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
+
+from rucio.common import exception as rucio
 
 from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.identity import account_of, is_admin
 from dc_inject.model import units
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import RseFacts
 from dc_inject.model.redaction import scrub
 
 _SHORT = timedelta(seconds=5)  # what all RSEs share is read once for the parts of one round of questions
-_LONG = timedelta(hours=12)  # attributes of RSEs, which RSEs an expression means
+_LONG = timedelta(hours=12)  # attributes of RSEs, which RSEs an expression or a name means
+_TOGETHER = 50  # names in one expression, which is a part of a URL
 _OLD = timedelta(hours=24)  # of a storage's own report of its space
 
 T = TypeVar("T")
@@ -43,13 +46,14 @@ class _Signals:
 
 
 class Facts:
-    """Reads what Rucio knows of RSEs: one call for all of them, two for quotas, one or two for each."""
+    """Reads what Rucio knows of RSEs: two calls for all of them, two for quotas, one or two for each."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._alone: dict[str, datetime] = {}  # names that mean their RSE alone, and since when that is known
 
     def sites(self, names: Iterable[str]) -> dict[str, RseFacts]:
-        """Return the facts of each RSE; raises a ServiceError when the list of RSEs cannot be read.
+        """Return the facts of each RSE; raises a ServiceError when it cannot be read which there are, or meant.
 
         That list carries availability as it is now; an expression such as availability_write=True would be
         answered from a cache of the server, up to 10 minutes old.
@@ -57,14 +61,18 @@ class Facts:
         rses = self._connection.kept(("rses",), _SHORT, self._rses)
         shared = _Signals()
         quotas = shared.read("quota_left", lambda: self._connection.kept(("quotas",), _SHORT, self._quotas))
+        wanted = sorted(set(names))
+        means = self._meanings([name for name in wanted if name in rses])
         return {
-            name: self._facts(name, rses[name], quotas, shared)
+            name: self._facts(name, rses[name], means[name], quotas, shared)
             if name in rses
             else RseFacts(name, exists=False, near=scrub("".join(units.nearest(name, rses))))
-            for name in sorted(set(names))
+            for name in wanted
         }
 
-    def _facts(self, name: str, rse: Row, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
+    def _facts(
+        self, name: str, rse: Row, means: tuple[str, ...], quotas: Mapping[str, float] | None, shared: _Signals
+    ) -> RseFacts:
         signals = _Signals(dict(shared.missing))
         free, free_at = signals.read("free", lambda: self._free(name)) or (None, None)
         rse_attributes = signals.read("site", lambda: attributes(self._connection, name)) or {}
@@ -75,6 +83,7 @@ class Facts:
             free=free,
             free_at=free_at,
             quota_left=None if quotas is None else _left(quotas.get(name, 0)),
+            means=means,
             tape=rse["rse_type"] == "TAPE",
             site=scrub(str(rse_attributes.get("site") or "")),
             missing=signals.missing,
@@ -108,6 +117,44 @@ class Facts:
                 if name in left:
                     left[name] = min(left[name], float(row["bytes_remaining"]))
         return left
+
+    def _meanings(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return what names mean in a rule: their RSEs, where each alone has an attribute of its own name.
+
+        That is asked once, in one call where all is well; whatever else a name means may be put right soon.
+        """
+        now = self._connection.now()
+        unsure = [name for name in names if now - self._alone.get(name, now - _LONG) >= _LONG]
+        meanings: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
+        for start in range(0, len(unsure), _TOGETHER):
+            part = unsure[start : start + _TOGETHER]
+            if not self._each_alone(part):
+                meanings |= {name: self._meant_by(name) for name in part}
+        self._alone |= {name: now for name in unsure if meanings[name] == (name,)}
+        return meanings
+
+    def _each_alone(self, names: Sequence[str]) -> bool:
+        """Return whether each RSE has the attribute of its own name, and no other RSE has one of them.
+
+        False also where that cannot be told of all of them together.
+        """
+        try:
+            for name in names:
+                of_rse = attributes(self._connection, name)
+                if [other for other in names if of_rse.get(other)] != [name]:
+                    return False
+            return resolve(self._connection, "|".join(names)) == tuple(names)
+        except (Permanent, Temporary):
+            return False
+
+    def _meant_by(self, name: str) -> tuple[str, ...]:
+        """Return what a name means in a rule; nothing where no RSE has an attribute of that name."""
+        try:
+            return resolve(self._connection, name)
+        except Permanent as error:
+            if isinstance(error.__cause__, rucio.InvalidRSEExpression):
+                return ()
+            raise
 
     def _meant(self, expression: str) -> tuple[str, ...]:
         return self._connection.kept(

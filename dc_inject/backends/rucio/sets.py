@@ -90,6 +90,8 @@ class RucioSet:
         facts = Facts(connection).sites([rse])[rse]
         if not facts.exists:
             raise UsageError(f"Rucio knows no RSE {rse}", "check its spelling")
+        if facts.ambiguity:
+            raise UsageError(facts.ambiguity, "take another RSE, or ask Rucio's operators")
         if facts.tape:
             raise UsageError(f"{rse} is tape", "take a disk RSE: test data are read again and again")
         if not facts.writable:
