@@ -1,8 +1,8 @@
 """`dc-inject health`: whether an injector does its work, for health checks of containers and service managers.
 
-An injector is healthy if it holds its ledger, has turned to a new cycle in the last two cycle lengths, and its
-ledger can be written. It turns at each cycle's beginning, also between windows, when nothing is due, and when its
-menus are refused; the ledger keeps when it last did.
+An injector is healthy if it holds its ledger, has turned to a new cycle in the last two cycle lengths, the clock
+of its machine did not leap, and its ledger can be written. It turns at the beginning of each cycle, also between
+windows, when nothing is due, and when its menus are refused; the ledger keeps when it last did.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dc_inject.cli import common, completion, ledger_files, subjects
 from dc_inject.ledger import LedgerView
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
+from dc_inject.planning import clocks
 from dc_inject.planning.shards import Shard
 from dc_inject.system.clock import SystemClock
 
@@ -32,8 +33,9 @@ LEAST_FREE = 100_000_000  # bytes on the ledger's disk
 def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None:
     r"""Check that an injector does its work: exit code 0 if it does, 3 if not, with the reason.
 
-    It must hold its ledger and have begun a cycle in the last two cycle lengths; its ledger must be writable, with
-    100 MB free on its disk. You may leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
+    It must hold its ledger and have begun a cycle in the last two cycle lengths; the clock of its machine must not
+    have leapt away from the services' clocks; its ledger must be writable, with 100 MB free on its disk. You may
+    leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
 
     \b
     Example, in a container: HEALTHCHECK CMD ["dc-inject", "health"]
@@ -55,8 +57,11 @@ def _healthy(path: Path, name: str) -> str:
     now = SystemClock().now()
     with LedgerView.open(path) as view, view.snapshot():
         holder, began, length = view.holder(), view.last_turn(), view.cycle_length
+        leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
     if holder is None:
         raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
+    if leapt:
+        raise LedgerError(f"{name}: {leapt}", clocks.HINT)
     if began is None or length is None:
         words = "no cycle has begun yet"
     elif now - began <= CYCLES * length:

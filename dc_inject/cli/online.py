@@ -11,7 +11,7 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.cli import common, ledger_files, online_rucio, tables
 from dc_inject.cli.online_report import Answers, Use, uses
-from dc_inject.engine import another_injector
+from dc_inject.engine import admission, another_injector
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
@@ -20,7 +20,9 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Identity, Listing
 from dc_inject.model.services import FTS, RUCIO
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
+from dc_inject.planning import clocks
 from dc_inject.storage.types import NotFound
+from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import FtsBackend, StorageEnd
@@ -57,6 +59,7 @@ def ask(
     """
     answers = Answers(campaign)
     alive = {service: backend for service, backend in backends.items() if _lets_us_in(answers, drafts, backend)}
+    _compare_clocks(answers)
     answers.campaign = _resolved(answers, drafts, alive, narrowed)
     _ask_who_injects(answers, campaign, alive)
     if RUCIO.name in alive:
@@ -96,6 +99,18 @@ def _credentials(answers: Answers, identity: Identity) -> None:
         answers.find(
             affected[0], "credentials-expire", message, "have them renewed in time; `run` reads them anew"
         )
+
+
+def _compare_clocks(answers: Answers) -> None:
+    """Find a clock of this machine that differs from the services': an error where `run` refuses it."""
+    ahead = admission.clocks_ahead(answers.identities.values(), SystemClock().now())
+    if not clocks.differ(ahead):
+        return
+    menu_, flow = uses(answers.campaign, min(ahead))[0]
+    if admission.is_clock_too_far(ahead, menu_.cycle):
+        answers.problems.append(Problem(flow.menu, 0, clocks.sentence(ahead), clocks.HINT))
+    else:
+        answers.find((menu_, flow), "clock-differs", clocks.sentence(ahead), clocks.HINT)
 
 
 def _account_line(identity: Identity) -> str:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.cli import common, ledger_files, log_output, online, tables, trusting
+from dc_inject.engine import admission
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Backend
 from dc_inject.model.services import SERVICES
+from dc_inject.planning import clocks
 from dc_inject.storage.types import VERBS
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -30,6 +32,13 @@ SAY_AFTER = 3.0  # seconds without an answer, after which it is said what is wai
 
 def _left(seconds: float) -> str:
     return units.format_duration(timedelta(seconds=seconds))
+
+
+def _clock(seconds: float) -> str:
+    """Say how far this machine's clock is from a service's."""
+    ahead = timedelta(seconds=seconds)
+    agreed = not clocks.differ({"": ahead})
+    return "agrees" if agreed else f"{_left(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"
 
 
 COLUMNS = (
@@ -45,6 +54,7 @@ COLUMNS = (
     tables.Column("credentials_left", "left", _left, right=True, spare=2),
     tables.Column("delegation_needed", "delegation", lambda needed: "needed" if needed else "not needed", spare=3),
     tables.Column("delegated_until", "delegated until (UTC)", spare=4),
+    tables.Column("clock_ahead", "our clock", _clock),
     tables.Column("error", "because"),
     tables.Column("storages", "storages", quiet=True),
 )
@@ -94,9 +104,10 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     )
     failed: list[ServiceError] = []
     rows = []
+    ahead: dict[str, timedelta] = {}
     for service, backend in backends.items():
         with _waiting(f"waiting for an answer from {service}, up to {timeout:g} s for each call (--timeout)"):
-            rows.append(_row(backend, clock, failed))
+            rows.append(_row(backend, clock, failed, ahead))
     with _waiting("waiting for answers from the storages"):
         ends = _storages(drafts, backends)
     if ends and not any(end["reachable"] is not False for end in ends):
@@ -104,6 +115,8 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
             0, Temporary("no storage of these menus can be reached", "check the network, and their ports")
         )
     _emit(fmt, rows, ends)
+    if clocks.differ(ahead):
+        click.echo(f"dc-inject: warning: {clocks.sentence(ahead)} ({clocks.HINT})", err=True)
     for early in failed[:-1]:
         click.echo(f"dc-inject: {early.message}", err=True)
     if failed:
@@ -134,14 +147,21 @@ def _emit(fmt: str, rows: Sequence[dict[str, Any]], ends: Sequence[Mapping[str, 
         if column.key in {"credentials_from", "delegation_needed", "delegated_until", "error"}
         and all(row[column.key] is None for row in rows)
     }
+    if not any(clocks.differ({"": timedelta(seconds=row["clock_ahead"] or 0)}) for row in rows):
+        empty.add("clock_ahead")
     tables.emit(fmt, [column for column in COLUMNS if column.key not in empty], rows)
     if ends:
         click.echo()
         tables.emit(fmt, STORAGES, ends)
 
 
-def _row(backend: Backend, clock: SystemClock, failed: list[ServiceError]) -> dict[str, Any]:
-    """Return what a service says of me; its error when it does not, which is noted in `failed` too."""
+def _row(
+    backend: Backend, clock: SystemClock, failed: list[ServiceError], ahead: dict[str, timedelta]
+) -> dict[str, Any]:
+    """Return what a service says of me; its error when it does not, which is noted in `failed` too.
+
+    How far our clock is ahead of the service's is noted in `ahead`.
+    """
     row: dict[str, Any] = {**dict.fromkeys(column.key for column in COLUMNS), "service": backend.name}
     fts = online.fts_of({backend.name: backend})
     try:
@@ -158,6 +178,8 @@ def _row(backend: Backend, clock: SystemClock, failed: list[ServiceError]) -> di
             "credentials_until": tables.moment(identity.credentials_until),
             "credentials_left": _seconds_to(identity.credentials_until, clock.now()),
         }
+        ahead |= admission.clocks_ahead([identity], clock.now())
+        row["clock_ahead"] = round(ahead[backend.name].total_seconds()) if backend.name in ahead else None
         if fts is not None:
             delegation = fts.delegation()
             row |= {"delegation_needed": delegation.needed, "delegated_until": tables.moment(delegation.until)}

@@ -44,7 +44,7 @@ from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
-from dc_inject.model.ports import Backend, Clock, Identity
+from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
 from dc_inject.model.services import injections
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.shards import Shard
@@ -80,6 +80,7 @@ class RunOptions:
     textfile: Path | None = None
     pushgateway: str | None = None
     allow_admin: bool = False
+    accept_clock: bool = False
     threads: int = 8
     timeout: float = 60.0
 
@@ -113,6 +114,11 @@ class RunOptions:
 )
 @click.option("--pushgateway", metavar="URL", help="With --once: send the metrics to a Pushgateway at the end.")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@click.option(
+    "--accept-clock",
+    is_flag=True,
+    help="Inject even if this machine's clock is more than a cycle away from the services' clocks.",
+)
 @click.option(
     "--threads",
     default=RunOptions.threads,
@@ -230,6 +236,7 @@ def inject(
                 submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
             ),
             alone=start.alone,
+            machine=clock if isinstance(clock, MachineClock) else None,
         )
         watching.engine = engine
         fate = "will be ended" if ends_afterwards else "stay live"
@@ -286,6 +293,9 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
     identities = starting.patiently(
         lambda: admission.identities(backends, allow_admin=options.allow_admin), clock, patience
     )
+    cycle = drafts[0].preview.cycle
+    if not options.accept_clock:
+        admission.refuse_clock(identities.values(), clock.now(), cycle)
 
     def admit(campaign: Campaign) -> None:
         admission.storages(campaign)
@@ -306,7 +316,7 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
         shard=options.shard,
         admits=admit,
     )
-    bind(ledger, drafts[0].preview.cycle)
+    bind(ledger, cycle)
     in_force = starting.patiently(source, clock, patience)
     if options.shard is None:  # another shard may have the links
         thresholds.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])

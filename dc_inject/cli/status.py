@@ -29,6 +29,8 @@ TROUBLES = {  # signals of the engine itself, and how a person reads them
     "credentials": "the credentials for {of} end soon",
     "plan": "the {of} is not planned",
     "menus": "changed menus are not taken up",
+    "clock": "the clock of {of} is not followed",
+    "clocks": "the clock of this machine differs from that of {of}",
 }
 CHANGES = 10  # how many of the last ones are shown
 NOTES = 5

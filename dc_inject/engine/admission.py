@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from dc_inject.analysis import lint
 from dc_inject.menu import source_lists
 from dc_inject.model import Campaign, FileFilter, Flow, units, urls
 from dc_inject.model.errors import MenuError, Permanent, Problem, UsageError
 from dc_inject.model.ports import Backend, Identity, RseFacts
+from dc_inject.planning import clocks
+from dc_inject.system import service_clocks
 
 
 def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[str, Identity]:
@@ -22,6 +25,24 @@ def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[st
                 "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
             )
     return result
+
+
+def clocks_ahead(known: Iterable[Identity], shown: datetime) -> dict[str, timedelta]:
+    """Return how far a clock that shows this is ahead of the clocks of services, as far as their answers tell."""
+    told = {identity.service: service_clocks.ahead(identity.address, shown) for identity in known}
+    return {service: ahead for service, ahead in told.items() if ahead is not None}
+
+
+def is_clock_too_far(ahead: Mapping[str, timedelta], cycle: timedelta) -> bool:
+    """Return whether `run` refuses to inject by this machine's clock: cycles would be those of another time."""
+    return clocks.distance(ahead) > max(cycle, clocks.AGREED)
+
+
+def refuse_clock(known: Iterable[Identity], shown: datetime, cycle: timedelta) -> None:
+    """Raise UsageError for a clock that is too far away from the services' to inject by."""
+    ahead = clocks_ahead(known, shown)
+    if is_clock_too_far(ahead, cycle):
+        raise UsageError(clocks.sentence(ahead), f"{clocks.HINT}; or inject all the same: --accept-clock")
 
 
 def findings(campaign: Campaign) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.submitting import Submitting
@@ -57,10 +57,16 @@ class Closing:
                 "%s", sentence(cycle, written), extra={"event": "cycle-closed", "fields": _fields(cycle, written)}
             )
 
-    def absent(self, cycles: Sequence[Cycle]) -> None:
-        """Write the rows of cycles in which no injector ran, which are open by now, and say so in one line."""
+    def absent(self, cycles: Sequence[Cycle], stopping: Callable[[], bool]) -> None:
+        """Write the rows of cycles in which no injector ran, which are open by now, and say so in one line.
+
+        Those that are left when it is `stopping` are closed at the next start, as others that were left open.
+        """
         rows: list[Row] = []
-        for cycle in cycles:
+        for number, cycle in enumerate(cycles):
+            if stopping():
+                cycles = cycles[:number]
+                break
             gone = Held(Hold.NOT_RUNNING, {"since": cycle.name})
             opened = self._context.ledger.rows(cycle=cycle)
             self._write(cycle, {row.key: gone for row in opened}, {})

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from dc_inject.engine import second_hops
 from dc_inject.engine.another_injector import Alone, AnotherInjector
 from dc_inject.engine.calls import Calls
+from dc_inject.engine.clock_watch import ClockWatch
 from dc_inject.engine.closing import END_OF_RUN, Closing
 from dc_inject.engine.context import EngineContext, Settings
 from dc_inject.engine.deleting import ours_to_delete, say_what_stays
@@ -29,7 +30,7 @@ from dc_inject.model import Campaign, Cycle, Held, Hold, State, overrides, redac
 from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
-from dc_inject.model.ports import Backend, Clock, Executor, Identity
+from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
 from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.second_hops import onward_flows
 
@@ -67,10 +68,12 @@ class Engine:
         observer: Observer,
         settings: Settings = Settings(),
         alone: Alone | None = None,
+        machine: MachineClock | None = None,
     ) -> None:
         """Put the parts together; `menus` is read anew at every cycle and may raise MenuError.
 
-        `alone` looks for other injectors of the campaign; without it nobody does.
+        `alone` looks for other injectors of the campaign; without it nobody does. `machine` is the clock where it
+        is that of a machine, which may leap.
         """
         self._menus = menus
         self._in_menus = self._campaign = menus()
@@ -92,6 +95,7 @@ class Engine:
         self._submitting = Submitting(self._context)
         self._closing = Closing(self._context, self._submitting)
         self._rounds = Rounds(self._context, self._submitting.not_carried_out, self._submitting.under_way)
+        self._clock_watch = ClockWatch(self._context, machine)
         self._checking = Checking(self._context, self._works_again)
         self._overriding = Overriding(self._context, self._submitting)
         self._since = ledger.begin(clock.now())
@@ -158,6 +162,8 @@ class Engine:
 
     def _step(self, now: datetime, end: datetime | None) -> None:
         self._context.ledger.require_in_place()
+        if self._clock_watch.look():
+            self._checking.soon()
         cycle = Cycle.at(now, self._campaign.cycle)
         if self._cycle is None or cycle.start > self._cycle.start:  # a clock that stepped back changes nothing
             self._turn(cycle, injecting=end is None or cycle.start < end)
@@ -280,9 +286,14 @@ class Engine:
             if old < cycle:
                 self._closing.close(old, self._cycle, self._tries)
         gone = Held(Hold.NOT_RUNNING, {"cycles": len(missed)})
-        for slot in missed:
+        for number, slot in enumerate(missed):
+            if self.stopping:
+                missed = missed[:number]  # the next start goes on from there
+                break
             self._opening.dues(self._overriding.missed(self._in_menus, slot), slot, self._since, gone)
-        self._closing.absent(missed)
+        self._closing.absent(missed, lambda: self.stopping)
+        if self.stopping:
+            return
         self._campaign = self._overriding.over(self._in_menus)
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._overriding.say_anew([menu.name for menu in self._campaign.in_force(cycle.start, cycle.end)])
@@ -322,7 +333,8 @@ class Engine:
         """Return the cycles between the last one in the ledger and this one, while nobody was running."""
         last = self._context.ledger.last_cycle()
         slot, missed = (last.next if last else cycle), []
-        while slot < cycle:
+        slot = max(slot, Cycle.at(self._campaign.start, cycle.length))
+        while slot < cycle and slot.start < self._campaign.end and not self.stopping:
             if self._campaign.in_force(slot.start, slot.end):
                 missed.append(slot)
             slot = slot.next

@@ -70,6 +70,10 @@ class Checking:
                 self._context.backends[service].check, partial(self._answered, service), service
             )
 
+    def soon(self) -> None:
+        """Ask all services at the next round."""
+        self._check_at = self._context.clock.now()
+
     def moments(self) -> list[datetime]:
         """Return when it is time to ask what does not work."""
         return [again_at for _, again_at in self._mending.values()]

@@ -36,6 +36,7 @@ CODES = {
     "expired-data": "an RSE has much that has expired and is not deleted yet",
     "pool-small": "a source has too few different datasets for a link",
     "credentials-expire": "credentials expire before the menus end",
+    "clock-differs": "this machine's clock and a service's differ by more than a minute",
     "no-source-files": "a source has no file that may be injected",
     "another-injector": "a service has rules or jobs of the campaign that no ledger here knows",
     "unmatched-datasets": "entries of `datasets` match no dataset of any source: each is named with the reason",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -354,6 +354,27 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present instant."""
+        ...
+
+
+@runtime_checkable
+class MachineClock(Protocol):
+    """A machine's clock, which may leap: then the engine's time goes on evenly until a service has told."""
+
+    def guard(self) -> None:
+        """Follow no leap from now on."""
+        ...
+
+    def leap(self) -> timedelta:
+        """Return how far the machine's clock is ahead of the engine's."""
+        ...
+
+    def follow(self) -> None:
+        """Take the time that the machine's clock shows."""
+        ...
+
+    def ahead(self, address: str) -> timedelta | None:
+        """Return how far the machine's clock is ahead of a service's; None where it has not told."""
         ...
 
 

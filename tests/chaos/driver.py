@@ -121,7 +121,7 @@ def limit(limits: dict[str, int]) -> None:
 
 def listen(driver: Driver) -> None:
     """Put the driver in place."""
-    tell, now, write = Metrics.event, SystemClock.now, Database.write
+    tell, shown, write = Metrics.event, SystemClock.shown, Database.write
     getresponse = http.client.HTTPConnection.getresponse
 
     def event(self: Metrics, event: Event) -> None:
@@ -144,7 +144,7 @@ def listen(driver: Driver) -> None:
         return response
 
     Metrics.event = event  # type: ignore[method-assign]
-    SystemClock.now = lambda self: now(self) + driver.offset  # type: ignore[method-assign]
+    SystemClock.shown = lambda self: shown(self) + driver.offset  # type: ignore[method-assign]
     Database.write = watched  # type: ignore[method-assign]
     http.client.HTTPConnection.getresponse = answer  # type: ignore[method-assign]
 

@@ -47,6 +47,16 @@ def test_a_cycle_in_the_last_two_lengths_is_healthy(monkeypatch: pytest.MonkeyPa
     assert "15 min" in hint
 
 
+def test_a_clock_that_leapt_is_not_healthy(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, START + CYCLE.length)
+    ledger.signal("clocks", "services", None, START, "it is a little ahead")
+    assert run("health").exit_code == 0
+    ledger.signal("clock", "this machine", None, START, "it leapt 1 d ahead")
+    assert "1 d ahead" in refusal()[0]
+    ledger.signal("clock", "this machine", "agrees", START)
+    assert run("health").exit_code == 0
+
+
 def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     make(tmp_path / "dc_inject" / "dc27.sqlite", {FNAL: 1})

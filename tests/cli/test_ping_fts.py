@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
     storage.allowed = {"PROPFIND": True, "DELETE": False, "MKCOL": None, "COPY": True}
     (told,) = json.loads(run("ping", tmp_path / "m.yaml", "--format", "json").stdout)
     storages = told.pop("storages")
+    assert abs(told.pop("clock_ahead") - (START - datetime.now(UTC)).total_seconds()) < 600
     assert told == {
         "service": "fts",
         "address": fts.url,
@@ -84,6 +86,18 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
     }
     assert {method for method, _, _ in fts.seen} == {"GET"}
     assert {verb for verb, _ in storage.asked} == {"reachable", "verbs"}
+
+
+@pytest.mark.parametrize(("minutes", "shown"), [(20, True), (-20, True), (0, False)])
+def test_a_clock_that_differs_is_reported(
+    fts: FakeFts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minutes: int, shown: bool
+) -> None:
+    now = datetime.now(UTC) + timedelta(minutes=minutes)
+    monkeypatch.setattr(command, "SystemClock", lambda: SimClock(now))
+    done = run("ping", tmp_path / "m.yaml")
+    assert ("our clock" in done.stdout) is shown
+    assert ("clock" in done.stderr) is shown
+    assert done.exit_code == 0
 
 
 def test_every_key_is_on_the_page() -> None:

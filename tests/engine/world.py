@@ -27,6 +27,7 @@ from dc_inject.model import (
     Menu,
 )
 from dc_inject.model.events import Event, UnexpectedError
+from dc_inject.model.ports import MachineClock
 
 E = TypeVar("E", bound=Event)
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
@@ -153,6 +154,7 @@ class World:
             observer=self.heard,
             settings=self.settings,
             alone=self.alone,
+            machine=self.clock if isinstance(self.clock, MachineClock) else None,
         )
 
     def run(self, cycles: int | None = None, **more: Any) -> None:
