@@ -29,7 +29,9 @@ class ClockWatch:
         """Take the machine's clock; a simulated one has none, and never leaps."""
         self._context = context
         self._machine = machine
-        self._kinds: dict[tuple[str, str], str] = {}  # of what is wrong, by signal
+        left = {(signal.name, signal.subject) for signal in context.ledger.signals() if signal.value is None}
+        # Of what is wrong, by signal; what an earlier run has left is written anew.
+        self._kinds = {signal: "left" for signal in (LEAPT, DIFFERS) if signal in left}
         self._asked_at: datetime | None = None
         if machine is not None:
             machine.guard()
@@ -62,7 +64,7 @@ class ClockWatch:
 
     def _report(self, signal: tuple[str, str], kind: str, why: str, level: int) -> None:
         """Write down and log what is wrong (of no kind: nothing), when its kind has changed."""
-        before = self._kinds.get(signal)
+        before = self._kinds.get(signal, "")
         if kind == before:
             return
         self._kinds[signal] = kind
