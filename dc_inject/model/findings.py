@@ -16,7 +16,7 @@ CODES = {
     "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",
     "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
     "fts-ramp": "a step is over before FTS has grown to the transfers that it takes",
-    "scenarios-overlap": "two scenarios use a link at one time, so that monitoring cannot tell them apart",
+    "scenarios-overlap": "scenarios use a link at one time, so that monitoring cannot tell them apart",
     "window-gap": "between two menus of a campaign nothing is in force",
     "window-overlap": "a menu begins before the one before it ends",
     "target-differs": "the rates of a menu do not sum to its target",

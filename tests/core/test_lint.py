@@ -186,6 +186,17 @@ def test_scenarios_that_share_a_link_at_one_time():
     assert "one and two use A -> B and 1 more link at the same time: network monitoring" in problem.message
 
 
+def test_many_scenarios_of_one_link_are_one_finding():
+    """So a menu of thousands costs neither minutes nor gigabytes; those at another time are another finding."""
+    many = [flow("A", "B", 1e-3, f"s{n:04d}", line=n) for n in range(2_000)]
+    later = [flow("A", "B", 1, name, start=START + DAY, end=START + 2 * DAY, line=9) for name in ("x", "y")]
+    window = day(*many, *later, end=START + 2 * DAY, accept=frozenset(CODES) - {"scenarios-overlap"})
+    first, second = sorted(found(window), key=lambda problem: problem.message)
+    assert (first.line, second.line) == (1, 9)
+    assert first.message.startswith("s0000, s0001 and 1998 more use A -> B")
+    assert second.message.startswith("x and y use A -> B")
+
+
 def test_scenarios_on_other_links_or_at_other_times_can_be_told_apart():
     assert codes(day(flow("A", "B", 1), flow("B", "A", 1, "two"))) == []
     later = flow("A", "B", 1, "two", start=START + HOUR)

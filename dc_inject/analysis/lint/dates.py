@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.model import Campaign, Flow, Link, Menu, rates, units
@@ -59,26 +59,45 @@ def _overlaps(menus: Sequence[Menu]) -> Iterator[Finding]:
 
 
 def _scenarios(campaign: Campaign) -> Iterator[Finding]:
-    """Find scenarios that share links at one time; one finding for each two of them."""
+    """Find scenarios that share links at one time; one finding for the links that the same scenarios share."""
     on: dict[Link, list[tuple[Menu, Flow]]] = {}
     for menu in campaign.menus:
         for flow in menu.flows:
             on.setdefault(flow.link, []).append((menu, flow))
-    shared: dict[tuple[str, str], list[tuple[Menu, Flow]]] = {}
+    shared: dict[frozenset[str], list[tuple[Menu, Flow]]] = {}
     for uses in on.values():
-        for pair in combinations(uses, 2):
-            (_, earlier), (_, other) = pair
-            if earlier.scenario != other.scenario and earlier.start < other.end and other.start < earlier.end:
-                names = min(earlier.scenario, other.scenario), max(earlier.scenario, other.scenario)
-                shared.setdefault(names, []).append(max(pair, key=_place))
-    for (first, second), shared_uses in shared.items():
-        menu, flow = min(shared_uses, key=_place)
-        links = len({flow.link for _, flow in shared_uses})
+        for together in _at_one_time(sorted(uses, key=_place)):
+            first = together[0][1].scenario
+            other = next((use for use in together if use[1].scenario != first), None)
+            if other is not None:
+                shared.setdefault(frozenset(flow.scenario for _, flow in together), []).append(other)
+    for scenarios, places in shared.items():
+        menu, flow = min(places, key=_place)
+        links = len({flow.link for _, flow in places})
         where = f"{flow.link.shown}" + (f" and {units.counted(links - 1, 'more links')}" if links > 1 else "")
-        message = f"{first} and {second} use {where} at the same time"
+        message = f"{_named(sorted(scenarios))} use {where} at the same time"
         message += ": network monitoring cannot tell their traffic apart"
         hint = "the ledger can; use different times, or `accept: [scenarios-overlap]`"
         yield menu, Problem(flow.menu, flow.line, message, hint, "scenarios-overlap")
+
+
+def _at_one_time(uses: Sequence[tuple[Menu, Flow]]) -> Iterator[list[tuple[Menu, Flow]]]:
+    """Split the uses of a link, in order of start, where none is in force; in a part each overlaps another."""
+    part: list[tuple[Menu, Flow]] = []
+    end = uses[0][1].start
+    for use in uses:
+        if part and use[1].start >= end:
+            yield part
+            part = []
+        part.append(use)
+        end = max(end, use[1].end)
+    yield part
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return two names, and how many more there are."""
+    more = len(names) - 2
+    return f"{names[0]}, {names[1]} and {more} more" if more else f"{names[0]} and {names[1]}"
 
 
 def _place(use: tuple[Menu, Flow]) -> tuple[datetime, str, int, Link]:
