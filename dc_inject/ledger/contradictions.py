@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import fields
 from itertools import pairwise
 
-from dc_inject.ledger import schema
 from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.cycles import REPORTED
 from dc_inject.ledger.database import moment
@@ -36,7 +35,7 @@ class Contradictions(LedgerView):
 
     def all(self) -> list[Finding]:
         """Return all of them; of a damaged file only the damage, since nothing else in it can be relied on."""
-        damage = self._damage() or [*self._tables()]
+        damage = self._damage()
         if damage:
             return damage
         findings = [*self._references(), *self._cycles(), *self._rows(), *self._injections()]
@@ -60,18 +59,6 @@ class Contradictions(LedgerView):
             Finding("damaged", self.path.name, f"{line}; keep this file, and continue with a backup")
             for line in lines
         ]
-
-    def _tables(self) -> Iterator[Finding]:
-        """Tell of tables, indexes and triggers that this version has, and this ledger has not."""
-        fresh = sqlite3.connect(":memory:")
-        try:
-            schema.create(fresh, int(self._db.row("PRAGMA user_version")[0]))
-            wanted = set(fresh.execute("SELECT type, name FROM sqlite_master"))
-        finally:
-            fresh.close()
-        existing = {tuple(row) for row in self._db.rows("SELECT type, name FROM sqlite_master")}
-        for kind, name in sorted(wanted - existing):
-            yield Finding("schema", name, f"this {kind} is missing")
 
     def _references(self) -> Iterator[Finding]:
         for row in self._db.rows("PRAGMA foreign_key_check"):

@@ -27,7 +27,6 @@ AT_ONCE = 500  # values in one statement
 CACHE = 32_000  # KiB of pages that a writer keeps in memory: keys are random, so each may be on any page
 _MAGIC = b"SQLite format 3\0"
 _HEAD = 100  # bytes of a database's header
-_ANOTHER = "name another file"
 _MICROSECOND = timedelta(microseconds=1)
 
 T = TypeVar("T")
@@ -135,7 +134,7 @@ class Database:
                     if schema.version(connection) != 0:
                         break
                     time.sleep(MAKING_PAUSE)  # somebody is just making it
-                _refuse_version(path, schema.version(connection), created=True)
+                schema.refuse_other(path, connection, created=True)
             return cls(path, connection)
         except BaseException:
             connection.close()
@@ -160,7 +159,7 @@ class Database:
     def _set_up(self, synchronous: str) -> None:
         with translated(self.path):
             run = self._connection.execute
-            _refuse_version(self.path, schema.version(self._connection))
+            schema.refuse_other(self.path, self._connection)
             mode = run("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise LedgerError(
@@ -361,7 +360,7 @@ def _make(path: Path) -> None:
         paths.make_folder(path.parent)
         handle = disk.opened(path.resolve(), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
     except disk.NotRegularError:
-        raise LedgerError(f"{path} is not a ledger: it is not a regular file", _ANOTHER) from None
+        raise LedgerError(f"{path} is not a ledger: it is not a regular file", schema.ANOTHER) from None
     except OSError as error:
         if errors.full(error):
             raise errors.of_system(path, error) from error
@@ -373,7 +372,7 @@ def _make(path: Path) -> None:
         status = os.fstat(handle)
         ours = _is_ours(path, os.pread(handle, _HEAD, 0))
         if status.st_uid != os.geteuid():
-            raise LedgerError(f"{path} belongs to another user (uid {status.st_uid})", _ANOTHER)
+            raise LedgerError(f"{path} belongs to another user (uid {status.st_uid})", schema.ANOTHER)
         if ours and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             os.fchmod(handle, 0o600)
     finally:
@@ -416,10 +415,10 @@ def _is_ours(path: Path, head: bytes) -> bool:
     Raises LedgerError for what is certainly neither, before SQLite touches it.
     """
     if head and not head.startswith(_MAGIC):
-        raise LedgerError(f"{path} is not a ledger, and not a database", _ANOTHER)
+        raise LedgerError(f"{path} is not a ledger, and not a database", schema.ANOTHER)
     application = int.from_bytes(head[68:72], "big")  # https://www.sqlite.org/fileformat.html#the_database_header
     if application not in {0, schema.APPLICATION_ID}:
-        _refuse_version(path, None)
+        schema.refuse_version(path, None)
     return not head or application == schema.APPLICATION_ID
 
 
@@ -429,21 +428,10 @@ def kind(path: Path) -> str | None:
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
             number = schema.version(connection)
+            if number in schema.READABLE:
+                return "schema" if schema.differences(connection) else None
     except sqlite3.OperationalError:  # it cannot be opened, or others keep it locked
         return None
     except sqlite3.DatabaseError as error:
         return "no-ledger" if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB" else "damaged"
-    return "no-ledger" if number is None else "version" if number not in schema.READABLE else None
-
-
-def _refuse_version(path: Path, number: int | None, *, created: bool = False) -> None:
-    """Raise LedgerError for somebody else's database and for a ledger of another version, or not `created` yet."""
-    if number is None:
-        raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", _ANOTHER)
-    if number == 0 and created:
-        raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run` makes it one")
-    if number not in {0, *schema.READABLE}:
-        raise LedgerError(
-            f"{path} is a ledger of version {number}, and this dc_inject reads versions up to {schema.VERSION}",
-            "use the dc_inject that wrote it; nothing was changed",
-        )
+    return "no-ledger" if number is None else "version"

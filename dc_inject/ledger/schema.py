@@ -1,17 +1,23 @@
 """The schema of a ledger: the statements of schema.sql, and the version by which a file is known.
 
 A ledger of version 1 is converted when it is opened to write (`convert`), and read as it is; a later version is
-refused.
+refused. So is a file that has other tables, views or triggers than its version: a view can calculate for ever.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
+from pathlib import Path
+
+from dc_inject.model.errors import LedgerError
 
 APPLICATION_ID = 0x64634A31  # "dcJ1": what `file` and we know a ledger by
 VERSION = 2
+ANOTHER = "name another file"
 READABLE = frozenset({1, VERSION})
 _SINCE = {"start": 2}  # tables that version 1 lacks
 ENDS = "('gone', 'refused', 'withdrawn')"  # final states, as the partial index of active injections has them
@@ -43,6 +49,58 @@ def convert(connection: sqlite3.Connection) -> None:
         if _since(statement) > was:
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def refuse_other(path: Path, connection: sqlite3.Connection, *, created: bool = False) -> None:
+    """Raise LedgerError for what is no ledger of ours in each table, or not `created` yet; it reads no table."""
+    number = version(connection)
+    refuse_version(path, number, created=created)
+    if number and (found := differences(connection)):
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        raise LedgerError(
+            f"{path} has not the tables of a ledger: {found[0]}{more}", f"go on with a backup, or {ANOTHER}"
+        )
+
+
+def refuse_version(path: Path, number: int | None, *, created: bool = False) -> None:
+    """Raise LedgerError for somebody else's database and for a ledger of another version, or not `created` yet."""
+    if number is None:
+        raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", ANOTHER)
+    if number == 0 and created:
+        raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run` makes it one")
+    if number not in {0, *READABLE}:
+        raise LedgerError(
+            f"{path} is a ledger of version {number}, and this dc_inject reads versions up to {VERSION}",
+            "use the dc_inject that wrote it; nothing was changed",
+        )
+
+
+def differences(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables, columns, indexes, triggers and views that a ledger lacks, or has without need."""
+    wanted, existing = _fresh(version(connection) or VERSION), _objects(connection)
+    return [f"{name} is missing" for name in sorted(wanted - existing)] + [
+        f"{name} is unknown" for name in sorted(existing - wanted)
+    ]
+
+
+@cache
+def _fresh(number: int) -> frozenset[str]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+        create(fresh, number)
+        return _objects(fresh)
+
+
+def _objects(connection: sqlite3.Connection) -> frozenset[str]:
+    """Return everything that a database has, in words; of a table with its columns, but for those of SQLite."""
+    named = connection.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+    found = {f"{kind} {name}" for kind, name in named}
+    for name in (name for kind, name in named if kind == "table"):
+        columns = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?)", (name,))
+        found |= {
+            f"column {column} ({kind}) of {name}" + " (computed)" * bool(hidden)
+            for column, kind, hidden in columns
+        }
+    return frozenset(found)
 
 
 def _since(statement: str) -> int:

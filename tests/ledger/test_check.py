@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.ledger import Ledger, lock
+from dc_inject.ledger import Ledger, LedgerView, lock
 from dc_inject.ledger.check import check
 from dc_inject.ledger.contradictions import Contradictions
 from dc_inject.model import Bundle, File, FlowKey, Held, Hold, JobOptions, Link
@@ -102,6 +102,7 @@ def test_a_ledger_of_which_nothing_has_begun_gives_nothing(tmp_path):
     assert check(tmp_path / "dc27.sqlite") == []
 
 
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
 KEY = "(SELECT key FROM injection WHERE item = 'cms:/{}#1')"
 ONE = "UPDATE injection SET {} WHERE item = 'cms:/{}#1'"
 TOTALS = ("due", "extra", "forgiven", "cycles", "injected", "in_doubt", "moved", "estimated", "resident", "coming")
@@ -139,6 +140,10 @@ FIRST = "UPDATE account SET {} WHERE scenario = 'day' AND destination = 'B'"
         (["UPDATE injection SET members = 'x' WHERE state = 'intended' AND job IS NOT NULL"], "unreadable"),
         (["DROP TABLE failure"], "schema"),
         (["DROP INDEX injection_cycle"], "schema"),
+        (["DROP TABLE failure", f"CREATE VIEW failure AS {ENDLESS}"], "schema"),
+        ([f"CREATE VIEW mine AS {ENDLESS}"], "schema"),
+        (["ALTER TABLE note ADD COLUMN more AS (zeroblob(9))"], "schema"),
+        (["CREATE TRIGGER mine AFTER INSERT ON note BEGIN DELETE FROM note; END"], "schema"),
         (["PRAGMA user_version = 99"], "version"),
         (["PRAGMA application_id = 99"], "no-ledger"),
     ],
@@ -149,6 +154,10 @@ def test_each_contradiction_is_found_by_its_code_and_nothing_else_is(path, state
     assert set(codes(path)) == {found}
     assert not any(one.note for one in check(path))
     assert all(one.message and one.subject for one in check(path))
+    for look in (LedgerView.open, Ledger.open) if found == "schema" else ():
+        with pytest.raises(LedgerError) as error:
+            look(path)
+        assert error.value.hint
 
 
 def test_what_is_found_says_what_it_is_about_and_both_numbers(path):
