@@ -17,6 +17,7 @@ Before the tables it may name hosts that credentials may go to:
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -180,6 +181,7 @@ def _tables(path: Path) -> dict[str, Any]:
     from dc_inject.system import files  # noqa: PLC0415  as above: `--help` is quick
 
     try:
+        _refuse_shared(path)
         tables = tomllib.loads(files.load(str(path), LARGEST).decode())
     except OSError as error:
         raise UsageError(
@@ -194,6 +196,16 @@ def _tables(path: Path) -> dict[str, Any]:
             hint = f"write options below their command: [run], then {name} = ..."
             raise UsageError(f"{path}: {name} is not in a table", hint)
     return tables
+
+
+def _refuse_shared(path: Path) -> None:
+    """Raise UsageError for a file that another user may have written: it names hosts that get credentials."""
+    status, me = path.stat(), os.geteuid()
+    if status.st_uid not in {me, 0}:
+        raise UsageError(f"{path} belongs to another user (uid {status.st_uid}) and is not read", "copy it")
+    writable = stat.S_IWOTH | (0 if status.st_gid == os.getegid() else stat.S_IWGRP)
+    if stat.S_ISREG(status.st_mode) and status.st_mode & writable:
+        raise UsageError(f"{path} can be written by other users and is not read", f"chmod go-w {path}")
 
 
 def _options(path: Path, command: click.Command, table: Mapping[str, Any], name: str) -> dict[str, Any]:

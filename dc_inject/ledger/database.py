@@ -92,7 +92,7 @@ class Database:
                 f"{synchronous!r} is not a value of SQLite's `synchronous`",
                 f"take one of {', '.join(SYNCHRONOUS)}",
             )
-        paths.refuse_network(path)
+        paths.refuse_place(path)
         if paths.files(path) not in ([], [path]):
             raise LedgerError(f"{path} stands for the ledgers of shards", "name one of them to change it")
         if not OPEN_HERE[path.resolve()]:

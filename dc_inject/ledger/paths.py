@@ -140,6 +140,17 @@ def _to_disk(path: Path) -> None:
         os.close(handle)
 
 
+def refuse_place(path: Path) -> None:
+    """Raise LedgerError for a place in which a ledger is not safe."""
+    refuse_network(path)
+    folder = path.resolve().parent
+    if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH:
+        raise LedgerError(
+            f"the ledger {path} would be in a folder in which every user of this machine may write",
+            f"`chmod o-w {folder}`, or name a folder of your own, with --ledger or XDG_STATE_HOME",
+        )
+
+
 def refuse_network(path: Path) -> None:
     """Raise LedgerError when a path is on a network file system, whose locks and writes nobody can rely on."""
     try:

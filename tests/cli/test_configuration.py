@@ -221,3 +221,39 @@ def test_a_variable_that_nothing_reads_is_named(home: Path, monkeypatch: pytest.
         monkeypatch.setenv(name, value)
     told = [line for line in run("config", "show").stderr.splitlines() if line.startswith("nothing reads")]
     assert told == ["nothing reads DC_INJECT_RUN_QUITE; did you mean DC_INJECT_RUN_QUIET?"]
+
+
+# --------------------------------------------------------------------------- whose file it is
+
+
+@pytest.mark.parametrize(
+    ("rights", "group", "read"), [(0o644, 0, True), (0o664, 0, True), (0o664, 1, False), (0o666, 0, False)]
+)
+def test_a_file_that_others_can_write_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, rights: int, group: int, read: bool
+) -> None:
+    """One that belongs to our own group may be written by it: on many systems nobody else is in it."""
+    mine = user(home, 'trust-host = ["evil.example.org"]\n')
+    mine.chmod(rights)
+    monkeypatch.setattr(defaults.os, "getegid", lambda: mine.stat().st_gid + group)
+    for done in (run("config", "show"), run("--config", mine, "config", "show")):
+        assert ("evil.example.org" in done.stdout) is read
+        assert read or isinstance(done.exception, UsageError)
+
+
+@pytest.mark.parametrize(("uid", "read"), [(0, True), (1234, False)])
+def test_a_file_of_another_user_is_refused_but_for_that_of_root(
+    home: Path, monkeypatch: pytest.MonkeyPatch, uid: int, read: bool
+) -> None:
+    mine = user(home, 'trust-host = ["evil.example.org"]\n')
+    usual = Path.stat
+
+    def theirs(path: Path, **more: bool) -> os.stat_result:
+        found = list(usual(path, **more))
+        return os.stat_result([*found[:4], uid if path == mine else found[4], *found[5:]])
+
+    monkeypatch.setattr(Path, "stat", theirs)
+    monkeypatch.setattr(defaults.os, "geteuid", lambda: 4321)
+    done = run("config", "show")
+    assert ("evil.example.org" in done.stdout) is read
+    assert read or isinstance(done.exception, UsageError)

@@ -43,6 +43,26 @@ def test_a_place_that_cannot_be_looked_at_is_told(tmp_path):
     assert str(place) in error.message
 
 
+@pytest.mark.parametrize("rights", [0o777, 0o1777])
+def test_a_folder_in_which_all_may_write_is_refused(tmp_path, rights):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(rights)
+    path = folder / "dc27.sqlite"
+    refused(str(path), Ledger.open, path)
+    assert not path.exists()
+    (tmp_path / "link.sqlite").symlink_to(path)
+    refused("link.sqlite", Ledger.open, tmp_path / "link.sqlite")
+    folder.chmod(0o755)
+    with Ledger.open(path):
+        assert path.exists()
+    folder.chmod(rights)
+    with LedgerView.open(path) as view:  # reading it is no harm
+        assert view.campaign is None
+    with Ledger.open(folder / "own" / "dc27.sqlite") as ledger:
+        assert mode(ledger.path.parent) == 0o700
+
+
 @pytest.mark.parametrize(
     ("environ", "folder"),
     [
