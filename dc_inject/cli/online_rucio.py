@@ -114,6 +114,11 @@ def _rooms(answers: Answers, ours: Iterable[Use], known_facts: Mapping[str, RseF
     free = {name: fact.free for name, fact in facts.items() if fact.free is not None}
     quota = {name: fact.quota_left for name, fact in facts.items() if fact.quota_left is not None}
     answers.take(lint.space_findings(answers.campaign, free, quota, survey.expired))
+    closed = {
+        use[1].link.destination: use for use in ours if "quota_left" in facts[use[1].link.destination].closed
+    }
+    for name, use in list(closed.items())[:1]:
+        answers.find(use, "account-limit", facts[name].closed["quota_left"], "ask Rucio's operators to remove it")
     for signal in ("free", "quota_left"):
         missing = [name for name, fact in facts.items() if signal in fact.missing]
         if missing:

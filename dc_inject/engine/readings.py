@@ -14,7 +14,7 @@ from dc_inject.ledger.challenge import ChallengeRecord
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
 from dc_inject.model.errors import UsageError
-from dc_inject.model.holds import Trait
+from dc_inject.model.holds import Trait, of_error
 from dc_inject.planning import ramp
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.reading import Reading
@@ -92,7 +92,7 @@ class LinkReader:
                 return Held(Hold.API_ERRORS, {"message": signal.why})
         unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
         if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
-            return Held(Hold.API_ERRORS, {"message": unanswered[-1].error})
+            return of_error(unanswered[-1].error)
         return row.held
 
     def _was_absent(self, ledger: Reader, since: datetime) -> bool:

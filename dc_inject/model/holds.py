@@ -176,6 +176,14 @@ class Held:
     numbers: Numbers = field(default_factory=dict)
 
 
+def of_error(error: str) -> Held:
+    """Return the hold of a failed call by the error of its entry, which names it where the link is refused."""
+    name, colon, why = error.partition(": ")
+    if colon and name in {hold.value for hold in Hold}:
+        return Held(Hold(name), {"message": why})
+    return Held(Hold.API_ERRORS, {"message": error})
+
+
 def of_control(decided: Hold | None, row: Held | None, *, acts: bool) -> Hold | None:
     """Return the hold by which control holds a link in a cycle, or would hold it.
 

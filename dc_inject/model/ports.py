@@ -172,7 +172,7 @@ class RseFacts:
     missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
     closed: Mapping[str, str] = field(
         default_factory=dict
-    )  # `readable` or `writable`, if False -> why, where told
+    )  # `readable` or `writable`, if False -> why, where told; `quota_left`, where every rule is refused
 
     @property
     def ambiguity(self) -> str:

@@ -73,6 +73,12 @@ def test_a_source_of_which_a_last_look_takes_nothing(check, server):
     assert server.called("get_locks_for_dids") == 2
 
 
+def test_a_global_limit_that_matches_nothing_is_found_since_every_rule_would_be_refused(check, server):
+    server.faults["get_global_account_usage"] = [rucio_errors.InvalidRSEExpression("an empty set")]
+    _, found, _ = check()
+    assert list(found) == ["account-limit"]
+
+
 def selection(*did: str, **more: list[str]) -> str:
     """The defaults of a menu with a selection."""
     return "defaults: " + json.dumps({"datasets": {"did": list(did), **more}})

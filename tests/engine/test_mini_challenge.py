@@ -11,7 +11,7 @@ import pytest
 from dc_inject.engine import readings
 from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.model import Campaign, State
-from dc_inject.model.errors import Temporary
+from dc_inject.model.errors import LinkRefused, Temporary
 from dc_inject.planning.progress import Progress, conclusion
 from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import StepOutcome
@@ -222,6 +222,22 @@ def test_a_destination_that_is_away_is_no_verdict_on_the_link(tmp_path):
     )  # fmt: skip
     assert {one.cause.code for one in climbs.verdicts} == {"destination-unavailable"}
     assert one.clock.now() >= START + 2 * HOUR, "it waits for it"
+
+
+def test_a_link_that_is_refused_is_no_outage_of_the_service(tmp_path):
+    """Also before the row of the cycle is closed."""
+    steps = ladder(4, 4, 8, saturate=False)
+
+    def arrange(one):
+        def fault(method, _subject):
+            if method == "submit":
+                raise LinkRefused("'Nope' is not one of the activities")
+
+        one.backend.fault = fault
+
+    _, climbs = climbing(tmp_path, capacity=1000, ladder=steps, until=START + 2 * HOUR, arrange=arrange)
+    assert {(one.cause.code, one.outage) for one in climbs.verdicts} == {("quarantined", False)}
+    assert all("'Nope'" in one.cause.words for one in climbs.verdicts)
 
 
 @pytest.mark.parametrize(("size", "code"), [(1000 * GB, "coarse-datasets"), (700 * GB, None)])

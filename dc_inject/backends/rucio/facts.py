@@ -24,6 +24,8 @@ _LONG = timedelta(hours=12)  # attributes of RSEs, which RSEs an expression or a
 _TOGETHER = 50  # names in one expression, which is a part of a URL
 _OLD = timedelta(hours=24)  # of a storage's own report of its space
 
+_EMPTY_LIMIT = "a global limit of the account matches no RSE, so that Rucio refuses all rules of the account"
+
 T = TypeVar("T")
 
 
@@ -87,6 +89,7 @@ class Facts:
             tape=rse["rse_type"] == "TAPE",
             site=scrub(str(rse_attributes.get("site") or "")),
             missing=signals.missing,
+            closed={} if shared.missing.get("quota_left") != _EMPTY_LIMIT else {"quota_left": _EMPTY_LIMIT},
         )
 
     def _rses(self) -> dict[str, Row]:
@@ -112,11 +115,20 @@ class Facts:
             row["rse"]: float(row["bytes_remaining"])
             for row in self._connection.call("get_local_account_usage", account)
         }
-        for row in self._connection.call("get_global_account_usage", account):
+        for row in self._global_usage(account):
             for name in self._meant(row["rse_expression"]):
                 if name in left:
                     left[name] = min(left[name], float(row["bytes_remaining"]))
         return left
+
+    def _global_usage(self, account: str) -> list[Row]:
+        try:
+            rows: list[Row] = self._connection.call("get_global_account_usage", account)
+        except Permanent as error:
+            if isinstance(error.__cause__, rucio.InvalidRSEExpression):
+                raise Permanent(_EMPTY_LIMIT) from error.__cause__
+            raise
+        return rows
 
     def _meanings(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return what names mean in a rule: their RSEs, where each alone has an attribute of its own name.
