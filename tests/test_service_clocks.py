@@ -121,6 +121,7 @@ def test_a_guarded_clock_follows_small_steps_and_no_leap(steady: Steady, monkeyp
     assert clock.leap() == timedelta(0)
     assert passes(10, -2 * 60 * MINUTE) == began + timedelta(seconds=30)
     assert clock.leap() == -2 * 60 * MINUTE
+    assert (clock.farthest(), clock.farthest()) == (timedelta(days=1), timedelta(0))
     clock.follow()
     assert clock.now() == shown[0]
     assert clock.leap() == timedelta(0)

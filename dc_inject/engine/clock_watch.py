@@ -18,6 +18,7 @@ WORDS = {
     "untold": "and no service has shown its time since; it is not followed until one does",
     "refuted": "and the services' clocks do not confirm it; it is not followed",
 }
+EVENT = {"event": "clock"}
 LEAPT, DIFFERS = ("clock", "this machine"), ("clocks", "services")  # the signals
 AGAIN = {LEAPT: "the time that has passed", DIFFERS: "the services' clocks"}
 
@@ -45,6 +46,9 @@ class ClockWatch:
             self._machine.follow()
             log.warning("this machine's clock leapt %s, as the services' clocks show: it is followed", _by(leap))
             leap = timedelta(0)
+        farthest = self._machine.farthest()
+        if farthest and not leap and not self._kinds.get(LEAPT):  # while we did something else
+            log.error("this machine's clock leapt %s and back; it was not followed", _by(farthest), extra=EVENT)
         kind = ("refuted" if ahead else "untold") if leap else ""
         self._report(LEAPT, kind, f"this machine's clock leapt {_by(leap)}, {WORDS[kind]}", logging.ERROR)
         far = "" if leap else " ".join(sorted(name for name, one in ahead.items() if clocks.differ({name: one})))

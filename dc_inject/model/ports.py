@@ -369,6 +369,10 @@ class MachineClock(Protocol):
         """Return how far the machine's clock is ahead of the engine's."""
         ...
 
+    def farthest(self) -> timedelta:
+        """Return how far it leapt since this was last asked, also if it is back."""
+        ...
+
     def follow(self) -> None:
         """Take the time that the machine's clock shows."""
         ...

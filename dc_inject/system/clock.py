@@ -20,6 +20,7 @@ class SystemClock:
         self._lock = threading.Lock()
         self._began: datetime | None = None  # where the machine's clock was when the steady one was 0
         self._leap = timedelta(0)
+        self._farthest = timedelta(0)  # that it leapt since somebody asked
         self._leapt_at = 0.0  # on the steady clock
 
     def shown(self) -> datetime:
@@ -40,6 +41,7 @@ class SystemClock:
             elif abs(leap - self._leap) > LEAP:
                 self._leapt_at = steady
             self._leap = leap
+            self._farthest = max(self._farthest, leap, key=abs)
             return shown - leap
 
     def guard(self) -> None:
@@ -50,9 +52,14 @@ class SystemClock:
         """Return how far the machine's clock is ahead of this one."""
         return self._leap
 
+    def farthest(self) -> timedelta:
+        """Return how far it leapt since this was last asked, also if it is back."""
+        farthest, self._farthest = self._farthest, timedelta(0)
+        return farthest
+
     def follow(self) -> None:
         """Take the time that the machine's clock shows."""
-        self._leap = timedelta(0)
+        self._leap = self._farthest = timedelta(0)
         self.guard()
 
     def ahead(self, address: str) -> timedelta | None:

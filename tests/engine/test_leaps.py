@@ -114,6 +114,17 @@ def test_a_leap_that_no_service_confirms_changes_nothing(
     assert ("ERROR", "clock") in events
 
 
+def test_a_leap_that_is_over_before_the_engine_looks_is_reported(
+    one: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    leapt = START + timedelta(minutes=7)
+    one.settings = replace(one.settings, poll=CYCLE)
+    one.clock.steps = [(leapt, timedelta(days=1)), (leapt + SLICE, timedelta(0))]  # type: ignore[attr-defined]
+    one.run(cycles=2)
+    events = [(record.levelname, record.__dict__.get("event")) for record in caplog.records]
+    assert events.count(("ERROR", "clock")) == 1
+
+
 def test_a_machine_that_slept_goes_on_with_the_time_that_services_show(one: World) -> None:
     """Its steady clock stood still, as that of a virtual machine does: its clock is ahead, and right."""
     slept = START + HOUR + timedelta(minutes=7)
