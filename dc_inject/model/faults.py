@@ -316,6 +316,7 @@ _ROWS = (
     _of(
         Cause.ODD_ANSWER, "AttributeError", "KeyError", "IndexError", "TypeError", "ValueError", "JSONDecodeError"
     ),
+    _of(Cause.ODD_ANSWER, "RecursionError"),  # JSON that is nested too deeply
 )
 
 

@@ -24,6 +24,7 @@ SPACE = (
 _KEPT = frozenset({"getcontentlength", "getlastmodified", "quota-available-bytes", "checksums", "checksum"})
 _LONGEST_TEXT = 16_384
 _DEEPEST = 32
+_MOST_NAMES = 1000  # of elements, attributes and name spaces: the parser keeps each as long as the answer lasts
 _DAV = "DAV: "
 _ADLER32 = re.compile(r"adler32\s*[=:]\s*([0-9a-f]{1,8})\b", re.IGNORECASE)
 _STATUS = re.compile(r"HTTP/\S+\s+(\d{3})")
@@ -87,16 +88,20 @@ def adler32(text: str) -> str:
 def rows(pieces: Iterable[bytes]) -> Iterator[DavResponse]:
     """Read a multistatus; raises Unreadable for a DOCTYPE, broken XML, or what is no multistatus."""
     reader = _Reader()
-    parser = expat.ParserCreate(namespace_separator=" ")
+    names: dict[str, str] = {}
+    parser = expat.ParserCreate(None, " ", names)
     parser.buffer_text = True
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
     parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartNamespaceDeclHandler = lambda *_: None  # so that their names are counted
     ended = False
     try:
         for piece in pieces:
             parser.Parse(piece, False)
+            if len(names) > _MOST_NAMES:
+                raise Unreadable("it has too many different names of properties")
             yield from reader.take()
         ended = True
         parser.Parse(b"", True)

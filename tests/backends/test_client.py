@@ -170,17 +170,21 @@ def test_a_rule_that_was_made_is_not_in_doubt(place: Place) -> None:
         [Answer(drop=True)],
         [Answer(hang=True)],
         [Answer(201, "this is no JSON")],
+        [Answer(201, "[" * 1_000_000)],
         [Answer(201, "{}")],
         [Answer(drop=True), refusal(409, "InsufficientAccountLimit")],
         [Answer(502, ""), refusal(401, "CannotAuthenticate")],
     ],
-    ids=["502", "504", "500", "drop", "hang", "garbage", "odd", "drop-quota", "502-401"],
+    ids=["502", "504", "500", "drop", "hang", "garbage", "deep", "odd", "drop-quota", "502-401"],
 )
-def test_where_the_answer_was_lost_it_is_in_doubt(place: Place, answers: list[Answer]) -> None:
+def test_where_the_answer_was_lost_it_is_in_doubt(
+    place: Place, answers: list[Answer], caplog: pytest.LogCaptureFixture
+) -> None:
     place.script.answers["/rules"] = answers
     error = submit(place).error
     assert isinstance(error, Temporary)
     assert error.lost
+    assert not any(record.exc_info for record in caplog.records)
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,6 @@ def understood(*, lost: bool = False) -> Iterator[None]:
     """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         message = f"FTS's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
         raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error

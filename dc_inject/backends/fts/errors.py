@@ -103,7 +103,7 @@ def _is_of_fts(body: str) -> bool:
     """Return whether a 404 has one of the two forms that FTS writes: of a request, or of one job."""
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     if not isinstance(answer, dict):
         return False
@@ -117,7 +117,7 @@ def _message(body: str) -> str:
     """Return what an error's body says, if it is FTS that says it and no page of a proxy before it."""
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "" if body.lstrip().startswith("<") else body.strip()
     if isinstance(answer, dict):
         return str(answer.get("message") or answer.get("http_message") or answer.get("status") or "")

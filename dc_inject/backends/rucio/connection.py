@@ -198,6 +198,6 @@ def understood(*, lost: bool = False) -> Iterator[None]:
     """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         message = f"Rucio's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
         raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error

@@ -24,6 +24,7 @@ from .conftest import bundle, submitted
 from .keys import TOKEN, Keys, Opens
 from .service import DROP, HANG, FakeFts
 
+DEEP = "[" * 1_000_000
 PAGE = f"<html><body>proxy error, you sent {TOKEN}</body></html>"
 
 
@@ -52,11 +53,14 @@ def said(message: str) -> dict[str, str]:
         ((504, PAGE), Temporary, True, "api-errors", "504"),
         ((200, PAGE), Temporary, True, "api-errors", "cannot be understood"),
         ((200, []), Temporary, True, "api-errors", "cannot be understood"),
+        ((200, DEEP), Temporary, True, "api-errors", "cannot be understood"),
+        ((500, DEEP), Temporary, True, "api-errors", "500"),
+        ((404, DEEP), Permanent, None, None, "404"),
         ((DROP, ""), Temporary, True, "api-errors", "broke"),
     ],
 )
 def test_each_answer_to_a_submit_has_its_class(
-    fts: FakeFts, backend: FtsBackend, answer, kind, lost, hold, word
+    fts: FakeFts, backend: FtsBackend, caplog: pytest.LogCaptureFixture, answer, kind, lost, hold, word
 ) -> None:
     fts.instead += [("POST", "/jobs", answer)] * 2
     (outcome,) = backend.submit([bundle(0)])
@@ -66,6 +70,7 @@ def test_each_answer_to_a_submit_has_its_class(
     assert getattr(error, "hold", None) == hold
     assert word in error.message
     assert TOKEN not in f"{error.message} {error.hint} {error.__cause__ and ''}"
+    assert not any(record.exc_info for record in caplog.records)
     if answer[0] in {400, 401, 403, 413, 414, 419}:
         assert error.hint
     if answer[0] in {413, 414}:
