@@ -121,6 +121,7 @@ class SimBackend:
     requested: Mapping[Link, Requests] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
+    undeleting: set[str] = field(default_factory=set)
     may_end: bool | None = True
     fault: Callable[[str, object], None] = lambda _method, _subject: None
     answer: Callable[[str, object], None] = lambda _method, _subject: None
@@ -227,6 +228,7 @@ class SimBackend:
                 name,
                 readable=name not in self.unreadable,
                 writable=name not in self.unwritable,
+                deletable=name not in self.undeleting,
                 closed={"writable": "closed by its site"} if name in self.unwritable else {},
                 free=max(self.space[name] - int(used[name]), 0) if name in self.space else None,
                 quota_left=self.quota[name] - locked[name] if name in self.quota else None,
@@ -355,6 +357,7 @@ class SimBackend:
                 continue
             if rule.ended is None and rule.expires <= now:
                 rule.ended = rule.expires
-            if rule.ended is not None and rule.ended + self.deletion_lag <= now:
+            deletes = rule.injection.link.destination not in self.undeleting
+            if rule.ended is not None and deletes and rule.ended + self.deletion_lag <= now:
                 rule.deleted = rule.ended + self.deletion_lag
                 del self._there[pair]

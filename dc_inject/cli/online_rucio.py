@@ -64,6 +64,11 @@ def _rses(answers: Answers, ours: Iterable[Use], facts_of: Mapping[str, RseFacts
                 answers.find(
                     use, "storage-unreachable", f"Rucio says that {name} is not {right} now", "ask its site"
                 )
+        fact = facts_of.get(link.destination)
+        if fact is not None and fact.deletable is False and (fact.name, "deletable") not in reported:
+            reported.add((fact.name, "deletable"))
+            message = f"Rucio deletes nothing at {fact.name}: the space of ended rules does not come back"
+            answers.find(use, "deletions-off", message, "ask its site to set availability_delete")
 
 
 def _links(answers: Answers, ours: Iterable[Use], survey: Survey) -> None:

@@ -26,6 +26,7 @@ from dc_inject.system.clock import SystemClock
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
     "observation": "{of} does not report how what was injected stands",
+    "deletion": "{of} does not delete",
     "credentials": "the credentials for {of} end soon",
     "plan": "the {of} is not planned",
     "menus": "changed menus are not taken up",

@@ -28,6 +28,7 @@ from dc_inject.model import (
     PoolKey,
     State,
     overrides,
+    units,
 )
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.events import Intended
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 
 LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
 RSES_AT_ONCE = 50
+DELETIONS_OFF = "Rucio deletes nothing there (availability_delete)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,10 @@ class Opening:
         for (_, name), fact in facts.items():
             readings += [(signal, name, None, why) for signal, why in fact.missing.items()]
             readings.append(("availability", name, "known", ""))
+            if fact.deletable is not None:
+                undeleted = self._undeleted(fact)
+                why = f"{DELETIONS_OFF}, and {units.format_size(undeleted)} of ours stays there"
+                readings.append(("deletion", fact.name, None if undeleted else "known", why if undeleted else ""))
             for signal in ("free", "quota_left", "readable", "writable", "site"):
                 value = getattr(fact, signal)
                 if signal not in fact.missing and value is not None:
@@ -226,12 +232,21 @@ class Opening:
             return _closed(Hold.SOURCE_UNAVAILABLE, "read", facts[service, source])
         if facts[service, destination].writable is False:
             return _closed(Hold.DESTINATION_UNAVAILABLE, "write", facts[service, destination])
+        if undeleted := self._undeleted(facts[service, destination]):
+            return Held(Hold.DELETION_LAG, {"bytes": undeleted, "message": DELETIONS_OFF})
         if lag := self._lag(flow.link):
             return lag
         if unread is not None:
             hold = Hold(getattr(unread, "hold", Hold.API_ERRORS))
             return Held(hold, {"inventory": source, "message": unread.message[:200]})
         return None
+
+    def _undeleted(self, fact: RseFacts) -> int:
+        """Return the bytes of ended injections at an RSE whose deletions are off; 0 where they are not."""
+        if fact.deletable is not False:
+            return 0
+        ended = (entry.injection for entry in self._context.ledger.entries(State.ENDED))
+        return sum(injection.item.bytes for injection in ended if injection.link.destination == fact.name)
 
     def _lag(self, link: Link) -> Held | None:
         """Return the hold of a destination from which our files do not go: it would only be filled."""

@@ -33,6 +33,7 @@ CODES = {
     "unknown-activity": "an activity is not in the schema of the Rucio client",
     "account-limit": "the account's limit at an RSE is too small",
     "free-space": "an RSE has too little free space even for the shortest lifetime",
+    "deletions-off": "Rucio deletes nothing at an RSE, so that the space of ended rules does not come back",
     "expired-data": "an RSE has much that has expired and is not deleted yet",
     "pool-small": "a source has too few different datasets for a link",
     "credentials-expire": "credentials expire before the menus end",

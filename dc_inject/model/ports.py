@@ -164,6 +164,7 @@ class RseFacts:
     means: tuple[str, ...] | None = None
     readable: bool | None = None
     writable: bool | None = None
+    deletable: bool | None = None
     free: int | None = None
     free_at: datetime | None = None
     quota_left: int | None = None

@@ -34,6 +34,7 @@ class FakeRse:
     space: int = 10**15
     write: bool = True
     read: bool = True
+    delete: bool = True
     kind: str = "DISK"
     quota: float | None = 10**15
     reported: datetime = BORN
@@ -292,6 +293,7 @@ class FakeClient:
                     "rse": name,
                     "availability_read": rse.read,
                     "availability_write": rse.write,
+                    "availability_delete": rse.delete,
                     "rse_type": rse.kind,
                 }
 

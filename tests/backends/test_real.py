@@ -115,9 +115,10 @@ def test_refusals_are_understood(real: Real) -> None:
 def test_facts_follow_what_the_site_says(real: Real) -> None:
     destination = real.link.destination
     real.sandbox.set_quota(destination, 1000)
-    at_last(real.root.update_rse, destination, {"availability_write": False})
-    told = real.backend.sites([destination, "NO_SUCH_RSE"])
+    at_last(real.root.update_rse, destination, {"availability_write": False, "availability_delete": False})
+    told = real.backend.sites([destination, "NO_SUCH_RSE", real.link.source])
     assert (told[destination].writable, told[destination].readable) == (False, True)
+    assert (told[destination].deletable, told[real.link.source].deletable) == (False, True)
     assert told[destination].quota_left == 999
     assert told[destination].free is not None
     assert not told["NO_SUCH_RSE"].exists

@@ -282,6 +282,15 @@ def test_an_rse_that_is_not_available(check, server):
     assert check()[1] == {"storage-unreachable": "Rucio says that B is not writable now"}
 
 
+def test_a_destination_that_deletes_nothing(check, server):
+    """At a source nothing of ours has to be deleted."""
+    server.rses["A"].delete = server.rses["B"].delete = False
+    code, found, _ = check("scenarios: {one: {from: A, to: [B, C], rate: 8 Gb/s}}")
+    assert (code, list(found)) == (0, ["deletions-off"])
+    assert "B" in found["deletions-off"]
+    assert check(accept="accept: [deletions-off]")[1] == {}
+
+
 @pytest.mark.parametrize(
     ("method", "signal"),
     [

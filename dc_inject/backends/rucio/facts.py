@@ -82,6 +82,7 @@ class Facts:
             name,
             readable=bool(rse["availability_read"]),
             writable=bool(rse["availability_write"]),
+            deletable=rse.get("availability_delete") is not False,
             free=free,
             free_at=free_at,
             quota_left=None if quotas is None else _left(quotas.get(name, 0)),
