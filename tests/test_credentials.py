@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.credentials import Credential, Credentials, read_token
-from dc_inject.credentials.expiry import not_after, read_pem, token_until
+from dc_inject.credentials.expiry import read_pem, token_until, validity
 from dc_inject.model.errors import NeedsOperator
 from tests.certificates import Pair, end_of, make, make_proxy, openssl
 
@@ -331,10 +331,10 @@ def test_ends_are_those_that_openssl_tells(tmp_path, days):
 
 def test_a_certificate_that_is_cut_is_none(person):
     der = ssl.PEM_cert_to_DER_cert(person.certificate.read_text())
-    assert not_after(der) == _openssl_end(person.certificate)
+    assert validity(der)[1] == _openssl_end(person.certificate)
     for end in (0, 1, 3, len(der) // 4, len(der) // 2, len(der) - 1):
         with pytest.raises(ValueError, match="element"):
-            not_after(der[:end])
+            validity(der[:end])
 
 
 def test_a_certificate_of_the_first_version_is_read(tmp_path):
@@ -357,9 +357,9 @@ def test_two_digits_of_a_year_are_read_as_the_standard_says():
         parts = element(0x02, b"\1") + element(0x30, b"") + element(0x30, b"") + element(0x30, times)
         return element(0x30, element(0x30, parts))
 
-    assert not_after(certificate(0x17, b"491231235959Z")) == datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)
-    assert not_after(certificate(0x17, b"500101000000Z")) == datetime(1950, 1, 1, tzinfo=UTC)
-    assert not_after(certificate(0x18, b"99991231235959Z")) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert validity(certificate(0x17, b"491231235959Z"))[1] == datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert validity(certificate(0x17, b"500101000000Z"))[1] == datetime(1950, 1, 1, tzinfo=UTC)
+    assert validity(certificate(0x18, b"99991231235959Z"))[1] == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     for tag, end in [
         (0x17, b"4912312359Z"),
         (0x18, b"20491231235959+0100"),
@@ -367,14 +367,14 @@ def test_two_digits_of_a_year_are_read_as_the_standard_says():
         (0x17, b""),
     ]:
         with pytest.raises(ValueError, match="time"):
-            not_after(certificate(tag, end))
+            validity(certificate(tag, end))
 
 
 @given(st.binary(max_size=80), st.integers(0, 400))
 def test_no_bytes_break_the_reading_of_a_certificate(garbage, cut):
     for der in (garbage, b"\x30\x82\x01\x00\x30\x30" + garbage, bytes(range(256))[:cut]):
         with pytest.raises(ValueError, match=r"time|element|codec|[Dd]ate"):
-            not_after(der)
+            validity(der)
 
 
 # Changes

@@ -23,7 +23,7 @@ from dc_inject.credentials.destinations import (
 from dc_inject.ledger import LedgerView, files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign, Link
-from dc_inject.model.errors import LedgerError, MenuError, NeedsOperator, Problem
+from dc_inject.model.errors import LedgerError, MenuError, Problem, ServiceError
 from dc_inject.system.clock import SystemClock
 
 TRUSTED = "dc_inject.trusted"  # in the meta of click's context: hosts and URLs that were named, and by what
@@ -155,7 +155,7 @@ def _with_token(opened: Iterable[End], *, none: bool = False) -> set[str]:
     for purpose in PURPOSES:
         try:
             kinds[purpose] = credentials.access(purpose).kind
-        except NeedsOperator:  # told by whoever uses them; until then there are none
+        except ServiceError:  # told by whoever uses them; until then there are none
             kinds[purpose] = "nothing"
     wanted = {"token", "nothing"} if none else {"token"}
     return {url for purpose, url in opened if kinds[purpose] in wanted}

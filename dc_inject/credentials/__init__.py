@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import stat
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
@@ -18,7 +19,9 @@ from threading import RLock
 from typing import Any, Literal, TypeVar
 
 from dc_inject.credentials.expiry import Pem, read_pem, token_until
-from dc_inject.model.errors import NeedsOperator
+from dc_inject.model.causes import RENEW, Cause, Peer
+from dc_inject.model.errors import ServiceError, of_fault
+from dc_inject.model.faults import Facts, Fault, detail, judge
 from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import remember, scrub
 from dc_inject.system import disk
@@ -37,8 +40,8 @@ LONGEST = 32_768  # characters of a token: more does not fit into a request
 KNOWN = 64  # tokens that are remembered, so that no echo of them is shown
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
-_NEW_PROXY = "create a new proxy (voms-proxy-init)"
-_NEW_TOKEN = "get a new token (oidc-token, htgettoken)"  # noqa: S105  a hint, not a token
+# Errors of a file of credentials that are not about the file, but about this machine.
+_MACHINE = frozenset({Cause.DESCRIPTORS, Cause.MEMORY, Cause.DISK_ERROR})
 _NONE = (
     "set X509_USER_PROXY, X509_USER_CERT and X509_USER_KEY, or BEARER_TOKEN_FILE; "
     "or create a proxy with voms-proxy-init"
@@ -49,8 +52,8 @@ _NONE = (
 class Credential:
     """What opens a service now: a token, or a certificate with its key (of a proxy one file), or nothing.
 
-    `until` is when it expires, if that is known; `file` is where the secret is kept, if in a file;
-    `stamp` is another one when the files behind it changed.
+    `since` and `until` are when it begins and ends, if that is known; `file` is where the secret is kept, if in a
+    file; `stamp` is another one when the files behind it changed.
     """
 
     kind: CredentialKind
@@ -61,6 +64,7 @@ class Credential:
     file: str = ""
     until: datetime | None = None
     stamp: Hashable = None
+    since: datetime | None = None
 
 
 class Credentials:
@@ -86,6 +90,7 @@ class Credentials:
         self._shared = shared
         self._lock = RLock()
         self._read: dict[tuple[Path, Any], tuple[Hashable, Any]] = {}
+        self._checked: dict[tuple[Path, Path], Hashable] = {}
         self._known: deque[str] = deque(maxlen=KNOWN)
 
     def __repr__(self) -> str:
@@ -94,17 +99,13 @@ class Credentials:
     def access(self, purpose: Purpose, *, needed: bool = False) -> Credential:
         """Return what opens a service or storage now; raises NeedsOperator with hold `credentials` and a hint.
 
-        That is when it cannot be read, is no credential, has expired, or is `needed` and not there.
+        That is when it cannot be read, is no credential, is not valid now, or is `needed` and not there. Temporary
+        is for what is wrong with this machine.
         """
-        credential = self._find(purpose)
-        if credential.until is not None and credential.until <= self._clock.now():
-            hint = _NEW_TOKEN if credential.kind == "token" else _NEW_PROXY
-            raise _needs_operator(
-                f"the {credential.kind} of {credential.origin} expired at {credential.until:%Y-%m-%dT%H:%M:%SZ}",
-                hint,
-            )
+        credential, now = self._find(purpose), self._clock.now()
+        check_time(credential.kind, credential.origin, credential.since, credential.until, now)
         if needed and credential.kind == "nothing":
-            raise _needs_operator("no credentials were found", _NONE)
+            raise _wrong(Cause.NO_CREDENTIALS, "nothing", "no credentials were found", _NONE)
         return credential
 
     def until(self, purpose: Purpose) -> datetime | None:
@@ -162,7 +163,9 @@ class Credentials:
         """Return the token file that is named for a purpose; those of sources and destinations go together."""
         ends = [TOKEN_FILES[end] for end in ("source", "destination")]
         if TOKEN_FILES[purpose] in ends and len({bool(self._environ.get(name)) for name in ends}) == 2:
-            raise _needs_operator(f"only one of {' and '.join(ends)} is set", "set both or neither")
+            raise _wrong(
+                Cause.UNREADABLE, "token", f"only one of {' and '.join(ends)} is set", "set both or neither"
+            )
         return self._environ.get(TOKEN_FILES[purpose], "")
 
     def _proxies_found(self) -> list[Path]:
@@ -176,21 +179,21 @@ class Credentials:
         """Return the file that holds the secret which is used for a purpose, if it can be read."""
         try:
             return self._find(purpose).file
-        except NeedsOperator:
+        except ServiceError:
             return ""  # `access` reports it
 
     # ------------------------------------------------------------------- reading it
 
     def _token_file(self, path: Path, variable: str) -> Credential:
         origin = f"{variable} {path}".strip()
-        stamp, token = self._file(path, origin, read_token, _NEW_TOKEN)
+        stamp, token = self._file(path, origin, read_token, "token")
         return self._with(token, origin, str(path), stamp)
 
     def _token_variable(self, text: str) -> Credential:
         try:
             return self._with(read_token(text.encode("utf-8", "replace")), "BEARER_TOKEN")
         except ValueError as error:
-            raise _needs_operator(f"BEARER_TOKEN is not a credential: {error}", _NEW_TOKEN) from None
+            raise _wrong(Cause.UNREADABLE, "token", f"BEARER_TOKEN is not a credential: {error}") from None
 
     def _with(self, token: str, origin: str, file: str = "", stamp: Hashable = None) -> Credential:
         if token not in self._known:
@@ -199,27 +202,33 @@ class Credentials:
         return Credential("token", origin, token, file=file, until=token_until(token), stamp=stamp)
 
     def _proxy(self, path: Path, variable: str) -> Credential:
-        origin = f"{variable} {path}".strip()
-        stamp, pem = self._file(path, origin, read_pem, _NEW_PROXY)
-        _check_pem(origin, pem, certificate=True, key=True)
-        return Credential("proxy", origin, "", str(path), str(path), str(path), pem.until, stamp)
+        return self._pair(path, path, f"{variable} {path}".strip(), "proxy")
 
     def _certificate(self) -> Credential:
         paths = [self._environ.get(name, "") for name in ("X509_USER_CERT", "X509_USER_KEY")]
         if not all(paths):
-            raise _needs_operator(
-                "only one of X509_USER_CERT and X509_USER_KEY is set", "set both, or create a proxy"
-            )
-        certificate, key = Path(paths[0]), Path(paths[1])
-        stamp, pem = self._file(certificate, f"X509_USER_CERT {certificate}", read_pem, _NEW_PROXY)
-        key_stamp, key_pem = self._file(key, f"X509_USER_KEY {key}", read_pem, _NEW_PROXY)
-        _check_pem(f"X509_USER_CERT {certificate}", pem, certificate=True, key=False)
-        _check_pem(f"X509_USER_KEY {key}", key_pem, certificate=False, key=True)
-        origin = f"X509_USER_CERT {certificate}"
-        stamps = (stamp, key_stamp)
-        return Credential("certificate", origin, "", str(certificate), str(key), str(key), pem.until, stamps)
+            message = "only one of X509_USER_CERT and X509_USER_KEY is set"
+            raise _wrong(Cause.UNREADABLE, "certificate", message, "set both, or create a proxy")
+        return self._pair(Path(paths[0]), Path(paths[1]), f"X509_USER_CERT {paths[0]}", "certificate")
 
-    def _file(self, path: Path, origin: str, parse: Callable[[bytes], T], hint: str) -> tuple[Hashable, T]:
+    def _pair(self, certificate: Path, key: Path, origin: str, kind: CredentialKind) -> Credential:
+        """Return a certificate with its key, which of a proxy are one file."""
+        stamp, pem = self._file(certificate, origin, read_pem, kind)
+        of_key, key_stamp, key_pem = origin, stamp, pem
+        if key != certificate:
+            of_key = f"X509_USER_KEY {key}"
+            key_stamp, key_pem = self._file(key, of_key, read_pem, kind)
+        stamps = (stamp, key_stamp)
+        if self._checked.get((certificate, key)) != stamps:
+            check_pair(certificate, key, origin, of_key, pem, key_pem, kind)
+            self._checked[certificate, key] = stamps
+        return Credential(
+            kind, origin, "", str(certificate), str(key), str(key), pem.until, stamps, since=pem.since
+        )
+
+    def _file(
+        self, path: Path, origin: str, parse: Callable[[bytes], T], kind: CredentialKind
+    ) -> tuple[Hashable, T]:
         """Return what a file holds; it is read again when its time, size or inode has changed."""
         try:
             with os.fdopen(disk.opened(path), "rb") as file:
@@ -231,11 +240,9 @@ class Credentials:
                 content = file.read(LARGEST)
             self._read[path, parse] = stamp, parse(content)
         except OSError as error:
-            raise _needs_operator(
-                f"{origin} cannot be read: {error.strerror or error}", f"check path and rights, or {hint}"
-            ) from None
+            raise _unreadable(error, origin, kind) from None
         except ValueError as error:
-            raise _needs_operator(f"{origin} is not a credential: {error}", hint) from None
+            raise _wrong(Cause.UNREADABLE, kind, f"{origin} is not a credential: {error}", RENEW[kind]) from None
         return self._read[path, parse]
 
     def _is_ours(self, path: Path) -> bool:
@@ -267,14 +274,56 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _check_pem(origin: str, pem: Pem, *, certificate: bool, key: bool) -> None:
-    if certificate and pem.until is None:
-        raise _needs_operator(f"{origin} contains no certificate", _NEW_PROXY)
-    if key and not pem.key:
-        raise _needs_operator(f"{origin} contains no private key", _NEW_PROXY)
-    if key and pem.encrypted:
-        raise _needs_operator(f"the key in {origin} needs a password, which nobody can type here", _NEW_PROXY)
+def check_files(certificate: Path, key: Path, kind: CredentialKind, now: datetime) -> None:
+    """Raise NeedsOperator unless the files of a proxy or certificate can be used now."""
+    pems = []
+    for path in (certificate, key):
+        try:
+            pems.append(read_pem(disk.read(path, LARGEST)))
+        except OSError as error:
+            raise _unreadable(error, str(path), kind) from None
+        except ValueError as error:
+            raise _wrong(Cause.UNREADABLE, kind, f"{path} is not a credential: {error}", RENEW[kind]) from None
+    check_time(kind, str(certificate), pems[0].since, pems[0].until, now)
+    check_pair(certificate, key, str(certificate), str(key), pems[0], pems[1], kind)
 
 
-def _needs_operator(message: str, hint: str) -> NeedsOperator:
-    return NeedsOperator(message, hint, hold="credentials")
+def check_pair(
+    certificate: Path, key: Path, origin: str, of_key: str, pem: Pem, key_pem: Pem, kind: CredentialKind
+) -> None:
+    """Raise NeedsOperator unless a certificate and a key belong together and TLS can use them."""
+    if pem.until is None:
+        raise _wrong(Cause.UNREADABLE, kind, f"{origin} contains no certificate", RENEW[kind])
+    if not key_pem.key:
+        raise _wrong(Cause.UNREADABLE, kind, f"{of_key} contains no private key", RENEW[kind])
+    if key_pem.encrypted:
+        message = f"the key in {of_key} needs a password, and there is no way to type it here"
+        raise _wrong(Cause.UNREADABLE, kind, message, RENEW[kind])
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password="")  # it never asks
+    except (ssl.SSLError, OSError) as error:
+        fault = judge(Facts.of(error, Peer.FTS, credential=kind))
+        raise of_fault(fault, f"{origin}: {fault.message(detail(error))}") from None
+
+
+def check_time(
+    kind: CredentialKind, origin: str, since: datetime | None, until: datetime | None, now: datetime
+) -> None:
+    """Raise NeedsOperator for what is not valid now."""
+    if until is not None and until <= now:
+        raise _wrong(Cause.EXPIRED, kind, f"the {kind} of {origin} expired at {until:%Y-%m-%dT%H:%M:%SZ}")
+    if since is not None and now < since:
+        times = f"{since:%Y-%m-%dT%H:%M:%SZ}, and now it is {now:%Y-%m-%dT%H:%M:%SZ}"
+        raise _wrong(Cause.NOT_YET_VALID, kind, f"the {kind} of {origin} is not valid before {times}")
+
+
+def _unreadable(error: OSError, origin: str, kind: CredentialKind) -> ServiceError:
+    fault = judge(Facts.of(error, Peer.FTS, credential=kind))
+    if fault.cause in _MACHINE:
+        return of_fault(fault, f"{origin} cannot be read: {fault.message(detail(error))}")
+    hint = f"check path and rights, or {RENEW[kind]}"
+    return _wrong(Cause.UNREADABLE, kind, f"{origin} cannot be read: {detail(error)}", hint)
+
+
+def _wrong(cause: Cause, kind: CredentialKind, message: str, hint: str | None = None) -> ServiceError:
+    return of_fault(Fault(cause, Peer.FTS, credential=kind), message, hint=hint)

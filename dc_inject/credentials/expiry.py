@@ -8,10 +8,12 @@ and is used until a service refuses it.
 Who asks, and what comes of it:
 
 1. FTS and storages: `Credentials.access` (in `__init__.py`) decides. It reads the file again when it has changed,
-   and raises NeedsOperator with the hold `credentials` for one that has expired: no call is made with it. FTS acts
-   with a proxy that is delegated to it for 12 hours at most, and anew below 6 hours (`backends/fts/client.py`).
+   and raises NeedsOperator with the hold `credentials` for one that has expired or is not valid yet, or whose key
+   is that of another certificate or too short: no call is made with it. FTS acts with a proxy that is delegated to
+   it for 12 hours at most, and anew below 6 hours (`backends/fts/client.py`).
 2. Rucio: its client finds credentials by rucio.cfg. `credentials_until` in `backends/rucio/identity.py` asks here
-   for the end of what the client uses; the server alone says that they are refused (`backends/rucio/errors.py`).
+   for the end of what the client uses. Before a proxy or certificate is shown, `check_files` looks at it as in 1;
+   while a token from before is good, none is shown (`backends/rucio/client.py`).
 3. The warning: both give their end to `Identity.credentials_until`. `_watch` in `engine/health_checks.py` logs it
    once, and keeps a signal in the ledger while it is soon; `_soon` decides what soon is. From then on the service
    is asked every few minutes whether the credentials have been renewed.
@@ -41,11 +43,12 @@ _SEQUENCE, _INTEGER, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0x02, 0xA0, 
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """What a PEM file holds: the end of its certificates, if it has any, and whether it has a key."""
+    """What a PEM file holds: from when to when its certificates are valid, if any, and whether it has a key."""
 
     until: datetime | None  # the earliest end of all certificates: a chain is as good as its first to expire
     key: bool
     encrypted: bool
+    since: datetime | None = None  # the latest begin of all certificates
 
 
 def token_until(token: str) -> datetime | None:
@@ -62,29 +65,30 @@ def token_until(token: str) -> datetime | None:
 
 def read_pem(content: bytes) -> Pem:
     """Read a PEM file; raises ValueError, without anything of the file in it, when a certificate is broken."""
-    ends = [_end(match[1]) for match in _CERTIFICATE.finditer(content)]
+    times = [_validity(match[1]) for match in _CERTIFICATE.finditer(content)]
+    since, until = max((begin for begin, _ in times), default=None), min((end for _, end in times), default=None)
     encrypted = _ENCRYPTED.search(content) is not None
-    return Pem(min(ends, default=None), encrypted or _KEY.search(content) is not None, encrypted)
+    return Pem(until, encrypted or _KEY.search(content) is not None, encrypted, since)
 
 
-def _end(text: bytes) -> datetime:
+def _validity(text: bytes) -> tuple[datetime, datetime]:
     try:
-        return not_after(base64.b64decode(b"".join(text.split()), validate=True))
+        return validity(base64.b64decode(b"".join(text.split()), validate=True))
     except ValueError:
         raise ValueError("a certificate in it is broken") from None
 
 
-def not_after(der: bytes) -> datetime:
-    """Return the end of a certificate's validity, in UTC; raises ValueError if it is no certificate."""
+def validity(der: bytes) -> tuple[datetime, datetime]:
+    """Return from when to when a certificate is valid, in UTC; raises ValueError if it is no certificate."""
     certificate, _ = _take(der, _SEQUENCE)
     rest, _ = _take(certificate, _SEQUENCE)  # what is signed: version, serial, algorithm, issuer, validity, ...
     if rest[:1] == bytes([_VERSION]):
         _, rest = _take(rest, _VERSION)
     for tag in (_INTEGER, _SEQUENCE, _SEQUENCE):
         _, rest = _take(rest, tag)
-    validity, _ = _take(rest, _SEQUENCE)
-    _, after = _take(validity)
-    return _time(after)
+    times, _ = _take(rest, _SEQUENCE)
+    _, after = _take(times)
+    return _time(times), _time(after)
 
 
 def _take(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:

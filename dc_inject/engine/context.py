@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 SLICES_AGAIN = timedelta(hours=1)  # after which slices are tried again that the service has refused
 _WHY = 200  # characters of a message that a row has
+BLAMED = "blamed"  # the signal that has the hold of a service's last error
 SAY_AGAIN = timedelta(minutes=5)  # trouble that lasts is not said more often
 
 
@@ -79,6 +80,7 @@ class EngineContext:
     limits: dict[str, Limit] = field(default_factory=dict)  # of calls at once that make rules or jobs
     refused: LinkWaits = field(default_factory=LinkWaits)  # links of which their service takes nothing
     broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
+    blamed: dict[str, Hold] = field(default_factory=dict)  # service -> hold of its last error
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
     claimed: dict[str, frozenset[int]] = field(default_factory=dict)  # files of intents that have no rule yet
@@ -115,6 +117,9 @@ class EngineContext:
             self.broken[service] = error
             self.ledger.signal("service", service, None, self.clock.now(), error.message)
         hold = Hold(error.hold) if isinstance(error, NeedsOperator | Temporary) else Hold.API_ERRORS
+        if self.blamed.get(service) is not hold:
+            self.blamed[service] = hold
+            self.ledger.signal(BLAMED, service, hold.value, self.clock.now())
         # Once a cycle, for each reason of a refusal: the rows count how often.
         why = error.message[:_WHY] if isinstance(error, LinkRefused) else ""
         reported = {

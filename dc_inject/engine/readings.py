@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
+from dc_inject.engine.context import BLAMED
 from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Row, Totals
 from dc_inject.ledger.challenge import ChallengeRecord
@@ -75,9 +76,9 @@ class LinkReader:
         cycle = ledger.last_cycle()
         if cycle is None:
             return None
-        signals = {
-            (missing.name, missing.subject): missing for missing in ledger.signals() if missing.value is None
-        }
+        every, service = ledger.signals(), self.key.link.through
+        signals = {(missing.name, missing.subject): missing for missing in every if missing.value is None}
+        blamed = next((s.value for s in every if (s.name, s.subject) == (BLAMED, service)), Hold.API_ERRORS)
         row = next((row for row in ledger.rows(cycle=cycle) if row.key == self.key), None)
         if row is not None and _no_injector(row) and since is not None and not self._was_absent(ledger, since):
             row = row._replace(held=None)
@@ -85,11 +86,11 @@ class LinkReader:
             return row.held
         if row is None or row.due == 0:
             return row.held if row else None
-        down = signals.get(("service", self.key.link.through))
+        down = signals.get(("service", service))
         unplanned = None if ledger.is_planned(cycle) else signals.get(("plan", "cycle"))
         for signal in (down, unplanned):
             if signal is not None:
-                return Held(Hold.API_ERRORS, {"message": signal.why})
+                return Held(Hold(str(blamed)), {"message": signal.why})
         unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
         if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
             return of_error(unanswered[-1].error)

@@ -86,7 +86,7 @@ def proxy_of(error: BaseException) -> str:
 def detail(error: BaseException) -> str:
     """Return the system's own words for an error: those of the libraries around it hold whole URLs."""
     innermost = tuple(chain(error))[-1]
-    said = (getattr(innermost, name, None) for name in ("what", "verify_message", "strerror"))
+    said = (getattr(innermost, name, None) for name in ("verify_message", "strerror"))
     words = next((word for word in said if isinstance(word, str) and word), str(innermost))
     return re.sub(r"^\[[\w: ]+\] |^_ssl\.c:\d+: | ?\(_ssl\.c:\d+\)$", "", words) or type(innermost).__name__
 

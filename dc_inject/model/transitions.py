@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dc_inject.model import Entry, State
-from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, Temporary, TryOtherItem
+from dc_inject.model.errors import NeedsOperator, Permanent, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Outcome, Status
 
 OVER = "its cycle is over"  # why intents are withdrawn for which there was no time
@@ -37,7 +37,7 @@ def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) 
     if outcome.error is None:
         return _accepted(entry, outcome, now)
     error = outcome.error.message
-    if isinstance(outcome.error, LinkRefused):
+    if isinstance(outcome.error, Temporary) and not outcome.error.outage:
         error = f"{outcome.error.hold}: {error}"  # `holds.of_error` reads it
     error = error[:ERROR_LIMIT]
     if entry.state is not State.CALLED:

@@ -30,10 +30,11 @@ FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 SAID = 120  # characters of a service's message that a cause quotes
 
-# Outages by how much they explain: first the service, then who may use it and its ends, last that nobody ran.
+# Outages by how much they explain: first what the user has to repair, then the service, its ends, and no injector.
+_PARTS = (Hold.CREDENTIALS, Hold.LOCAL, Hold.API_ERRORS, Hold.OVERLOAD)
 _OUTAGES = sorted(
     (hold for hold in Hold if Trait.OUTAGE in hold.traits),
-    key=lambda hold: (hold not in {Hold.API_ERRORS, Hold.OVERLOAD}, hold is Hold.NOT_RUNNING),
+    key=lambda hold: (_PARTS.index(hold) if hold in _PARTS else len(_PARTS), hold is Hold.NOT_RUNNING),
 )
 COARSE = "coarse-datasets"
 EARLY = "ended-early"

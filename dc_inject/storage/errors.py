@@ -16,6 +16,7 @@ from dc_inject.model.errors import Permanent, ServiceError, Temporary, judged, o
 from dc_inject.model.faults import Facts, Fault
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.types import AccessDenied, NotFound
+from dc_inject.system.transport_errors import TransportError
 
 _WRITE = (
     "ask the site for the right to write there (token: storage.create for that path; proxy: your VO and role), "
@@ -45,7 +46,8 @@ def of_failure(
 ) -> ServiceError:
     """Return the error for what `requests` raised; its own words are used sparingly, as they hold whole URLs."""
     fault = faults.judge(Facts.of(error, Peer.STORAGE, credential=credential))
-    return _of_storage(fault, f"{method} {url}: {fault.message(scrub(faults.detail(error), secrets))}")
+    detail = error.what if isinstance(error, TransportError) else faults.detail(error)  # the URL has the host
+    return _of_storage(fault, f"{method} {url}: {fault.message(scrub(detail, secrets))}")
 
 
 def _of_storage(fault: Fault, text: str, write: str | None = None) -> ServiceError:

@@ -21,6 +21,7 @@ from dc_inject.backends.rucio.client import QuietClient
 from dc_inject.model import Dataset, Link
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.system.clock import SystemClock
+from tests.certificates import make, make_between
 
 from ..conftest import rucio_config
 from .support import Heard, injection
@@ -309,6 +310,61 @@ def test_a_wrong_configuration_is_fatal_with_a_hint(
         place.backend.check()
     assert words in caught.value.message
     assert caught.value.hint
+
+
+SECRET = "password = hunter2-is-secret"
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "place_"),
+    [
+        (lambda text: f"\ufeff{text}", "configuration", ", line 1:"),
+        (lambda text: f"{text}\njust a line\n", "configuration", ", line {}:"),
+        (lambda text: f"{text}\n{SECRET}\n{SECRET}\n", "configuration", ", line {}:"),
+        (lambda text: f"{SECRET}\n{text}", "configuration", ", line 1:"),
+        (lambda text: text.replace("http://", ""), "address", ""),
+        (lambda text: text.replace("= userpass", "= x509_proxy"), "credentials-missing", ""),
+    ],
+    ids=["mark", "stray", "twice", "before", "no scheme", "no proxy"],
+)
+def test_what_is_wrong_in_a_configuration_has_its_place_and_never_its_text(
+    place: Place, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str], cause: str, place_: str
+) -> None:
+    for name in ("X509_USER_PROXY", "RUCIO_CLIENT_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.isfile", lambda path: "x509up_u" not in str(path) and Path(path).is_file())
+    text = place.config.read_text()
+    place.config.write_text(change(text), encoding="utf-8")
+    with pytest.raises(NeedsOperator) as caught:
+        place.backend.check()
+    assert caught.value.fault is not None
+    assert (str(caught.value.fault.cause), caught.value.fault.party) == (cause, "user")
+    line = place.config.read_text().splitlines()[len(text.splitlines()) :]
+    number = len(text.splitlines()) + next((n for n, one in enumerate(line, 1) if one), 0)
+    assert f"{place.config}{place_.format(number)}" in caught.value.message or not place_
+    assert "hunter2" not in f"{caught.value.message}{caught.value.hint}"
+    assert "RUCIO_CONFIG" not in (caught.value.hint or "")  # the file is found
+
+
+@pytest.mark.parametrize("kind", ["x509", "x509_proxy"])
+def test_a_certificate_is_looked_at_before_it_is_shown(place: Place, monkeypatch, tmp_path: Path, kind) -> None:
+    authority = make(tmp_path, "authority", "authority", days=5)
+    future = make_between(
+        tmp_path, "future", "person", start="20980101000000Z", end="20990101000000Z", by=authority
+    )
+    whole = tmp_path / "whole"
+    whole.write_text(future.certificate.read_text() + future.key.read_text())
+    whole.chmod(0o600)
+    monkeypatch.setenv("RUCIO_CLIENT_PROXY", str(whole))
+    monkeypatch.setenv("RUCIO_CLIENT_CERT", str(future.certificate))
+    monkeypatch.setenv("RUCIO_CLIENT_KEY", str(future.key))
+    place.config.write_text(place.config.read_text().replace("= userpass", f"= {kind}"))
+    with pytest.raises(NeedsOperator) as caught:
+        place.backend.check()
+    assert caught.value.fault is not None
+    assert caught.value.fault.cause == "credentials-not-yet-valid"
+    assert place.script.seen == [("GET", "/ping")] or not place.script.seen
+    assert ("voms-proxy-init" in (caught.value.hint or "")) is (kind == "x509_proxy")
 
 
 def test_a_token_that_expires_is_renewed_from_its_file_and_nobody_is_asked(

@@ -17,6 +17,7 @@ from dc_inject.backends.rucio.client import QuietClient
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.system import transport
 from dc_inject.system.clock import SystemClock
+from tests.certificates import make
 
 from ..conftest import rucio_config
 from ..gate import Server, bomb, drip, endless, json_answer, redirect, running
@@ -298,7 +299,8 @@ def test_each_way_to_a_token_goes_through_the_gate(
     if kind == "gss":
         pytest.importorskip("requests_kerberos", reason="this way is not installed")
     key = tmp_path / "key.pem"
-    key.write_text("a key")
+    made = make(tmp_path, "person", "person", days=5)
+    key.write_text(made.certificate.read_text() + made.key.read_text())
     key.chmod(0o600)
     config.write_text(
         config.read_text().replace("auth_type = userpass", f"auth_type = {kind}")

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
+from dc_inject.engine.readings import LinkReader
 from dc_inject.ledger import Signal
 from dc_inject.model import Hold
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.ports import Identity
+from dc_inject.planning.verdict import Reading, judge
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, world
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -93,6 +95,30 @@ def test_they_are_told_an_hour_before_held_at_the_end_and_used_as_soon_as_they_a
     assert rows[renewed].injected > 0, "it goes on in the same cycle"
     assert _signal(one).value == "good"
     assert one.ledger.identities()[0].credentials_until == START + 24 * HOUR
+
+
+@pytest.mark.parametrize("hold", [Hold.CREDENTIALS, Hold.LOCAL])
+def test_a_reading_in_the_cycle_in_which_they_end_blames_them_and_not_the_service(one, hold):
+    """Its row is closed later: what `link` has to go by is what the service's last error was."""
+    expiring = Expiring(one, [(START, START + 2.5 * HOUR + 2 * MINUTE)])
+    readings: list[Reading] = []
+
+    def refuse(method: str, _subject: object) -> None:
+        if one.clock.now() < expiring.until:
+            return
+        if method == "check" and one.ledger.last_cycle().end > one.clock.now():  # asked after the first refusal
+            (link,) = {row.key for row in one.ledger.rows()}
+            readings.append(LinkReader(link, lambda _: "").now(one.ledger, one.clock.now(), None, None))
+        raise NeedsOperator("it does not work", hold=hold.value)
+
+    one.backend.fault = refuse
+    one.engine().run(until=START + 2.5 * HOUR + 12 * MINUTE)
+    reading = readings[-1]
+    assert reading.held is not None
+    assert reading.held.hold is hold
+    before = Reading(at=START, service="Rucio")
+    verdict = judge(GB, [before, replace(reading, at=START + HOUR)])
+    assert (verdict.cause.code, verdict.outage) == (hold.value, True)
 
 
 def test_a_service_that_does_not_answer_in_the_last_hour_is_asked_every_five_minutes_and_no_more(one, said):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from http import HTTPStatus
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -15,10 +16,11 @@ from rucio.common import constants
 from rucio.common.exception import CannotAuthenticate
 from rucio.common.utils import build_url, parse_response
 
-from dc_inject import __version__
+from dc_inject import __version__, credentials
 from dc_inject.backends.rucio import token_safety
 from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.system import transport
+from dc_inject.system.clock import SystemClock
 
 # The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
 # loggers, so that no setting of anybody can make it speak.
@@ -30,6 +32,9 @@ _READS = (
     if "type_" in signature(BaseClient._send_request).parameters  # noqa: SLF001  there is no public way
     else {"method": constants.HTTPMethod.GET}
 )
+
+
+_SHOWN = {"userpass": "password", "x509": "certificate", "x509_proxy": "proxy", "oidc": "token"}
 
 
 class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
@@ -79,7 +84,13 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         return documents
 
     def _get_creds(self, creds: dict[str, Any] | None) -> dict[str, Any]:
-        stored: dict[str, Any] = super()._get_creds(creds)
+        self._record.credential = _SHOWN.get(self.auth_type, "")
+        try:
+            stored: dict[str, Any] = super()._get_creds(creds)
+        except KeyError as error:
+            if error.args != ("client_proxy",):
+                raise
+            raise token_safety.no_proxy() from None
         self._record.met(str(stored.get("password") or ""))
         token_safety.check_found(stored.get("client_proxy"))
         return stored
@@ -89,6 +100,17 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         if self.auth_type == "oidc":
             token_safety.check_discovery()
         return bool(super()._BaseClient__read_token())
+
+    def _BaseClient__get_token_x509(self) -> bool:  # noqa: N802  overrides a private method of the client
+        """Look at the files before they are shown: the server says less of what is wrong with them."""
+        if self.auth_type == "x509_proxy":
+            certificate = key = Path(self.creds["client_proxy"])
+        else:
+            certificate = Path(self.creds["client_cert"])
+            key = Path(self.creds.get("client_key") or certificate)
+        kind: credentials.CredentialKind = "proxy" if certificate == key else "certificate"
+        credentials.check_files(certificate, key, kind, SystemClock().now())
+        return bool(super()._BaseClient__get_token_x509())
 
     def _BaseClient__get_token_oidc(self) -> bool:  # noqa: N802  overrides a private method of the client
         """Take a newer token from where tokens are kept; the client would ask a person and wait for an answer."""

@@ -19,6 +19,7 @@ from dc_inject.model.causes import WORDS, Cause, Peer
 from dc_inject.model.errors import LinkRefused, Permanent, ServiceError, Temporary, judged, of_fault
 from dc_inject.model.faults import Facts
 from dc_inject.model.redaction import remember, scrub
+from dc_inject.system.transport_errors import TransportError
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +121,9 @@ def _text(error: Exception) -> str:
     """
     match error:
         case configparser.MissingSectionHeaderError():
-            odd = "byte order mark (BOM)" if error.line.startswith("\ufeff") else "line before the first [section]"
-            return f"{error.source}, line {error.lineno}: there is a {odd}"
+            begins = "the file begins with a byte order mark (BOM): save it as UTF-8 without one"
+            odd = begins if error.line.startswith("\ufeff") else "this stands before the first [section]"
+            return f"{error.source}, line {error.lineno}: {odd}"
         case configparser.ParsingError():
             lines = ", ".join(str(number) for number, _ in error.errors[:5])
             return f"{error.source}, line {lines}: this is neither `option = value` nor a [section]"
@@ -137,7 +139,7 @@ def _text(error: Exception) -> str:
             return f"rucio.cfg, or a file that it names, is not UTF-8 (byte {error.start})"
         case rucio.RucioException():
             return _answer(error)
-        case OSError():
+        case OSError() | TransportError():
             return ""
     return f"{type(error).__name__}: {error}"
 

@@ -7,7 +7,9 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from dc_inject.model.errors import NeedsOperator
+from dc_inject.model.causes import Cause, Peer
+from dc_inject.model.errors import NeedsOperator, ServiceError, of_fault
+from dc_inject.model.faults import Fault
 
 CREDENTIALS = "credentials"
 
@@ -51,6 +53,13 @@ def check_discovery(shared: Path = Path("/tmp")) -> None:  # noqa: S108  where t
     """Raise NeedsOperator where the client would find a bearer token of somebody else."""
     if not (os.environ.get("BEARER_TOKEN") or os.environ.get("BEARER_TOKEN_FILE")):
         _check_owner(shared / f"bt_u{os.geteuid()}")
+
+
+def no_proxy() -> ServiceError:
+    """Return what to do where rucio.cfg wants a proxy and there is none."""
+    message = "auth_type is x509_proxy, and there is no proxy"
+    hint = "create one (voms-proxy-init), or name it: X509_USER_PROXY, or client_x509_proxy in rucio.cfg"
+    return of_fault(Fault(Cause.NO_CREDENTIALS, Peer.RUCIO, credential="proxy"), message, hint=hint)
 
 
 def _check_owner(path: Path) -> None:
