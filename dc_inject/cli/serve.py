@@ -24,6 +24,7 @@ from dc_inject.metrics import page as server
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.report import pictures
 from dc_inject.report.serving import Pages
+from dc_inject.system import disk
 
 PORT = 9466
 LONGEST = 300.0  # seconds that a page may take to be made
@@ -96,7 +97,7 @@ def _ledgers(campaigns: Iterable[str]) -> dict[str, Path]:
         with LedgerView.open(path) as view:
             name = ledger_files.campaign_in(view, campaign, path)
         other = ledgers.setdefault(name, path)
-        if path.resolve() != other.resolve():
+        if disk.real(path) != disk.real(other):
             raise UsageError(f"{other} and {path} are both of campaign {name}", "serve one of them, or each alone")
     return ledgers
 
@@ -143,7 +144,7 @@ class _Maker:
             if self._is_over:
                 raise ServiceError("the page is no longer served")
             process = subprocess.Popen(
-                [*command, "--renewed-every", f"{self._every:g}", str(path.resolve())],
+                [*command, "--renewed-every", f"{self._every:g}", str(disk.real(path))],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -10,6 +10,7 @@ from dc_inject.ledger import database, in_place, lock
 from dc_inject.ledger.contradictions import Contradictions
 from dc_inject.ledger.types import Finding
 from dc_inject.model.errors import LedgerError
+from dc_inject.system import disk
 
 _BESIDE = ("", "-wal", "-shm", ".lock")  # what belongs to a ledger, by the end of its file's name
 
@@ -50,7 +51,7 @@ def _files(path: Path) -> Iterator[Finding]:
 
 def _log_lacks(path: Path) -> Iterator[Finding]:
     """Tell of a write-ahead log that was truncated; once SQLite has opened the ledger, that is forgotten."""
-    if not database.OPEN_HERE[path.resolve()] and (lacks := in_place.missing_log(path)):
+    if not database.OPEN_HERE[disk.real(path)] and (lacks := in_place.missing_log(path)):
         yield Finding("log-truncated", f"{path.name}-wal", f"{lacks} bytes are missing: its last transactions")
 
 

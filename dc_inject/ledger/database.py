@@ -81,7 +81,7 @@ class Database:
         self._undone = 0  # transactions of ours that were rolled back
         self._put_off: tuple[Callable[[], None], Callable[[], None]] | None = None
         self._version: int | None = None  # what others have written, as this transaction sees it
-        self._open = [file.resolve() for file in self.files]
+        self._open = [disk.real(file) for file in self.files]
         OPEN_HERE.update(self._open)
 
     @classmethod
@@ -95,7 +95,7 @@ class Database:
         paths.refuse_place(path)
         if paths.files(path) not in ([], [path]):
             raise LedgerError(f"{path} stands for the ledgers of shards", "name one of them to change it")
-        if not OPEN_HERE[path.resolve()]:
+        if not OPEN_HERE[disk.real(path)]:
             _make(path)
         _make_log_ours(path)
         with translated(path):
@@ -122,7 +122,7 @@ class Database:
             raise LedgerError(
                 f"there is no ledger at {path}", "check the campaign's name, or name the file with --ledger"
             )
-        if not OPEN_HERE[path.resolve()]:
+        if not OPEN_HERE[disk.real(path)]:
             _refuse_foreign(path)
         with translated(path):
             uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -358,7 +358,7 @@ def _make(path: Path) -> None:
     """Make the file, for us alone, in a folder that is ours alone when we have to make it."""
     try:
         paths.make_folder(path.parent)
-        handle = disk.opened(path.resolve(), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
+        handle = disk.opened(disk.real(path), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
     except disk.NotRegularError:
         raise LedgerError(f"{path} is not a ledger: it is not a regular file", schema.ANOTHER) from None
     except OSError as error:
@@ -385,7 +385,7 @@ def _make_log_ours(path: Path) -> None:
     SQLite makes the log for a reader too, with the rights that the ledger has just then, perhaps none to write;
     and only a writer removes it.
     """
-    real = path.resolve()
+    real = disk.real(path)
     for file in (real.with_name(f"{real.name}{end}") for end in ("-wal", "-shm")):
         with contextlib.suppress(FileNotFoundError):
             status = file.lstat()

@@ -74,5 +74,5 @@ class FileWatch:
 
 
 def _log(path: Path) -> Path:
-    real = path.resolve()
+    real = disk.real(path)
     return real.with_name(f"{real.name}-wal")

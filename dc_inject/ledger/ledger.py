@@ -19,6 +19,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.store import flow_key
 from dc_inject.ledger.types import Totals
 from dc_inject.model import FlowKey
+from dc_inject.system import disk
 
 
 class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
@@ -38,7 +39,7 @@ class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
         long a writer waits for another process's transaction. `commit_every` so many transactions are committed
         at once, for what need not survive the process, and what nobody else reads meanwhile.
         """
-        lacks = 0 if database.OPEN_HERE[path.resolve()] else in_place.missing_log(path)
+        lacks = 0 if database.OPEN_HERE[disk.real(path)] else in_place.missing_log(path)
         ledger = cls(
             Database.writable(path, synchronous=synchronous, patience=patience, commit_every=commit_every)
         )

@@ -76,7 +76,7 @@ def holder(path: Path) -> str | None:
 
 def lock_file(path: Path) -> Path:
     """Return the lock's file of a ledger; it was last written when its holder took the lock."""
-    real = path.resolve()  # a ledger that is reached by two names has one lock
+    real = disk.real(path)  # a ledger that is reached by two names has one lock
     return real.with_name(real.name + ".lock")
 
 

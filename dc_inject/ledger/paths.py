@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dc_inject.model.errors import LedgerError
+from dc_inject.system import disk
 
 _SHARD = re.compile(r"(?P<campaign>.+)\.shard-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)")
 MOUNTS = Path("/proc/self/mounts")
@@ -143,7 +144,7 @@ def _to_disk(path: Path) -> None:
 def refuse_place(path: Path) -> None:
     """Raise LedgerError for a place in which a ledger is not safe."""
     refuse_network(path)
-    folder = path.resolve().parent
+    folder = disk.real(path).parent
     if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH:
         raise LedgerError(
             f"the ledger {path} would be in a folder in which every user of this machine may write",
@@ -157,7 +158,7 @@ def refuse_network(path: Path) -> None:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return  # without /proc nothing is known of mounts; that is no reason to refuse
-    kind = mounted_as(path.resolve(), mounts)
+    kind = mounted_as(disk.real(path), mounts)
     family, _, name = kind.partition(".")
     if kind in _NETWORK or (family == "fuse" and name in _NETWORK_FUSE):
         raise LedgerError(

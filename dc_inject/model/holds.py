@@ -38,6 +38,7 @@ from datetime import timedelta
 from enum import Flag, StrEnum, auto
 
 from dc_inject.model import units
+from dc_inject.model.errors import LedgerError
 
 Numbers = Mapping[str, int | float | str]
 
@@ -85,6 +86,13 @@ class Hold(StrEnum):
         member = str.__new__(cls, value)
         member._value_, member.words, member.traits = value, words, traits
         return member
+
+    @classmethod
+    def _missing_(cls, value: object) -> Hold:
+        """Refuse a name that is no hold: none but a ledger has one."""
+        raise LedgerError(
+            f"the ledger has a hold that is unknown here: {value!r:.60}", "use the dc_inject that wrote it"
+        )
 
     PAUSED = "paused", "somebody paused it", Trait.OUTRANKS
     OUTSIDE_WINDOW = "outside-window", "its time was over", Trait.HARMLESS | Trait.OUTRANKS

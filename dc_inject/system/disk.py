@@ -20,6 +20,11 @@ class NotRegularError(OSError):
         super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
+def real(path: Path) -> Path:
+    """Return a path without links; of links in a circle one that cannot be opened, where `Path.resolve` raises."""
+    return Path(os.path.realpath(path))
+
+
 def opened(path: Path, flags: int = os.O_RDONLY, mode: int = PRIVATE, *, follow: bool = True) -> int:
     """Return the descriptor of a regular file; raises OSError. Without `follow` its name may be no link."""
     try:

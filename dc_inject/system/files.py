@@ -38,10 +38,10 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     for path in paths:
         of_folder = _menus_in(path, problems)
         files.update({file.absolute(): file for file in of_folder if file.absolute() not in files})
-    drafts, within, used = [], beside(*paths), {file.resolve() for file in files}
+    drafts, within, used = [], beside(*paths), {disk.real(file) for file in files}
 
     def read_beside(name: str, most: int) -> bytes:
-        used.add(Path(name).resolve())
+        used.add(disk.real(Path(name)))
         return within(name, most)
 
     for file in files.values():
@@ -62,11 +62,11 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
 def _unread(folder: Path, used: Collection[Path]) -> Iterator[Problem]:
     """Yield each file of a folder, or of a folder in it, that looks like a menu and that no menu used."""
     for file in _menu_like(folder):
-        if file.resolve() not in used:
+        if disk.real(file) not in used:
             hint = f"call it {_MENU_LIKE.split(file.name)[0]}.yaml, or begin its name with `_` to leave it out"
             yield Problem(str(file), 0, "looks like a menu, but is not read", hint)
     for inner in _listed(folder):
-        unread = [file for file in _menu_like(inner) if file.resolve() not in used]
+        unread = [file for file in _menu_like(inner) if disk.real(file) not in used]
         if unread and inner.name[0] not in "._":
             some = units.some(file.name for file in unread)
             hint = "name this folder, too, or begin its name with `_`"
@@ -100,10 +100,10 @@ def beside(*named: Path) -> Load:
 
     A menu of somebody else could show the first lines of any file that we may read. Raises OSError for those.
     """
-    folders = {(place if _is_folder(place) else place.parent).resolve() for place in (*named, *_allowed)}
+    folders = {disk.real(place if _is_folder(place) else place.parent) for place in (*named, *_allowed)}
 
     def within(name: str, most: int) -> bytes:
-        path = Path(name).resolve()
+        path = disk.real(Path(name))
         if not any(path.is_relative_to(folder) for folder in folders):
             raise PermissionError(
                 errno.EPERM, "it is outside of the menu's folder; --include-from FOLDER allows it", name

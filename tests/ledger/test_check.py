@@ -160,6 +160,13 @@ def test_each_contradiction_is_found_by_its_code_and_nothing_else_is(path, state
         assert error.value.hint
 
 
+def test_a_hold_that_no_version_has_is_found_and_named(path):
+    damage(path, "UPDATE cycle_row SET hold = 'of-tomorrow' WHERE hold IS NOT NULL")
+    assert "of-tomorrow" in {one.subject for one in check(path)}
+    with LedgerView.open(path) as view, pytest.raises(LedgerError, match="of-tomorrow"):
+        view.held_flows()
+
+
 def test_what_is_found_says_what_it_is_about_and_both_numbers(path):
     damage(path, FIRST.format("injected = injected + 5"))
     (one,) = check(path)

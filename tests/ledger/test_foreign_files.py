@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.check import check
 from dc_inject.ledger.lock import lock_file
 from dc_inject.model.errors import LedgerError
 from tests.ledger.world import opened
@@ -48,6 +49,13 @@ def test_a_pipe_and_a_device_are_refused_and_nobody_waits(tmp_path, look):
         with pytest.raises(LedgerError, match="not a regular file"):
             look(odd)
         assert odd.stat().st_mode == rights
+
+
+@pytest.mark.parametrize("look", [Ledger.open, LedgerView.open, check])
+def test_a_link_that_leads_to_itself_is_no_ledger(tmp_path, look):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(LedgerError):
+        look(tmp_path / "loop")
 
 
 def test_the_ledger_of_another_person_is_left_alone(tmp_path, monkeypatch):

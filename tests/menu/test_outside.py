@@ -55,6 +55,13 @@ def test_a_file_outside_is_not_read(menu, tmp_path, way, key):
     assert "root:x" not in str(error.value)
 
 
+def test_a_link_that_leads_to_itself_is_a_problem_of_the_menu(menu, tmp_path):
+    (tmp_path / "mine" / "loop").symlink_to("loop")
+    with pytest.raises(MenuError) as error:
+        files.read_menus([menu(more="include: loop")])
+    assert [problem.line for problem in error.value.problems] == [6]
+
+
 def test_a_person_can_name_more_folders(menu, tmp_path):
     (tmp_path / "l.csv").write_text("from,to,rate\nA,B,1 Gb/s\n")
     file = menu(links="{file: ../l.csv}")
