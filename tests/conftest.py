@@ -142,16 +142,21 @@ def the_log_is_as_before() -> Iterator[None]:
     ours.setLevel(logging.NOTSET)
 
 
-def heed_interrupts() -> None:
-    """Take SIGINT though it was ignored at the start; what is started from now on has it as in a terminal."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def heed_signals() -> None:
+    """Take SIGINT and SIGHUP though they were ignored at the start: what is started from now on has both.
+
+    SIGHUP changes nothing here: a run under `nohup` goes on.
+    """
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: lambda *_: None}
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _interrupts_heeded() -> None:
-    """Let Ctrl-C reach what tests start, also where a shell has it ignored for them as its background job."""
-    heed_interrupts()
+def _signals_heeded() -> None:
+    """Let signals reach what tests start, also under `nohup`, and as a background job of a shell."""
+    heed_signals()
 
 
 @pytest.fixture

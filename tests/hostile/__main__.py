@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from dc_inject.sandbox import Sandbox, default_environment, default_xrootd, read_grid
-from tests.conftest import _two, heed_interrupts
+from tests.conftest import _two, heed_signals
 from tests.hostile.lab import CASES, COMMANDS, ROLES, Lab, Outcome, lab, play, stock
 from tests.hostile.modes import MODES
 
@@ -28,7 +28,7 @@ MOST_DATASETS = 120  # what rules have taken comes back when their lifetimes end
 def main() -> int:
     """Play all cases, or those of MODE, ROLE and COMMAND in the environment; returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
-    heed_interrupts()  # cases press Ctrl-C
+    heed_signals()  # cases press Ctrl-C
     modes, roles, commands = (
         os.environ[name].split(",") if os.environ.get(name) else list(all_)
         for name, all_ in (("MODE", MODES), ("ROLE", ROLES), ("COMMAND", COMMANDS))
