@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio.errors import RucioCallRecord
+from tests.backends.fake_client import FakeClient
+from tests.backends.moments import BORN, naive
 
 Row = dict[str, Any]
 GB = 10**9
 _ASKED = ("source_replica_expression", "activity", "priority", "purge_replicas")
-BORN = datetime(2027, 2, 8, 9, 0)  # noqa: DTZ001  Rucio's client gives times without a zone
 
 
 class FakeClock:
@@ -87,7 +88,7 @@ class FakeRucio:
         self.rses.setdefault(rse, FakeRse())
         self.datasets[scope, name] = {f"{name}/{number}": size for number in range(files)}
         self.replicas.setdefault(rse, set()).update(self.datasets[scope, name])
-        rule = self._rule(scope, name, rse, "production", {"expires_at": _naive(expires), "comments": None})
+        rule = self._rule(scope, name, rse, "production", {"expires_at": naive(expires), "comments": None})
         self.pinned[scope, name, rse] = rule.id
 
     def complete(self) -> None:
@@ -98,7 +99,7 @@ class FakeRucio:
 
     def clean(self) -> None:
         """Do what judge-cleaner and reaper do: rules that have expired go, and what nobody locks with them."""
-        now = _naive(self.clock.now())
+        now = naive(self.clock.now())
         for rule in list(self.rules.values()):
             expiry = rule.row["expires_at"]
             if expiry is not None and expiry <= now:
@@ -155,7 +156,7 @@ class FakeRucio:
         )
         if left is None or left - used <= sum(self.datasets[scope, name].values()):
             raise rucio.InsufficientAccountLimit("There is insufficient quota on any of the target RSE's")
-        expires = _naive(self.clock.now() + timedelta(seconds=asked["lifetime"]))
+        expires = naive(self.clock.now() + timedelta(seconds=asked["lifetime"]))
         kept = {**{key: asked[key] for key in _ASKED}, "meta": json.dumps(asked["meta"])}
         return self._rule(
             scope, name, rse, self.account, {**kept, "comments": asked["comment"], "expires_at": expires}
@@ -173,7 +174,7 @@ class FakeRucio:
             "account": account,
             "rse_expression": rse,
             "source_replica_expression": None,
-            "created_at": _naive(self.clock.now()),
+            "created_at": naive(self.clock.now()),
             "error": None,
             "purge_replicas": False,
             **more,
@@ -239,255 +240,3 @@ class FakeRucio:
             "available_length": len(there),
             "state": "AVAILABLE" if there == set(files) else "UNAVAILABLE",
         }
-
-
-class FakeClient:
-    """The client's side: the methods of rucio.client.Client that the back end calls."""
-
-    def __init__(self, server: FakeRucio, record: RucioCallRecord) -> None:
-        self.server = server
-        self.record = record
-        self.host = "http://rucio.example.org:8080"
-        self.vo = "def"
-        self.auth_type = "userpass"
-        self.creds = {"username": "someone", "password": "hunter2"}
-        self.auth_token = "token"
-        record.secrets.add("hunter2")
-
-    def __getattribute__(self, name: str) -> Any:
-        """Count the call, and let it fail, or lose its answer, if that is what the test wants."""
-        found = object.__getattribute__(self, name)
-        if name.startswith("_") or not callable(found):
-            return found
-        server: FakeRucio = object.__getattribute__(self, "server")
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            server.calls.append((name, args, kwargs))
-            if server.faults.get(name):
-                raise server.faults[name].pop(0)
-            answer = found(*args, **kwargs)
-            if server.losses.get(name):
-                self.record.unanswered = True
-                raise server.losses[name].pop(0)
-            return answer
-
-        return call
-
-    def ping(self) -> Row:
-        return {"version": "41.5.1"}
-
-    def whoami(self) -> Row:
-        return {"account": self.server.account, "account_type": "USER"}
-
-    def list_account_attributes(self, account: str) -> Iterator[list[Row]]:
-        yield self.server.attributes
-
-    def list_rses(self, expression: str | None = None) -> Iterator[Row]:
-        rses = self.server.rses
-        meant = list(rses) if expression in {None, "*"} else str(expression).split("|")
-        if not set(meant) & set(rses):
-            raise rucio.InvalidRSEExpression("RSE Expression resulted in an empty set.")
-        for name, rse in rses.items():
-            if name in meant:
-                yield {
-                    "rse": name,
-                    "availability_read": rse.read,
-                    "availability_write": rse.write,
-                    "availability_delete": rse.delete,
-                    "rse_type": rse.kind,
-                }
-
-    def list_rse_attributes(self, rse: str) -> Row:
-        return {rse: True, "site": rse.rpartition("_")[0], "fts": self.server.fts.get(rse)}
-
-    def request_metrics(self, dst_rse: str) -> Iterator[Row]:
-        yield from (row for row in self.server.metrics if row["dst_rse"] == dst_rse)
-
-    def get_rse_usage(self, rse: str) -> Iterator[Row]:
-        found = self.server.rses[rse]
-        yield {"rse": rse, "source": "rucio", "used": 1, "free": None, "updated_at": BORN}
-        if found.expired is not None:
-            yield {"rse": rse, "source": "expired", "used": found.expired, "free": None, "updated_at": BORN}
-        yield {"rse": rse, "source": "storage", "used": 1, "free": found.space, "updated_at": found.reported}
-
-    def get_protocols(self, rse: str) -> list[Row] | Row:
-        found = self.server.rses[rse]
-        schemes = sorted({*found.reads, *found.writes})
-        if not schemes:
-            raise rucio.RSEProtocolNotSupported(f"RSE '{rse}' does not support the protocol")
-        rows = [
-            {
-                "scheme": scheme,
-                "hostname": f"{rse.lower().replace('_', '-')}.example.org",
-                "domains": {
-                    "lan": {"read": 1},
-                    "wan": {
-                        "read": 1,
-                        "third_party_copy_read": int(scheme in found.reads),
-                        "third_party_copy_write": int(scheme in found.writes) or None,
-                    },
-                },
-            }
-            for scheme in schemes
-        ]
-        return rows[0] if len(rows) == 1 else rows
-
-    def get_distance(self, source: str, destination: str) -> list[Row]:
-        if (source, destination) in self.server.unlinked:
-            return []
-        return [{"src_rse": source, "dest_rse": destination, "distance": 1}]
-
-    def get_local_account_usage(self, account: str) -> Iterator[Row]:
-        for name, rse in self.server.rses.items():
-            if rse.quota is not None:
-                yield {"rse": name, "bytes_remaining": rse.quota}
-
-    def get_global_account_usage(self, account: str) -> Iterator[Row]:
-        yield from self.server.limits
-
-    def get_dataset_locks_by_rse(self, rse: str) -> Iterator[Row]:
-        if rse not in self.server.rses:
-            raise rucio.RSENotFound(f"RSE '{rse}' cannot be found")
-        for rule in self.server.rules.values():
-            if rule.row["rse_expression"] == rse:
-                yield self.server.locks(rule)
-
-    def get_locks_for_dids(self, dids: Iterable[Row]) -> list[Row]:
-        wanted = {(did["scope"], did["name"]) for did in dids}
-        rules = self.server.rules.values()
-        return [
-            self.server.locks(rule)
-            for rule in rules
-            if (rule.row["scope"], rule.row["name"]) in wanted and rule.id not in self.server.hidden
-        ]
-
-    def list_dataset_replicas_bulk(self, dids: Iterable[Row]) -> Iterator[Row]:
-        for did in dids:
-            for rse in self.server.rses:
-                if (did["scope"], did["name"]) in self.server.datasets:
-                    row = self.server.replica(did["scope"], did["name"], rse)
-                    if row is not None:
-                        yield row
-
-    def get_metadata_bulk(self, dids: Iterable[Row], plugin: str) -> Iterator[Row]:
-        assert plugin == "DID_COLUMN"  # unless told, older clients ask for what has none of the columns
-        for did in dids:
-            key = did["scope"], did["name"]
-            if "!" in did["name"]:
-                raise rucio.InvalidObject("Problem with did : does not match '^[A-Za-z0-9]'")
-            if key in self.server.containers:
-                yield {**did, "did_type": "CONTAINER", "is_open": True, "bytes": None, "length": None}
-            if key in self.server.datasets:
-                files = self.server.datasets[key]
-                is_open = key in self.server.opened
-                sums = (None, None) if is_open else (sum(files.values()), len(files))
-                expires = {"expired_at": _naive(self.server.expiries.get(key))}
-                size = {"bytes": sums[0], "length": sums[1]}
-                yield {**did, "did_type": "DATASET", "is_open": is_open, **size, **expires}
-
-    def list_scopes(self) -> Iterator[str]:
-        yield from {scope for scope, _ in (*self.server.datasets, *self.server.containers)}
-
-    def list_content(self, scope: str, name: str) -> Iterator[Row]:
-        if (scope, name) not in self.server.containers:
-            raise rucio.DataIdentifierNotFound(f"Data identifier {scope}:{name} not found")
-        for child in self.server.containers[scope, name]:
-            kind = "CONTAINER" if child in self.server.containers else "DATASET"
-            yield {"scope": child[0], "name": child[1], "type": kind}
-
-    def add_replication_rule(self, dids: list[Row], copies: int, **asked: Any) -> list[str]:
-        return self.server.make_rules(dids, **asked)
-
-    def get_replication_rule(self, rule: str) -> Row:
-        return self.server.told(self._known(rule))
-
-    def list_replication_rules(self, filters: Row) -> Iterator[Row]:
-        exact = {key: value for key, value in filters.items() if key != "created_after"}
-        for rule in self.server.rules.values():
-            if all(rule.row[key] == value for key, value in exact.items()):
-                yield self.server.told(rule)
-
-    def list_replica_locks(self, rule: str) -> Iterator[Row]:
-        found = self.server.rules[rule]
-        for file, state in found.files.items():
-            yield {"scope": found.row["scope"], "name": file, "state": state}
-
-    def list_files(self, scope: str, name: str) -> Iterator[Row]:
-        for file, size in self.server.datasets[scope, name].items():
-            yield {"scope": scope, "name": file, "bytes": size}
-
-    def add_dataset(self, scope: str, name: str, *, lifetime: int, files: list[Row]) -> bool:
-        server = self.server
-        if scope not in server.owned:
-            raise rucio.AccessDenied(f"Account {server.account} can not add data identifier to scope {scope}")
-        if (scope, name) in server.datasets:
-            raise rucio.DataIdentifierAlreadyExists("Data Identifier already exists!")
-        sizes = {file: size for content in server.datasets.values() for file, size in content.items()}
-        server.datasets[scope, name] = {file["name"]: sizes[file["name"]] for file in files}
-        server.expiries[scope, name] = server.clock.now() + timedelta(seconds=lifetime)
-        return True
-
-    def set_metadata(self, scope: str, name: str, key: str, value: int) -> bool:
-        assert key == "lifetime"
-        self.server.expiries[scope, name] = self.server.clock.now() + timedelta(seconds=value)
-        return True
-
-    def bulk_list_files(self, dids: list[Row]) -> Iterator[Row]:
-        for did in dids:
-            parent = {"parent_scope": did["scope"], "parent_name": did["name"]}
-            for file, size in self.server.datasets.get((did["scope"], did["name"]), {}).items():
-                yield {"scope": did["scope"], "name": file, "bytes": size, **parent}
-
-    def list_replicas(
-        self, dids: list[Row], rse_expression: str, all_states: bool, resolve_archives: bool
-    ) -> Iterator[Row]:
-        """Give files that have a replica there; those that were named also without."""
-        assert all_states
-        assert not resolve_archives
-        contents = [self.server.datasets.get((did["scope"], did["name"])) for did in dids]
-        asked = [tuple(content or (did["name"],)) for did, content in zip(dids, contents, strict=True)]
-        at = {
-            rse: self.server.states({f for files in asked for f in files}, rse)
-            for rse in rse_expression.split("|")
-        }
-        for did, content, files in zip(dids, contents, asked, strict=True):
-            for file in files:
-                states = {rse: states[file] for rse, states in at.items() if file in states}
-                if states or content is None:
-                    yield {"scope": did["scope"], "name": file, "states": states}
-
-    def list_replication_rule_full_history(self, scope: str, name: str) -> Iterator[Row]:
-        for rule in self.server.rules.values():
-            if (rule.row["scope"], rule.row["name"]) == (scope, name):
-                yield {
-                    "rule_id": rule.id,
-                    "locks_ok_cnt": rule.born_ok,
-                    "locks_replicating_cnt": len(rule.files) - rule.born_ok,
-                    "locks_stuck_cnt": 0,
-                }
-
-    def update_replication_rule(self, rule: str, options: Row) -> bool:
-        self._right()
-        self._known(rule).row["expires_at"] = _naive(
-            self.server.clock.now() + timedelta(seconds=options["lifetime"])
-        )
-        return True
-
-    def delete_replication_rule(self, rule: str, purge_replicas: bool | None = None) -> bool:
-        self._right()
-        if purge_replicas is not None:
-            self._known(rule).row["purge_replicas"] = purge_replicas
-        return True
-
-    def _known(self, rule: str) -> FakeRule:
-        if rule not in self.server.rules:
-            raise rucio.RuleNotFound(f"No rule with the id {rule} found")
-        return self.server.rules[rule]
-
-    def _right(self) -> None:
-        if not self.server.may_end:
-            raise rucio.AccessDenied("Account dcops can not update this replication rule.")
-
-
-def _naive(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None)

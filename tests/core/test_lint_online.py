@@ -121,3 +121,8 @@ def test_a_pool_of_which_nothing_is_told_is_not_blamed():
     other = flow("Z", "B", 8, start=START, end=START + DAY)
     campaign = Campaign("dc27", "nobody", HOUR / 4, (day(other),))
     assert list(lint.pool_findings(campaign, {}, may_end=False)) == []
+
+
+def test_every_code_of_an_error_is_a_code() -> None:
+    """Those that are errors can be accepted like the others."""
+    assert set(CODES) > ERRORS

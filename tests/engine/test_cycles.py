@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from dc_inject.cli import status
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Hold, State, events
 from dc_inject.model.errors import MenuError, NeedsOperator, Permanent, Problem, Temporary, TryOtherItem
@@ -295,30 +294,6 @@ def test_a_blocked_destination_is_held_and_other_links_go_on(tmp_path):
     assert rows["B"].held.numbers == {"rse": "B", "signal": "availability_write", "message": "closed by its site"}
     assert rows["B"].injected == 0
     assert abs(rows["C"].injected - DUE) <= 10 * GB
-
-
-def test_a_destination_that_deletes_nothing_is_held_once_a_rule_has_ended_there(tmp_path):
-    """Before that it costs nothing; `status` names it, until the site deletes again."""
-    made = campaign([LINK, flow("A", "C", 1.0)])
-    one = world(tmp_path, made, {"A": items("A", 400, 5 * GB)}, undeleting={"B"})
-
-    def troubles():
-        return [(t["what"], t["of"]) for t in status.standing("test", one.ledger, one.clock.now())["troubles"]]
-
-    one.run(cycles=1)
-    assert not troubles()
-    one.run(cycles=3)
-    rows = [row for row in one.ledger.rows() if row.key.link.destination == "B"]
-    held = rows[-1].held
-    assert (held.hold, held.numbers["bytes"] > 0, rows[-1].injected) == (Hold.DELETION_LAG, True, 0)
-    assert rows[0].injected > 0
-    assert troubles() == [("deletion", "B")]
-    others = [row.held for row in one.ledger.rows() if row.key.link.destination == "C" and row.held]
-    assert all(held.hold.harmless for held in others)
-    one.backend.undeleting.clear()
-    one.run(cycles=2)
-    assert not troubles()
-    assert [row for row in one.ledger.rows() if row.key.link.destination == "B"][-1].injected > 0
 
 
 def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog):
