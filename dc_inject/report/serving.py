@@ -5,9 +5,9 @@ changed. So a page that nobody looks at costs nothing. It is made outside (`Make
 up a large campaign takes its time, which the injector needs for itself. While one is made, whoever asks waits for
 it; whoever has waited long enough gets the last one.
 
-A browser visits strange pages, too. So the app answers only to names of this machine (a page elsewhere whose name
-leads here, by DNS rebinding, has another one), only GET and HEAD, and says that nobody may frame, embed or read
-what it gives. Nothing in it changes anything.
+A browser visits strange pages, too. So the app answers only GET and HEAD, and says that nobody may frame, embed or
+read what it gives; its server (`metrics/page.py`) answers only to names of this machine. Nothing in it changes
+anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ Make = Callable[[Path], bytes]  # the page of a ledger; raises DcInjectError whe
 Headers = list[tuple[str, str]]
 Answer = tuple[str, Headers, bytes]
 
-OURS = frozenset({"127.0.0.1", "localhost", "[::1]"})  # a port may follow: of a tunnel, it is another one
 WAIT = 20.0  # seconds that one waits for a page that is made
 SHARE = 3  # times as long as a page took to make, the next one is not made
 UNCHANGED = 60.0  # seconds after which a page is made anew, though its ledger is as it was
@@ -61,15 +60,13 @@ class Pages:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer one request, as WSGI has it."""
-        if environ.get("PATH_INFO") == "/metrics" and self._metrics is not None and _is_allowed(environ):
+        if environ.get("PATH_INFO") == "/metrics" and self._metrics is not None:
             return self._metrics(environ, start_response)
         status, headers, body = self._answer(environ)
         start_response(status, [*headers, *SAFE, ("Content-Length", str(len(body)))])
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def _answer(self, environ: Mapping[str, Any]) -> Answer:
-        if not _is_allowed(environ):
-            return _words("403 Forbidden", "This page is only for browsers on this machine: ask for 127.0.0.1.")
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
             status, headers, body = _words("405 Method Not Allowed", "This page can only be read.")
             return status, [*headers, ("Allow", "GET, HEAD")], body
@@ -84,12 +81,6 @@ class Pages:
     def _list(self) -> bytes:
         links = "".join(f'<li><a href="/campaign/{escape(name)}">{escape(name)}</a></li>' for name in self._pages)
         return _html("Campaigns", f"<ul>{links}</ul>")
-
-
-def _is_allowed(environ: Mapping[str, Any]) -> bool:
-    host = str(environ.get("HTTP_HOST", ""))
-    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
-    return (name or port) in OURS and (not name or port == "" or port.isdigit())
 
 
 class _Page:

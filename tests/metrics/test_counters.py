@@ -7,6 +7,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -222,26 +223,57 @@ def test_a_client_that_never_asks_keeps_nobody_from_ending(tmp_path: Path) -> No
         assert silent.recv(1) == b""  # within the time-out of this socket
 
 
-def test_more_clients_than_may_be_are_refused_and_the_others_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_clients_that_do_not_ask_make_room_for_those_that_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody can use up the process's threads and files."""
+    """Nobody can use up the process's threads and files, nor keep Prometheus out; one warning tells of all."""
     monkeypatch.setattr(page, "MOST", 2)
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(Metrics(tmp_path / "none.sqlite").serve("0"))
-        first, second, third = (stack.enter_context(connected(place)) for _ in range(3))
-        assert third.recv(1) == b""
-        first.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        assert first.recv(8) == b"HTTP/1.0"
-        second.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        assert second.recv(8) == b"HTTP/1.0"
+        slow = [stack.enter_context(connected(place)) for _ in range(4)]
+        assert gone(slow[0])
+        assert gone(slow[1])
+        assert "dc_inject_cycles_closed_total" in get(place)
+        assert gone(slow[2])
+        slow[3].sendall(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert slow[3].recv(8) == b"HTTP/1.0"
+    assert [record.levelname for record in caplog.records if " connections" in record.message] == ["WARNING"]
 
 
-def test_a_client_that_drips_is_cut_off_when_its_time_is_over(
+def test_clients_that_have_asked_are_answered_and_new_ones_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(page, "MOST", 1)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def app(_: object, start_response: Callable[..., object]) -> list[bytes]:
+        asked.set()
+        go_on.wait(30)
+        start_response("200 OK", [])
+        return [b"whole"]
+
+    with page.serve(app, "0") as place, connected(place) as first:
+        first.sendall(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert asked.wait(30)
+        with connected(place) as third:
+            assert gone(third)
+        go_on.set()
+        assert first.makefile("rb").read().endswith(b"whole")
+
+
+@pytest.mark.parametrize(("host", "status"), [("evil.example.org", b"403"), ("localhost:1", b"200")])
+def test_metrics_answer_to_names_of_this_machine_only(tmp_path: Path, host: str, status: bytes) -> None:
+    with Metrics(tmp_path / "none.sqlite").serve("0") as place, connected(place) as client:
+        client.sendall(f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        assert client.recv(12).endswith(status)
+
+
+@pytest.mark.parametrize("limit", ["ASKING", "LONGEST"])
+def test_a_client_that_drips_is_cut_off_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     """Each byte comes in time, and the whole never ends."""
-    monkeypatch.setattr(page, "LONGEST", 0.0)
+    monkeypatch.setattr(page, limit, 0.0)
     with Metrics(tmp_path / "none.sqlite").serve("0") as place, connected(place) as dripping:
         with contextlib.suppress(OSError):
             dripping.sendall(b"G")
