@@ -44,7 +44,8 @@ def drafts(path: Path) -> list[MenuDraft]:
 def write(text: str, output: Path, *, force: bool) -> None:
     """Write a menu to a file, or to stdout."""
     if output == STDIN:
-        click.echo(text.encode(), nl=False)  # a menu is UTF-8, whatever the terminal is
+        # A menu is UTF-8, whatever the terminal is.
+        click.echo(text.encode() if hasattr(sys.stdout, "buffer") else text, nl=False)
     else:
         files.write_whole(output, text, force=force)
         click.echo(f"wrote {output}", err=True)

@@ -134,6 +134,7 @@ class _Reader:
                 self._complain(name.place, "a row follows the sums", hint)
                 break
             if _SUMS.fullmatch(name.lower()):
+                self._check(name)
                 sums_row = row
                 continue
             source = self._end(name, _ignore(row))
@@ -168,6 +169,7 @@ class _Reader:
                 self._complain(cell.place, "a column follows the sums", hint)
                 break
             if _SUMS.fullmatch(cell.lower()):
+                self._check(cell)
                 columns[index] = None
                 continue
             if below and not any(_is_number(other) or other[0] in "#=" for other in below):
@@ -247,6 +249,8 @@ class _Reader:
         """Read the heads of lines; return the unit."""
         if _DESTINATION.match(row.cells[0]) and _SOURCE.match(row.cells[1]):
             self._complain(row.cells[0].place, "the destination comes first", "make the source the first column")
+        for cell in row.cells[:2]:
+            self._check(cell)
         for index, cell in enumerate(row.cells[3:], start=3):
             if cell:
                 message = f"a line has three cells, and {_named(cell)} is one more"
@@ -267,6 +271,7 @@ class _Reader:
 
     def _unit(self, cell: Cell, *, needed: bool) -> str:
         """Return the unit that a head names, or that of the option."""
+        self._check(cell)
         named, of_option = units.rate_units(cell), self._options.unit
         if len(named) > 1 or (named and of_option and named[0] != of_option):
             message = f"the head names {' and '.join(named)}" + (f", the option {of_option}" if of_option else "")
@@ -278,6 +283,11 @@ class _Reader:
             message = "the matrix has no unit"
             self._complain(cell.place, message, "write it into the corner cell, or give --unit Gb/s")
         return named[0] if named else of_option
+
+    def _check(self, cell: Cell) -> None:
+        """Complain of a cell that is not what a person sees."""
+        if cell.trouble:
+            self._complain(cell.place, cell.trouble, cell.hint)
 
     def _amount(self, cell: Cell, unit: str) -> Amount | None:
         try:

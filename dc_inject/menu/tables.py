@@ -159,17 +159,15 @@ def _same(cell: Cell, name: str) -> bool:
 
 def _check_hidden(table: Table, sheet: Sheet, complain: FirstComplaints) -> None:
     """Complain of each hidden row and column that has something in it."""
-    noted: set[str] = set()
+    first: dict[str, Cell] = {}
     for row in table.rows:
         for cell in filter(None, row.cells):
-            name = f"column {column_letters(cell.place.column)}"
             if row.place.line in sheet.hidden_rows:
-                name = f"row {row.place.line}"
-            elif cell.place.column not in sheet.hidden_columns:
-                continue
-            if name not in noted:
-                noted.add(name)
-                complain(cell.place, f"{name} is hidden", "--hidden read, --hidden ignore, or show it")
+                first.setdefault(f"row {row.place.line}", cell)
+            elif cell.place.column in sheet.hidden_columns:
+                first.setdefault(f"column {column_letters(cell.place.column)}", cell)
+    for name, cell in first.items():
+        complain(cell.place, f"{name} is hidden", "--hidden read, --hidden ignore, or show it")
 
 
 def _check_head(table: Table, complain: FirstComplaints) -> None:

@@ -58,7 +58,7 @@ LINKS = [
 ]
 SOURCES = [["url", "size", "checksum"], ["davs://h/d/1", "1 GB", "0cc737eb"], ["davs://h/d/2", "", ""]]
 WORDS = st.sampled_from(
-    ["7", "zz", "2", "x y", "9 Gb/s", "1 h", "2027-02-08 12:00", "rucio", "off", "B", "#N/A", "b:c"]
+    ["7", "zz", "2", "x y", "9 Gb/s", "1 h", "2027-02-08 12:00", "rucio", "act", "B", "#N/A", "b:c"]
 )
 
 

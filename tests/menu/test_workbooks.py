@@ -208,6 +208,23 @@ def matrices(draw: st.DrawFn) -> dict[str, Value]:
     return cells
 
 
+@pytest.mark.parametrize("place", ["A1", "D1", "A4"])
+def test_heads_are_checked_as_rates_are(place: str) -> None:
+    cells: dict[str, Value] = {
+        "A1": "Gb/s",
+        "B1": "B",
+        "C1": "C",
+        "D1": "Sum",
+        "A2": "A",
+        "B2": 1,
+        "C2": 2,
+        "D2": 3,
+    }
+    cells |= {"A4": "Sum", "B4": 1, "C4": 2}
+    assert links(read(books.book(cells))) == {"A:B": 1, "A:C": 2}
+    assert cells_of(problems(books.book(cells, styles={place: "struck"}))) == {place}
+
+
 @settings(max_examples=60)
 @given(matrices(), st.data())
 def test_every_cell_of_a_workbook_counts_or_is_reported(cells: dict[str, Value], data: st.DataObject) -> None:
