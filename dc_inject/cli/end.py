@@ -41,6 +41,8 @@ from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 
 JOBS_END_WITHIN = timedelta(minutes=1)
+RULES_END_WITHIN = timedelta(seconds=90)  # Rucio's daemon that deletes rules passes once a minute by default
+LOOK_AGAIN = timedelta(seconds=1)
 TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
 
@@ -190,7 +192,7 @@ def end_campaign(
             patience=timedelta(seconds=3 * timeout),
         )
         work = _Work(name, injections(services), ledger, ending, ours, clock)
-        if not work.end(cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
+        if not work.end(patience, cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
             return False
         if ledger is not None:
             if not end_files.remove(ending, ours, clock, patience):
@@ -223,7 +225,7 @@ class _Work:
     ours: end_files.Ours
     clock: Clock
 
-    def end(self, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
+    def end(self, patience: timedelta, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
         """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
         entries = self.ours(*IN_SERVICE)
         standing = self.ending.observe(entries, partial(_missed, self.noun, self.clock))
@@ -235,6 +237,8 @@ class _Work:
         if work or files:
             _confirm(yes=yes)
         if not work:
+            if self.ledger is not None and standing.ending:
+                _look_again(self.ending, self.ours, self.clock, patience)
             return True
         if self.ledger is not None:
             action = f"end {units.counted(len(standing.complete), self.noun)}"
@@ -254,7 +258,7 @@ class _Work:
                 return False
             raise
         if self.ledger is not None:
-            _look_again(self.ending, self.ours, self.clock)
+            _look_again(self.ending, self.ours, self.clock, patience)
         return True
 
 
@@ -396,22 +400,32 @@ def _settle(ending: ManualEnd) -> bool:
     return True
 
 
-def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock) -> None:
+def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock, patience: timedelta) -> None:
     """Write down what is gone by now; the rest is seen by the next start of `run`, or of this.
 
     Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.
+    Rules are, too, with ever longer pauses, at most for `patience`.
     """
-    deadline = clock.now() + JOBS_END_WITHIN
+    began, pause = clock.now(), LOOK_AGAIN
+    until_jobs, until_rules = began + JOBS_END_WITHIN, began + min(patience, RULES_END_WITHIN)
     try:
         ending.observe(ours(*IN_SERVICE))
-        while end_files.under_way(ours) and clock.now() < deadline:
-            ending.wait(clock.now() + timedelta(seconds=1))
+        while end_files.under_way(ours) and clock.now() < until_jobs:
+            ending.wait(clock.now() + LOOK_AGAIN)
             ending.observe(end_files.under_way(ours))
+        while (going := _going(ours)) and clock.now() < until_rules:
+            ending.wait(min(clock.now() + pause, until_rules))
+            ending.observe(going)
+            pause *= 2
     except ServiceError as error:
         click.echo(f"the result is not known yet: {error.message}", err=True)
         return
-    going = [e for e in ours(*IN_SERVICE) if e.end_asked_at is not None and e.injection.link.service.cleans_up]
-    if going:
+    if going := _going(ours):
         service = going[0].injection.link.service.title
         rules = units.counted(len(going), "rules")
         click.echo(f"{rules} not gone from {service} yet: the next `run` or `end` records when they are", err=True)
+
+
+def _going(ours: end_files.Ours) -> list[Entry]:
+    """Return the rules whose end was asked for, and that are not known to be gone."""
+    return [e for e in ours(*IN_SERVICE) if e.end_asked_at is not None and e.injection.link.service.cleans_up]

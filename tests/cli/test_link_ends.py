@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from dc_inject.cli import trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.model import State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed
+from dc_inject.model.ports import Observation, Status
 from tests.cli.ledgers import START, run
 from tests.cli.linking import A, B, states
 from tests.engine.world import source_files, url
@@ -25,6 +29,26 @@ def test_ending_takes_no_longer_than_the_link_needs(service, tmp_path: Path) -> 
     ended = [rule.ended for rule in backend.rules.values()]
     assert None not in ended
     assert max(ended) < START + timedelta(hours=1)
+
+
+@pytest.mark.parametrize(("after", "left"), [(60, set()), (600, {True})])
+def test_rules_are_waited_for_until_the_services_daemon_has_passed(
+    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, left: set[bool]
+) -> None:
+    """Rucio's daemon deletes a rule up to a minute after its end was asked for; one that is stopped never does."""
+    backend = service(0.5)
+    observe = backend.observe
+
+    def observed(entries: Any, **more: Any) -> Any:
+        now = backend.clock.now()
+        there = {k: r for k, r in backend.rules.items() if r.ended and now < r.ended + timedelta(seconds=after)}
+        seen = observe(entries, **more)
+        return [Observation(one.key, Status.MOVING) if one.key in there else one for one in seen]
+
+    monkeypatch.setattr(backend, "observe", observed)
+    done = run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/min")
+    assert isinstance(done.exception, ThresholdMissed)
+    assert {state.in_service for state in states(tmp_path, "mini")} - {False} == left
 
 
 def test_ctrl_c_while_it_ends_says_what_is_left_and_what_goes_on(service, tmp_path: Path) -> None:
