@@ -144,7 +144,8 @@ class _Reader:
             sources.setdefault(source, name)
             self._too_wide(head, row)
             for index in columns:
-                amount = self._amount(row.cell(index), unit)
+                out = self._table.leave_out(head.cells[index], index) if columns[index] is None else ""
+                amount = self._amount(row.cell(index), unit, out)
                 if amount is not None and amount.number:
                     rates[row.place.line, index] = amount
                     if columns[index] is not None:
@@ -216,18 +217,19 @@ class _Reader:
         last = next((index for index, name in columns.items() if name is None), None)
         rows = [row for row in body if row is not sums_row]
         if last is not None:
+            out = self._table.leave_out(head.cells[last], last)
             for row in rows:
-                self._compare(row, row.cell(last), [rates.get((row.place.line, index)) for index in own], unit)
+                parts = [rates.get((row.place.line, index)) for index in own]
+                self._compare(row, row.cell(last), parts, unit, out)
             self._remarks.append(f"the last column, {_named(head.cells[last])}, holds sums and is left out")
         if sums_row is not None:
             for index in own:
-                self._compare(
-                    sums_row, sums_row.cell(index), [rates.get((r.place.line, index)) for r in rows], unit
-                )
+                parts = [rates.get((row.place.line, index)) for row in rows]
+                self._compare(sums_row, sums_row.cell(index), parts, unit, _ignore(sums_row))
             self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
 
-    def _compare(self, row: TableRow, cell: Cell, parts: list[Amount | None], unit: str) -> None:
-        stated = self._amount(cell, unit)
+    def _compare(self, row: TableRow, cell: Cell, parts: list[Amount | None], unit: str, leave_out: str) -> None:
+        stated = self._amount(cell, unit, leave_out)
         if stated is None:
             return
         amounts = [part for part in parts if part is not None]
@@ -235,7 +237,7 @@ class _Reader:
         if abs(Fraction(stated.rate if stated.number else 0) - real) > SUM_TOLERANCE * real:
             is_ = total(amounts) if amounts else "0"
             message = f"{_named(row.cells[0])}: {stated} does not match the cells, which sum to {is_}"
-            self._complain(cell.place, message, "correct the cells or the sum; a site may not have such a name")
+            self._complain(cell.place, message, f"correct the cells or the sum, or leave it out: {leave_out}")
 
     def _is_head(self, row: TableRow) -> bool:
         """Return whether the first row names columns: a person named it, or it has words that heads have."""
@@ -289,11 +291,11 @@ class _Reader:
         if cell.trouble:
             self._complain(cell.place, cell.trouble, cell.hint)
 
-    def _amount(self, cell: Cell, unit: str) -> Amount | None:
+    def _amount(self, cell: Cell, unit: str, leave_out: str = "") -> Amount | None:
         try:
             return cells.amount(cell, unit or OLD_UNIT, self._options.decimal, self._separator)
         except WrongError as error:
-            self._complain(cell.place, error.message, error.hint)
+            self._complain(cell.place, error.message, _or_leave_out(error.hint, leave_out))
         return None
 
     def _end(self, cell: Cell, leave_out: str = "") -> str:
@@ -302,8 +304,7 @@ class _Reader:
             cell.check()
             return _name(cell, self._options.names)
         except WrongError as error:
-            hint = f"{error.hint}; or leave it out: {leave_out}" if leave_out else error.hint
-            self._complain(cell.place, error.message, hint)
+            self._complain(cell.place, error.message, _or_leave_out(error.hint, leave_out))
         return ""
 
     def _add(self, cell: Cell, source: str, destination: str, amount: Amount) -> None:
@@ -337,6 +338,10 @@ def _name(text: str, names: Collection[str]) -> str:
     if names and name not in names:
         raise WrongError(f"there is no site or RSE {name}", units.did_you_mean(name, names))
     return name
+
+
+def _or_leave_out(hint: str, option: str) -> str:
+    return f"{hint}; or leave it out: {option}" if option else hint
 
 
 def _ignore(row: TableRow) -> str:

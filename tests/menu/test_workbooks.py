@@ -142,8 +142,11 @@ def test_a_workbook_of_people_imports_with_the_options_that_its_errors_name() ->
     found = read(data, **options, ignore_columns=("requested by",), ignore_rows=("6",))  # type: ignore[arg-type]
     assert links(found) == {"CERN:KIT": 10, "CERN:FNAL": 40}
     assert len(found.remarks) == 2  # both sums, which are compared
-    wrong = books.book(TITLED | {"D4": 51}, merged=["A1:E1"])
-    assert cells_of(problems(wrong, **options, ignore_columns=("E",), ignore_rows=("6",))) == {"D4"}
+    for value in (51, Formula("SUM(B4:C4)")):
+        wrong = books.book(TITLED | {"D4": value}, merged=["A1:E1"])
+        (problem,) = problems(wrong, **options, ignore_columns=("E",), ignore_rows=("6",))
+        assert cells_of([problem]) == {"D4"}
+        assert "--ignore-column egress" in problem.hint
 
 
 def test_other_sheets_notes_and_names_without_links_are_remarked() -> None:
