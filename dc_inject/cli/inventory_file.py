@@ -14,6 +14,7 @@ from dc_inject.model import Dataset, File, Item, urls
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.system import files
 
+_COLUMNS, _MORE = ("source", "name", "bytes", "files"), "more"
 LARGEST = 256_000_000  # bytes of an inventory
 
 PATH = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -26,20 +27,17 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
     """
     items: dict[str, list[Item]] = defaultdict(list)
     problems = []
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""), restkey=_MORE)
     try:
-        if not {"source", "name", "bytes", "files"} <= set(reader.fieldnames or ()):
-            raise MenuError(
-                [
-                    Problem(
-                        str(path),
-                        1,
-                        "the column names are not source,name,bytes,files",
-                        "add them as the first line",
-                    )
-                ]
-            )
+        heads = sorted(reader.fieldnames or ())
+        if sorted(_COLUMNS) != [head for head in heads if not head.startswith("x-")]:
+            message = f"the column names are not {','.join(_COLUMNS)}"
+            hint = "write them as the first line; a column whose name begins with x- is left out"
+            raise MenuError([Problem(str(path), 1, message, hint)])
         for row in reader:
+            if row.pop(_MORE, None):
+                message = f"the line has more cells than the {len(heads)} columns"
+                problems.append(Problem(str(path), reader.line_num, message, "quote cells with commas"))
             try:
                 size, count = int(row["bytes"]), int(row["files"])
             except (TypeError, ValueError):

@@ -10,7 +10,8 @@ from dc_inject import menu
 from dc_inject.cli import common, ledger_files, log_output, menu_files, menu_heading, trusting
 from dc_inject.menu import MenuDraft, differences, expanding
 from dc_inject.metrics import Silent
-from dc_inject.model.errors import DcInjectError, MenuError, Problem
+from dc_inject.model import units
+from dc_inject.model.errors import DcInjectError, MenuError, Problem, UsageError
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -70,7 +71,13 @@ def expand(
     data, name = menu_files.read(file)
     draft = menu.read(data, name, files.beside(file))
     names = dict(meanings)
-    missing = {expression: through for through, expression in draft.expressions if expression not in names}
+    known = {expression: through for through, expression in draft.expressions}
+    if unused := sorted(names.keys() - known):
+        hint = units.did_you_mean(unused[0], known, "`")
+        raise UsageError(f"the menu has no RSE expression {unused[0]!r}, which --rses names", hint)
+    if len(names) < len(meanings):
+        raise UsageError("--rses names an RSE expression twice", "keep one of them")
+    missing = {expression: through for expression, through in known.items() if expression not in names}
     if missing and asking:
         names |= _resolve_online(draft, missing, timeout)
     elif missing:

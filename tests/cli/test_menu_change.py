@@ -157,6 +157,9 @@ def test_expressions_are_said_or_asked_for(menu: Path) -> None:
     assert done.exit_code == 0
     assert "{from: A, to: T2_DE_RWTH, rate: 3 Gb/s}" in done.stdout
     assert run("menu", "expand", menu, "--rses", "tier").exit_code == 2
+    for unused in ("tier=3=T3", "tier=2&country=DE=T2"):
+        other = run("menu", "expand", menu, "--rses", "tier=2&country=DE=T2_DE_DESY", "--rses", unused)
+        assert isinstance(other.exception, UsageError)
 
 
 def test_expressions_are_asked_for_online(menu: Path, monkeypatch: pytest.MonkeyPatch) -> None:

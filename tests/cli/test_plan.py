@@ -71,6 +71,9 @@ def test_an_inventory_is_a_regular_file_of_bounded_size(menu: Path, monkeypatch:
     error = run("plan", menu, "--inventory", large).exception
     assert isinstance(error, MenuError)
     assert "larger than" in str(error.problems[0])
+    for wrong in ("source,name,bytes,files,site\n", "source,name,bytes,files\nA,cms:1,1,1,KIT\n"):
+        large.write_text(wrong)
+        assert isinstance(run("plan", menu, "--inventory", large).exception, MenuError)
     large.write_bytes(b"source,name,bytes,files\n\xff\n")
     error = run("plan", menu, "--inventory", large).exception
     assert isinstance(error, MenuError)
