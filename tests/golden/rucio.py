@@ -51,7 +51,6 @@ _ROUTES: list[tuple[str, str, Do]] = [
     ("GET", "/locks/([^/]+)", lambda c, p, _q, _b: c.get_dataset_locks_by_rse(*p)),
     ("POST", "/dids/bulkmeta", lambda c, _p, _q, b: c.get_metadata_bulk(b["dids"], plugin=b["plugin"])),
     ("POST", "/replicas/datasets_bulk", lambda c, _p, _q, b: c.list_dataset_replicas_bulk(b["dids"])),
-    ("POST", "/replicas/list", lambda c, _p, _q, b: c.list_replicas(b["dids"], b["rse_expression"])),
     ("GET", "/dids/([^/]+)/([^/]+)/files", lambda c, p, _q, _b: c.list_files(*p)),
     ("GET", "/dids/([^/]+)/([^/]+)/dids", lambda c, p, _q, _b: c.list_content(*p)),
     (
@@ -61,6 +60,14 @@ _ROUTES: list[tuple[str, str, Do]] = [
     (
         "POST", "/dids/([^/]+)/([^/]+)/meta/([^/]+)",
         lambda c, p, _q, b: Plain(c.set_metadata(*p, b["value"]), 201),
+    ),
+    ("POST", "/dids/bulkfiles", lambda c, _p, _q, b: c.bulk_list_files(**b)),
+    (
+        "POST", "/replicas/list",
+        lambda c, _p, _q, b: c.list_replicas(
+            b["dids"], rse_expression=b["rse_expression"], all_states=b["all_states"],
+            resolve_archives=b["resolve_archives"],
+        ),
     ),
     ("GET", "/rules/([^/]+)/([^/]+)/history", lambda c, p, _q, _b: c.list_replication_rule_full_history(*p)),
     ("GET", "/rules/([^/]+)/locks", lambda c, p, _q, _b: c.list_replica_locks(*p)),

@@ -24,6 +24,7 @@ LONGEST = 400  # characters of a body that only asks
 _ASKED_ANEW = re.compile(r"/auth/|/whoami$")  # how often depends on how many threads there are
 
 _RANDOM = re.compile(r"\b(?!0{16})[0-9a-f]{32}\b")  # ids in services' memories have numbers for ids
+_PROCESS = re.compile(r"\bprocess \d+")
 
 
 class Request(NamedTuple):
@@ -80,7 +81,7 @@ class HttpTransport:
         if _ASKED_ANEW.search(request.path):
             return
         line = f"{self.stamp()} {self._shown(request)}".replace(adapter.VERSION, "<version>")
-        line = _RANDOM.sub("<random>", line)
+        line = _PROCESS.sub("process <id>", _RANDOM.sub("<random>", line))
         if threading.current_thread() is threading.main_thread():
             self._settle()
             self.lines.append(line)
