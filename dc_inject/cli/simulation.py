@@ -25,6 +25,7 @@ from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, DatasetFilter, FileFilter, Flow, units, urls
 from dc_inject.model.errors import MenuError, NumberTooLarge, Problem, UsageError
+from dc_inject.model.faults import hint_of
 from dc_inject.model.goals import Mode
 from dc_inject.model.ports import Backend
 from dc_inject.system import files
@@ -237,4 +238,4 @@ def _bytes(path: Path) -> bytes:
     try:
         return files.load(str(path), LARGEST + 1)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "check path and rights") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint_of(error)) from None

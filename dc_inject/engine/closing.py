@@ -45,7 +45,9 @@ class Closing:
         else:
             holds, troubled = {row.key: Held(Hold.NOT_RUNNING, {"since": cycle.name}) for row in rows}, {}
         if cycle == current:
-            failed = {flow for flow, held in self._context.troubles.items() if held.hold is Hold.API_ERRORS}
+            failed = {
+                flow for flow, held in self._context.troubles.items() if held.hold in {Hold.API_ERRORS, Hold.LOCAL}
+            }
             self._submitting.withdraw(failed, "its service did not answer until its cycle was over")
             waited = set(self._submitting.without_room)  # not for want of time, which planning would believe
             self._submitting.withdraw(waited, "there was no room at its destination until its cycle was over")
@@ -111,7 +113,7 @@ class Closing:
             elif broken is not None:
                 reasons[key] = Held(Hold(broken.hold), {"message": broken.message[:200]})
             elif row.due and not planned:
-                reasons[key] = Held(Hold.API_ERRORS, {"planned": "no", "tries": tries})
+                reasons[key] = Held(self._context.outage(key.link.through), {"planned": "no", "tries": tries})
             elif trouble := troubles.get(key):
                 reasons[key] = trouble
             elif waiting[key]:

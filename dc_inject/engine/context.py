@@ -134,6 +134,11 @@ class EngineContext:
             self.trouble(flow, hold, error.message)
         self.tell(ServiceFailed(service, error.kind, error.message))
 
+    def outage(self, service: str) -> Hold:
+        """Return the hold for what a service could not be asked: whose fault its last error was decides."""
+        blamed = self.blamed.get(service, Hold.API_ERRORS)
+        return blamed if blamed in {Hold.CREDENTIALS, Hold.LOCAL} else Hold.API_ERRORS
+
     def stands_still(self, service: str) -> NeedsOperator | Temporary | None:
         """Return why nothing is given to a service now: a person has to repair it, or nothing is seen of it."""
         return self.broken.get(service) or self.unseen.get(service)

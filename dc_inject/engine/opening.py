@@ -222,7 +222,7 @@ class Opening:
             return held or Held(Hold(broken.hold if broken else "api-errors"), {"message": str(broken)[:200]})
         if (service, source) not in facts or (service, destination) not in facts:
             # A site's own brake is honoured in every cycle: without a word of it nothing goes there.
-            return Held(Hold.API_ERRORS, {"signal missing": "availability"})
+            return Held(self._context.outage(service), {"signal missing": "availability"})
         for place, hold in (source, Hold.SOURCE_UNAVAILABLE), (destination, Hold.DESTINATION_UNAVAILABLE):
             if not facts[service, place].exists:
                 return Held(hold, {"rse": place, "message": f"{service} knows no RSE {place}"})

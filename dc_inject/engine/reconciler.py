@@ -416,9 +416,8 @@ class Rounds:
             if silence.rounds > SILENT_ROUNDS:
                 since = f"{silence.since:%Y-%m-%dT%H:%M:%SZ}"
                 why = f"nothing has been seen of {service} since {since}: {silence.why}"
-                self._context.unobserved(
-                    service, Temporary(why, "what was injected goes on; nothing is added to it")
-                )
+                hint, hold = "what was injected goes on; nothing is added to it", self._context.outage(service)
+                self._context.unobserved(service, Temporary(why, hint, hold=hold.value))
 
     def _note_reported(self, service: str) -> None:
         """Note that a service has told how something stands."""

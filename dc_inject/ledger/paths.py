@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.faults import hint_of
 from dc_inject.system import disk
 
 _SHARD = re.compile(r"(?P<campaign>.+)\.shard-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)")
@@ -74,7 +75,7 @@ def files(path: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         pass  # it may have those of shards
     except OSError as error:
-        raise LedgerError(f"{path} cannot be read: {error.strerror}", "check path and rights") from None
+        raise LedgerError(f"{path} cannot be read: {error.strerror}", hint_of(error)) from None
     beside = path.parent.glob(f"{glob.escape(path.stem)}.shard-*{glob.escape(path.suffix)}")
     return sorted((file for file in beside if _SHARD.fullmatch(file.stem)), key=shard_of)
 

@@ -320,6 +320,11 @@ _ROWS = (
 )
 
 
+def hint_of(error: OSError) -> str:
+    """Return what a person can do about a file that cannot be opened, read or written."""
+    return judge(Facts.of(error, Peer.FTS)).hint or "check path and rights"  # the peer is in no hint about files
+
+
 def judge(facts: Facts) -> Fault:
     """Return whose fault an error is, and why."""
     cause = next((row.cause for row in _ROWS if row.fits(facts)), Cause.UNEXPECTED)

@@ -17,6 +17,7 @@ from dc_inject import menu
 from dc_inject.menu.includes import Load
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.faults import hint_of
 from dc_inject.system import disk
 
 SUFFIXES = (".yaml", ".yml")
@@ -48,9 +49,7 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
         try:
             drafts.append(menu.read(load(str(file), LARGEST), str(file), read_beside))
         except OSError as error:
-            problems.append(
-                Problem(str(file), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
-            )
+            problems.append(Problem(str(file), 0, f"cannot be read: {error.strerror or error}", hint_of(error)))
         except MenuError as error:
             problems += error.problems
     problems = problems or [problem for path in paths for problem in _unread(path, used)]
@@ -150,12 +149,7 @@ def whole(path: Path, *, force: bool, mode: int = 0o666, exactly: bool = False) 
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        hint = (
-            "make room, or write to another disk"
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}
-            else "check path and rights"
-        )
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint) from None
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint_of(error)) from None
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:

@@ -208,7 +208,7 @@ def test_a_full_disk_is_told_from_a_path_that_is_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match="No space left on device") as refused:
         files.write_whole(tmp_path / "grid.yaml", "grid: 1\n", force=False)
-    assert refused.value.hint == "make room, or write to another disk"
+    assert "df -h" in refused.value.hint
     assert list(tmp_path.iterdir()) == []
 
 

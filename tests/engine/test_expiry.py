@@ -174,3 +174,18 @@ def test_tokens_of_an_hour_that_somebody_renews_all_the_time_are_no_trouble_unti
     engine.run(until=last + 40 * MINUTE)
     (_, told) = said.of("end at")
     assert last + 25 * MINUTE <= told <= last + 40 * MINUTE
+
+
+def test_what_could_not_be_asked_for_want_of_files_is_no_outage_of_the_service(one):
+    """Neither the cycle that is not planned, nor the silence, nor the links that wait are blamed on it."""
+    since = START + 2 * HOUR
+
+    def refuse(_method: str, _subject: object) -> None:
+        if since <= one.clock.now() < since + HOUR:
+            raise Temporary("too many open files", hold="local")
+
+    one.backend.fault = refuse
+    one.engine().run(until=START + 4 * HOUR)
+    rows = [row for row in one.ledger.rows() if since <= row.cycle.start < since + HOUR]
+    assert {row.held.hold for row in rows} == {Hold.LOCAL}
+    assert not [signal for signal in one.ledger.signals() if signal.name == "service" and signal.value is None]

@@ -170,7 +170,7 @@ def test_a_name_that_no_file_can_have(folder: Path) -> None:
     """As a folder that one may not look into: that it cannot be looked at is a problem of that menu alone."""
     done = check(folder, folder / ("n" * 256))
     assert done.exit_code == 2
-    assert done.stdout.endswith(f"{'n' * 256}: cannot be read: File name too long (check path and rights)\n")
+    assert done.stdout.endswith(f"{'n' * 256}: cannot be read: File name too long (check the path)\n")
     assert "day1.yaml" not in done.stdout
 
 
