@@ -14,6 +14,8 @@ from dc_inject.model import units
 
 BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na"})
 SEPARATORS = ("\t", ";", ",")
+MOST_COLUMNS = 16_384  # of a line, as of a sheet
+MOST_CELLS = 200_000  # of a table
 
 _DIGITS = re.compile(r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
 _WITH_UNIT = re.compile(r"(?P<number>[^A-Za-z]*[0-9.](?:[eE][+-]?[0-9]+)?)\s*(?P<unit>[A-Za-z]{2}.*|[bB]/.+)")
@@ -23,6 +25,7 @@ _THOUSANDS = re.compile(
 )
 _DOUBTFUL = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")  # 50.000: fifty, or fifty thousand
 _GAPS = re.compile(_GAP)
+_COMMENT = re.compile(r"\s*#(?:\s|$)")
 _ERROR_VALUE = re.compile(r"#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!)", re.IGNORECASE)  # not a comment
 
 
@@ -90,10 +93,14 @@ def rows(
     if not separator:
         complain(content[0][0], "the line has one cell", "separate cells by comma, semicolon or tab")
         return ",", []
-    rows = []
+    rows, left = [], MOST_CELLS
     for place, line in content:
         try:
             rows.append(TableRow(place, tuple(_cells(line, separator, place))))
+            left -= len(rows[-1].cells)
+            if left < 0:
+                complain(place, f"the table has more than {MOST_CELLS:,} cells", "split it into several files")
+                return separator, []
         except WrongError as error:
             complain(place, error.message, error.hint)
     return separator, [row for row in rows if any(row.cells)]
@@ -167,7 +174,7 @@ def _cells(line: str, separator: str, place: Place) -> Iterator[Cell]:
     sep = re.escape(separator)
     pattern = re.compile(rf'[^\S\t]*(?:"(?P<quoted>(?:[^"]|"")*)"\s*?|(?P<plain>(?:(?!\s\#\s)[^{sep}])*))')
     at = 0
-    while True:
+    for _ in range(MOST_COLUMNS):
         match = pattern.match(line, at)
         assert match is not None  # the plain cell may be empty
         name = "plain" if match["quoted"] is None else "quoted"
@@ -176,9 +183,11 @@ def _cells(line: str, separator: str, place: Place) -> Iterator[Cell]:
             raise WrongError("a quotation mark opens a cell and is not closed", "close it, or remove it")
         yield Cell(text, place._replace(column=match.start(name) + 1))
         at = match.end()
-        rest = line[at:].lstrip(" ")
-        if not rest or re.match(r"\s*#(?:\s|$)", rest):
+        while line[at : at + 1] == " ":
+            at += 1
+        if at == len(line) or _COMMENT.match(line, at):
             return
-        if not rest.startswith(separator):
+        if not line.startswith(separator, at):
             raise WrongError("text follows a cell in quotation marks", f"put {separator!r} between cells")
-        at = len(line) - len(rest) + 1
+        at += 1
+    raise WrongError(f"the line has more than {MOST_COLUMNS:,} cells", "leave out those that are no links")

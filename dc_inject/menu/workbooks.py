@@ -16,18 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-from dc_inject.menu.cells import Cell
+from dc_inject.menu.cells import MOST_CELLS, MOST_COLUMNS, Cell
 from dc_inject.menu.nodes import Place
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 from dc_inject.model.errors import column_letters
 
 LARGEST = 50_000_000  # bytes of one part, unpacked
-MOST_CELLS = 2_000_000  # of the rectangle around all cells that are not empty
 MAGIC = b"PK\x03\x04"
 OLD = b"\xd0\xcf\x11\xe0"  # .xls
 AS_CSV = "or save the sheet as CSV (UTF-8)"
-LAST_ROW, LAST_COLUMN = 1_048_576, 16_384  # of any sheet
+LAST_ROW, LAST_COLUMN = 1_048_576, MOST_COLUMNS  # of any sheet
 
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, ElementTree.ParseError, KeyError, OSError, ValueError, RuntimeError, EOFError,
@@ -173,7 +172,12 @@ class _Workbook:
 
     def _elements(self, path: str, tags: tuple[str, ...]) -> Iterator[ElementTree.Element]:
         """Yield the elements of a part that have one of these names, and forget each."""
-        for _, element in ElementTree.iterparse(io.BytesIO(self._part(path))):  # noqa: S314  as above
+        parsed = ElementTree.iterparse(io.BytesIO(self._part(path)))  # noqa: S314  as above
+        for number, (_, element) in enumerate(parsed):
+            if number > 3 * MOST_CELLS:
+                raise WrongError(
+                    f"the workbook holds more than {MOST_CELLS:,} cells", f"use a smaller one, {AS_CSV}"
+                )
             if _tag(element) in tags:
                 yield element
                 element.clear()
@@ -202,13 +206,18 @@ class _SheetReader:
     columns: set[int] = field(default_factory=set)
     ranges: list[str] = field(default_factory=list)
     _row: int = 0
+    _left: int = LAST_COLUMN
 
     def take(self, element: ElementTree.Element) -> None:
         of, kind = _attributes(element), _tag(element)
         if kind == "mergeCell":
             self.ranges.append(of["ref"])
         elif kind == "col" and (_is_on(of.get("hidden", "0")) or float(of.get("width", "1")) == 0):
-            self.columns.update(range(int(of["min"]), min(int(of["max"]), LAST_COLUMN) + 1))
+            hidden = range(int(of["min"]), min(int(of["max"]), LAST_COLUMN) + 1)
+            self._left -= len(hidden)
+            if self._left < 0:
+                raise ValueError("columns overlap")
+            self.columns.update(hidden)
         elif kind == "row":
             self._row = int(of.get("r", self._row + 1))
             if _is_on(of.get("hidden", "0")) or float(of.get("ht", "1")) == 0:

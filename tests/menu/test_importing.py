@@ -139,8 +139,10 @@ def test_an_unknown_site_is_told_with_the_nearest_known_one() -> None:
         ("Orléans,B,1\n".encode("latin-1"), "not encoded in UTF-8"),
         (b"A,B,1\n" * (LARGEST_FILE // 6 + 1), "larger than 20 MB"),
         (b"A,B,\x1b[2J\n", "control character"),
+        (b"A" + b",B" * 1_000_000, "16,384 cells"),
+        ((b"A" + b"," * 16_000 + b"\n") * 13, "200,000 cells"),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_what_is_no_table(data: bytes, message: str) -> None:
     """A spreadsheet's own file, an empty one, a huge one: one problem."""

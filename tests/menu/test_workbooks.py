@@ -16,6 +16,7 @@ from dc_inject.model.errors import MenuError, Problem
 from tests.menu import books
 from tests.menu.books import Formula, Value
 
+SHEET = "xl/worksheets/sheet1.xml"
 MATRIX: dict[str, Value] = {
     "A1": "from\\to [Gb/s]", "B1": "KIT", "C1": "FNAL", "D1": "PIC",
     "A2": "CERN", "B2": 12.5, "C2": 40, "D2": 10,
@@ -171,16 +172,18 @@ def test_an_option_that_matches_nothing_is_an_error(layout: Mapping[str, object]
         books.packed({"content.xml": "<a/>"}),
         books.book(MATRIX)[:400],
         books.book(MATRIX, parts={"xl/workbook.xml": "<workbook"}),
-        books.book(
-            MATRIX, parts={"xl/worksheets/sheet1.xml": "<!DOCTYPE x [<!ENTITY a 'b'>]><worksheet>&a;</worksheet>"}
-        ),
+        books.book(MATRIX, parts={SHEET: "<!DOCTYPE x [<!ENTITY a 'b'>]><worksheet>&a;</worksheet>"}),
         books.book(
             MATRIX,
-            parts={"xl/worksheets/sheet1.xml": '<worksheet><sheetData><row r="x"/></sheetData></worksheet>'},
+            parts={SHEET: '<worksheet><sheetData><row r="x"/></sheetData></worksheet>'},
         ),
         books.book({"A1": 1, "A1048576": 1, "XFD1": 1}),
+        books.book(MATRIX, parts={SHEET: f"<worksheet>{'<row/>' * 610_000}</worksheet>"}),
+        books.book(
+            MATRIX, parts={SHEET: f"""<worksheet>{'<col min="1" max="16384" hidden="1"/>' * 2}</worksheet>"""}
+        ),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_what_is_no_workbook_is_one_problem(data: bytes) -> None:
     """Also one whose cells reach to the last row and column, or that wants entities."""
