@@ -6,7 +6,8 @@ make. Each one has a key, and the random id of the start of the injector that ma
 What an older version has made has no such id, and is judged by its key.
 
 Services are asked at the start, for what was made since the last closed cycle (with a new ledger: since the menus
-begin), and then once a cycle beside the engine. A service that does not answer is asked again in the next cycle.
+begin), in the next cycle, and then once an hour beside the engine: Rucio has no index for this question, so that
+each listing reads many rules. A service that does not answer is asked again in the next cycle.
 The injector that finds another one ends: so the second that starts never injects.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
@@ -30,6 +31,7 @@ from dc_inject.model.services import SERVICES
 log = logging.getLogger(__name__)
 
 MOST = 100_000  # rules or jobs of one listing
+AGAIN = timedelta(hours=1)  # how long a good answer counts
 
 
 class AnotherInjector(LedgerError):
@@ -75,6 +77,7 @@ class Alone:
     hint: str
     _begin: datetime | None = None  # since when this ledger should know everything, as it was at the start
     _asked: dict[str, datetime] = field(default_factory=dict)  # when services last named none
+    _repeated: set[str] = field(default_factory=set)  # services that were asked once more after the start
 
     def refuse_others(
         self, ledger: Reader, backends: Mapping[str, Backend], start: datetime, now: datetime
@@ -93,17 +96,29 @@ class Alone:
     def ask(
         self, ledger: Reader, backends: Mapping[str, Backend], calls: Calls, cycle: Cycle, start: datetime
     ) -> None:
-        """Ask all services beside the engine, unless that was done in this cycle."""
+        """Ask all services beside the engine, where it is time."""
         self._begin = self._begin or since(ledger, start)
         for backend in backends.values():
             before = self._asked.get(backend.name)
-            if isinstance(backend, Listing) and (before is None or before < cycle.start):
+            if isinstance(backend, Listing) and self._is_due(backend.name, before, cycle.start):
                 begin = max(self._begin, before - 2 * cycle.length) if before else self._begin
                 calls.start(
                     partial(listed, backend, self.campaign, begin),
                     partial(self._heard, ledger, backend.name, cycle.start),
                     backend.name,
                 )
+
+    def _is_due(self, service: str, before: datetime | None, now: datetime) -> bool:
+        """Whether to ask a service: once more in the cycle after the start, and then when an hour is over.
+
+        Two injectors that start at one time find nothing of each other then, and something a cycle later.
+        """
+        if before is None or now - before >= AGAIN:
+            return True
+        if before < now and service not in self._repeated:
+            self._repeated.add(service)
+            return True
+        return False
 
     def refuse_adopted(self, ledger: Reader, entries: Mapping[str, Entry], outcomes: Iterable[Outcome]) -> None:
         """Raise AnotherInjector if what a service had already was made by another injector.

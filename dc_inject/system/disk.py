@@ -21,7 +21,7 @@ class NotRegularError(OSError):
 
 
 def real(path: Path) -> Path:
-    """Return a path without links; of links in a circle one that cannot be opened, where `Path.resolve` raises."""
+    """Return a path without links; of links in a circle one that cannot be opened, where resolving raises."""
     return Path(os.path.realpath(path))
 
 

@@ -146,10 +146,11 @@ def test_one_alone_is_never_refused_from_start_to_start(tmp_path):
     assert scene.fits()
 
 
-def test_a_start_asks_once_and_each_cycle_once_more(tmp_path):
+def test_a_start_asks_once_and_the_engine_a_cycle_later_and_once_an_hour(tmp_path):
+    """Rucio has no index for it."""
     one = Scene(tmp_path).injector("one")
-    one.run(3)
-    assert one.backend.calls["made"] == 3  # at the start, and in the second and third cycle
+    one.run(9)
+    assert one.backend.calls["made"] == 3  # at 10:00, 10:15, and 11:15
 
 
 def test_the_second_home_is_refused_and_leaves_nothing_injected(tmp_path):
