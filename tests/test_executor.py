@@ -37,6 +37,30 @@ def test_the_first_error_is_raised_and_the_threads_live_on():
     assert list(shared.map(lambda number: -number, [1, 2])) == [-1, -2]
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_with_fewer_threads_than_wanted_each_task_comes_back(monkeypatch, most):
+    """With none as an error of this machine, so that nobody waits for it; later threads are tried for again."""
+    start, started = threading.Thread.start, []
+
+    def limited(thread):
+        if len(started) >= most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    executor = ThreadExecutor(SystemClock(), 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", limited)
+        executor.submit("a", lambda: 7, "few")
+        (finished,) = executor.wait(datetime.max.replace(tzinfo=UTC))
+    assert finished.result == (7 if most else None)
+    assert getattr(finished.error, "hold", None) == (None if most else "local")
+    executor.submit("b", lambda: 8, "few")
+    (finished,) = executor.wait(datetime.max.replace(tzinfo=UTC))
+    assert (finished.result, executor.busy) == (8, 0)
+    executor.close()
+
+
 def test_a_closed_executor_lets_its_threads_go_when_they_have_done_their_tasks():
     before, executor, goes_on = workers("a lane"), ThreadExecutor(SystemClock(), 2), threading.Event()
     executor.submit("hung", lambda: goes_on.wait(30), "a lane")

@@ -11,7 +11,8 @@ from typing import TextIO
 
 import click
 
-from dc_inject.model import redaction
+from dc_inject.model import faults, redaction
+from dc_inject.model.causes import Cause, Peer
 from dc_inject.model.errors import DcInjectError, UsageError
 
 INTERRUPTED = 130
@@ -19,6 +20,7 @@ UNEXPECTED = 1
 CLOSED_PIPE = 128 + signal.SIGPIPE  # as a shell tells it of those whom the signal ends
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
+_OF_THE_MACHINE = frozenset({Cause.DESCRIPTORS, Cause.THREADS, Cause.MEMORY})
 _UNUSABLE = _UNWRITABLE | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
@@ -56,6 +58,9 @@ def _explained(error: BaseException) -> int:
             hint = "use a place with room that you may write to; HOME, XDG_STATE_HOME and TMPDIR name some"
             return _say(f"{os.fsdecode(error.filename)}: {error.strerror}", hint, UsageError.exit_code)
         case _:
+            fault = faults.judge(faults.Facts.of(error, Peer.FTS))  # the peer is in no word about this machine
+            if fault.cause in _OF_THE_MACHINE:
+                return _say(fault.message(), fault.hint, UNEXPECTED)
             return _say(*_unexpected(error), UNEXPECTED)
 
 

@@ -169,6 +169,12 @@ class Cause(StrEnum):
         "this process may not open more files and connections",
         "raise the limit (`ulimit -n 4096`, or LimitNOFILE= of the unit)",
     )
+    THREADS = _local(
+        "threads",
+        _AGAIN,
+        "this process may not start more threads",
+        "raise the limit (`ulimit -u`, or TasksMax= of the unit)",
+    )
     PORTS = _local("ports", _AGAIN, "this machine has no free port left", "end what keeps its connections open")
     MEMORY = _local("memory", _AGAIN, "this machine has no memory left", "free memory, or raise the limit")
     DISK_FULL = _local("disk-full", _AGAIN, "a disk of this machine is full", "free space (`df -h`)")

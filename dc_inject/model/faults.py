@@ -210,7 +210,9 @@ _ROWS = (
     _of(Cause.PROXY_UNUSABLE, "ProxyUnusable", "InvalidProxyURL", "ProxySchemeUnknown"),
     # This machine.
     _numbered(Cause.DESCRIPTORS, errno.EMFILE, errno.ENFILE),
+    _Row(cause=Cause.THREADS, kinds=("RuntimeError",), words=_words("can't start new thread")),
     _numbered(Cause.MEMORY, errno.ENOMEM),
+    _of(Cause.MEMORY, "MemoryError"),
     _numbered(Cause.PORTS, errno.EADDRNOTAVAIL),
     _numbered(Cause.DISK_FULL, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
     _numbered(Cause.DISK_ERROR, errno.EIO),

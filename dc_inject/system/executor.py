@@ -22,6 +22,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from dc_inject.model import faults
+from dc_inject.model.causes import Peer
+from dc_inject.model.errors import ServiceError, of_fault
 from dc_inject.model.ports import Clock, Finished
 
 A = TypeVar("A")
@@ -42,15 +45,27 @@ class Workers:
         self._started = False
 
     def start(self, task: Callable[[], None]) -> None:
-        """Run a task, which must not raise, as soon as a thread is free."""
+        """Run a task, which must not raise, as soon as a thread is free; raises a ServiceError if there is none.
+
+        Where this machine gives fewer threads than wanted, those that it gives do all tasks.
+        """
         with self._lock:
             if not self._started:
-                self._started = True
-                for number in range(self._size):
-                    name = f"{self._name}-{number}"
-                    threading.Thread(target=_work, args=(self._tasks,), name=name, daemon=True).start()
-                weakref.finalize(self, _dismiss, self._tasks, self._size)
+                self._started = self._start_threads()
         self._tasks.put(task)
+
+    def _start_threads(self) -> bool:
+        for number in range(self._size):
+            name = f"{self._name}-{number}"
+            try:
+                threading.Thread(target=_work, args=(self._tasks,), name=name, daemon=True).start()
+            except RuntimeError as error:
+                if number == 0:
+                    fault = faults.judge(faults.Facts.of(error, Peer.FTS))  # the peer is in no word about threads
+                    raise of_fault(fault, fault.message()) from None
+                break
+        weakref.finalize(self, _dismiss, self._tasks, self._size)
+        return True
 
     def map(self, act: Callable[[A], B], arguments: Iterable[A]) -> Iterator[B]:
         """Give act(argument) for each, in order, a group at a time; the first error of a group is raised."""
@@ -92,7 +107,11 @@ class ThreadExecutor:
         self._busy += 1
         if lane not in self._lanes:
             self._lanes[lane] = Workers(self._size, lane or "call")
-        self._lanes[lane].start(partial(self._run, tag, task))
+        try:
+            self._lanes[lane].start(partial(self._run, tag, task))
+        except ServiceError as error:
+            self._finished.put(Finished(tag, None, error))
+            self.wake()
 
     def wait(self, until: datetime) -> list[Finished]:
         """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""

@@ -119,6 +119,23 @@ def test_a_place_that_cannot_be_used_is_no_bug(number, capsys):
     assert "/x/y" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (OSError(errno.EMFILE, "x"), "ulimit -n"),
+        (OSError(errno.EMFILE, "x", "/x/y"), "ulimit -n"),
+        (OSError(errno.ENOMEM, "x"), "memory"),
+        (MemoryError(), "memory"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+    ],
+)
+def test_what_this_machine_lacks_is_no_bug(error, hint, capsys):
+    assert exits.explain(error) == 1
+    written = capsys.readouterr().err
+    assert hint in written
+    assert "bug" not in written
+
+
 @pytest.mark.parametrize("shell", ["<&-", "2>&-", "<&- 2>&-"])
 def test_a_stream_that_is_closed_is_no_bug(shell):
     done = _tool("check", str(MENU), shell=shell)
