@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dc_inject import menu
 from dc_inject.analysis import lint
+from dc_inject.cli import kept_menus
 from dc_inject.ledger import MenuInForce, Pause
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
@@ -69,10 +70,9 @@ def _campaign(view: Reader, now: datetime) -> Campaign | None:
 def menus(view: Reader) -> list[Menu]:
     """Return the menus in force, also those that are over. Raises MenuError.
 
-    Their texts are in the ledger, and what they include is read from its files.
+    Their texts are in the ledger, with what they include; large parts are read from their files.
     """
-    drafts = [menu.read(record.text, record.name, files.load) for record in view.menus_in_force()]
-    return [resolved(draft, view) for draft in drafts]
+    return [resolved(draft, view) for draft in kept_menus.drafts(view, files.load)]
 
 
 def resolved(draft: MenuDraft, view: Reader) -> Menu:

@@ -11,6 +11,7 @@ from typing import TextIO
 
 import click
 
+from dc_inject.cli import log_output
 from dc_inject.model import faults, redaction
 from dc_inject.model.causes import Cause, Peer
 from dc_inject.model.errors import DcInjectError, UsageError
@@ -46,6 +47,7 @@ def _explained(error: BaseException) -> int:
             return _say("interrupted", None, INTERRUPTED)
         case click.ClickException():
             error.show()
+            log_output.keep_error(error.format_message(), None, error.exit_code)
             return error.exit_code
         case DcInjectError():
             return _say(error.message, error.hint, error.exit_code)
@@ -77,6 +79,7 @@ def _silence(stream: TextIO) -> None:
 
 
 def _say(message: str, hint: str | None, code: int) -> int:
+    log_output.keep_error(message, hint, code)
     click.echo(f"dc-inject: {redaction.visible(message)}", err=True)
     if hint:
         click.echo(f"hint: {redaction.visible(hint)}", err=True)

@@ -10,15 +10,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import logging
 import os
 import select
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+log = logging.getLogger(__name__)
 
 STDERR = 2
 OUTPUTS = (1, STDERR)
@@ -54,6 +58,31 @@ def interrupt_once() -> None:
 
     for number in signals():
         signal.signal(number, end)
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[], None], words: str) -> Iterator[None]:
+    """Let the first of these signals stop the work in good order, and a second Ctrl-C or SIGTERM leave at once.
+
+    `stop` must be safe in a signal handler; `words` say what becomes of rules or jobs. After the first signal, and
+    after the end, SIGHUP is ignored.
+    """
+
+    def first(number: int, frame: FrameType | None) -> None:
+        del frame
+        if number != signal.SIGHUP:
+            interrupt()
+        ignore_hangups()
+        stop()
+        again = "" if number == signal.SIGHUP else "; press again to exit at once"
+        log.warning("%s: stopping; %s%s", signal.Signals(number).name, words, again)
+
+    before = {number: signal.signal(number, first) for number in signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, ignored if number == signal.SIGHUP else handler)
 
 
 def ignore_hangups() -> None:

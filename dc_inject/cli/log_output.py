@@ -107,16 +107,24 @@ def _clean(value: Any) -> Any:  # noqa: ANN401  any value of a field
 class Handler(logging.StreamHandler[TextIO]):
     """Writes lines to a file, or to stderr as it is at that moment: a view of a run may take it for a while."""
 
-    def __init__(self, formatter: logging.Formatter, level: int, file: TextIO | None = None) -> None:
-        """Take how lines look, the least level that is written, and the file."""
-        super().__init__(file or sys.stderr)
-        self._file = file
+    def __init__(self, formatter: logging.Formatter, level: int, path: Path | None = None) -> None:
+        """Take how lines look, the least level that is written, and the file; raises UsageError for a bad one."""
+        self._path, self._file = path, None if path is None else _opened(path)
+        super().__init__(self._file or sys.stderr)
         self._failed = False
         self.setLevel(level)
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
+        if self._path is not None and self._file is not None and not _is_at(self._path, self._file):
+            try:
+                renewed = _opened(self._path)
+            except UsageError:
+                self.handleError(record)  # the old file gets the line
+            else:
+                self._file.close()
+                self._file = renewed
         self.stream = self._file or sys.stderr
         super().emit(record)
 
@@ -127,6 +135,11 @@ class Handler(logging.StreamHandler[TextIO]):
             self._failed = True
             with contextlib.suppress(OSError, ValueError):
                 click.echo(f"the log file cannot be written any more: {sys.exception()}", err=True)
+
+    @property
+    def has_file(self) -> bool:
+        """Whether it writes to a file."""
+        return self._file is not None
 
     def close(self) -> None:
         """Close the file; stderr stays open."""
@@ -155,12 +168,23 @@ def talk(
     shown = logging.WARNING if quiet and not verbose else usual
     handlers = [Handler(BriefFormatter() if is_live else formatters["text" if file else fmt](), shown)]
     if file is not None:
-        handlers.append(Handler(formatters[fmt](), usual, _opened(file)))
+        handlers.append(Handler(formatters[fmt](), usual, file))
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("dc_inject").setLevel(min(handler.level for handler in handlers))
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.ERROR)
     return is_live
+
+
+def keep_error(message: str, hint: str | None, code: int) -> None:
+    """Write what ends a command to its log file, if it has one; stderr gets it in any case."""
+    text = f"{message} (hint: {hint})" if hint else message
+    record = logging.LogRecord("dc_inject", logging.ERROR, __file__, 0, "%s", (text,), None)
+    fields = {"error": message, "hint": hint, "exit_code": code}
+    vars(record).update({"event": "failed", "fields": fields})
+    for handler in logging.root.handlers:
+        if isinstance(handler, Handler) and handler.has_file:
+            handler.handle(record)
 
 
 def _renewable() -> bool:
@@ -169,6 +193,14 @@ def _renewable() -> bool:
 
 def _terminal() -> bool:
     return sys.stderr.isatty()
+
+
+def _is_at(path: Path, file: TextIO) -> bool:
+    """Whether a file that is open still has its name: a rotation renames it."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
 
 
 def _opened(path: Path) -> TextIO:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -23,6 +21,7 @@ from dc_inject.cli import (
     closing_table,
     common,
     hangup,
+    kept_menus,
     ledger_files,
     live_view,
     log_output,
@@ -42,13 +41,13 @@ from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
+from dc_inject.model.errors import MenuError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
 from dc_inject.model.services import injections
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.shards import Shard
-from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager
@@ -222,6 +221,7 @@ def inject(
         watching = thresholds.AbortOn(options.abort_on, ledger, metrics)
         engine = Engine(
             menus=wrap_menus(start.menus, ledger, clock) if wrap_menus else start.menus,
+            in_force=None if wrap_menus else start.in_force,
             ledger=ledger,
             backends=start.backends,
             identities=start.identities,
@@ -241,7 +241,7 @@ def inject(
         watching.engine = engine
         fate = "will be ended" if ends_afterwards else "stay live"
         with (
-            _signals(engine, f"{injections(start.backends)} {fate}"),
+            hangup.stopping(engine.stop, f"{injections(start.backends)} {fate}"),
             _shown(start.path, campaign, clock, live=live),
         ):
             manager.ready()
@@ -252,6 +252,8 @@ def inject(
         if closing is not None:
             closing(campaign, ledger)
         watching.judge(menus_too=not (options.once or engine.stopping))
+        if options.once and engine.menus_refused:
+            raise click.exceptions.Exit(MenuError.exit_code)
     return not engine.stopping
 
 
@@ -276,14 +278,17 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
     A new campaign gets its ledger only when everything is right, so that what is refused leaves nothing behind:
     until then a temporary ledger takes its place.
     """
-    drafts = files.read_menus(menus)
-    campaign = common.one_campaign(drafts)
     shard = common.shard_name(options.shard)
+    drafts = kept_menus.read(menus, options.ledger_path, shard, once=options.once)
+    campaign = common.one_campaign(drafts)
     path = ledger_place(ledger_files.file_of(options.ledger_path, campaign), shard)
     if options.dry_run:
         path = stack.enter_context(ledger_files.copy_of(path))
     is_new = not path.exists()
     ledger = stack.enter_context(_scratch() if is_new else _held(path, once=options.once))
+    last_good = kept_menus.last_good(ledger, menus) if options.once else []
+    if last_good and drafts[0].preview.cycle != ledger.cycle_length:
+        drafts = last_good  # the cycle in force cannot change
     metrics = Metrics(path, campaign)
     trusting.recall(ledger, campaign)
     allowed = trusting.ask(_ends(drafts, options.links), common.menus_endpoint(drafts))
@@ -317,7 +322,7 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
         admits=admit,
     )
     bind(ledger, cycle)
-    in_force = starting.patiently(source, clock, patience)
+    in_force = starting.patiently(lambda: kept_menus.take_up(source, drafts, last_good), clock, patience)
     if options.shard is None:  # another shard may have the links
         thresholds.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
     alone = None
@@ -379,30 +384,6 @@ def _show_totals(campaign: str, ledger: Ledger) -> None:
     advice.show(advised.given, advice.rows(advised.held), simulated=False)
     if many:
         log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
-
-
-@contextlib.contextmanager
-def _signals(engine: Engine, words: str) -> Iterator[None]:
-    """Let the first SIGINT, SIGTERM or SIGHUP stop the engine in good order, and a second Ctrl-C leave at once.
-
-    After the first one, and after the end, SIGHUP is ignored.
-    """
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if number != signal.SIGHUP:
-            hangup.interrupt()
-        hangup.ignore_hangups()
-        engine.stop()
-        again = "" if number == signal.SIGHUP else "; press again to exit at once"
-        log.warning("%s: stopping; %s%s", signal.Signals(number).name, words, again)
-
-    before = {number: signal.signal(number, stop) for number in hangup.signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, hangup.ignored if number == signal.SIGHUP else handler)
 
 
 def _say_configuration(start: _Start, options: RunOptions) -> None:

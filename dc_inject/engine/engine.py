@@ -69,14 +69,16 @@ class Engine:
         settings: Settings = Settings(),
         alone: Alone | None = None,
         machine: MachineClock | None = None,
+        in_force: Campaign | None = None,
     ) -> None:
         """Put the parts together; `menus` is read anew at every cycle and may raise MenuError.
 
+        `in_force` is the campaign that they made at the start, if it is known; the files may be wrong by now.
         `alone` looks for other injectors of the campaign; without it nobody does. `machine` is the clock where it
         is that of a machine, which may leap.
         """
         self._menus = menus
-        self._in_menus = self._campaign = menus()
+        self._in_menus = self._campaign = in_force or menus()
         self._clock = clock
         self._executor = executor
         self._calls = Calls(executor, clock)
@@ -107,6 +109,7 @@ class Engine:
         self._observe_at = clock.now()
         self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
         self.stopping = False
+        self.menus_refused = False  # at the last turn: the last good ones are in force
         self._lost = ""  # why the drain has given up
         self._paused = {pause.subject for pause in ledger.pauses()}
         self._said_left: timedelta | None = None  # how long until the next window, as it was last said
@@ -343,6 +346,7 @@ class Engine:
     def _take_up_menus(self) -> None:
         try:
             self._in_menus = self._menus()
+            self.menus_refused = False
             self._context.ledger.signal("menus", "files", "in force", self._clock.now())
         except LedgerError:
             raise
@@ -353,6 +357,7 @@ class Engine:
             self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes")
 
     def _refuse_menus(self, why: str) -> None:
+        self.menus_refused = True
         log.warning(
             "the menus are not taken up, the last good ones stay in force:\n%s", why,
             extra={"event": "menus-refused", "fields": {"why": why}},

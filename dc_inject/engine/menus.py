@@ -57,7 +57,10 @@ class Menus:
 
     def __call__(self) -> Campaign:
         """Return the campaign as the files are now; raises MenuError, and then nothing has changed."""
-        drafts = files.read_menus(self._paths)
+        return self.take_up(files.read_menus(self._paths))
+
+    def take_up(self, drafts: Sequence[MenuDraft]) -> Campaign:
+        """Put menus in force that were read before; raises MenuError, and then nothing has changed."""
         digests = tuple(draft.digest for draft in drafts)
         if self._campaign is not None and digests == self._digests:
             return self._campaign
@@ -87,7 +90,8 @@ class Menus:
         if self._shard is not None:
             names |= self._assigned(campaign, self._shard)
             campaign = shards.part(campaign, self._shard)
-        self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
+        texts = [(draft.name, draft.digest, draft.text) for draft in drafts]
+        self._ledger.put_in_force(texts, now, {draft.digest: draft.parts for draft in drafts})
         self._ledger.scale(self._scale, now)
         if self._campaign is not None:
             change = differences.sentence(self._campaign, campaign)
@@ -102,7 +106,9 @@ class Menus:
         before, self._ledger, now = self._ledger, ledger, self._clock.now()
         for (service, expression), names in self._names.items():
             ledger.record_resolution(service, expression, names, now)
-        ledger.put_in_force([(record.name, record.digest, record.text) for record in before.menus_in_force()], now)
+        records = before.menus_in_force()
+        texts = [(record.name, record.digest, record.text) for record in records]
+        ledger.put_in_force(texts, now, {record.digest: before.menu_parts(record.digest) for record in records})
         ledger.scale(self._scale, now)
 
     def _same_endpoint(self, before: Campaign, after: Campaign) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from dc_inject.ledger import schema
 from dc_inject.ledger.database import Database, Kept, duration, moment, moment_or_none, stored, stored_or_none
 from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
@@ -77,6 +80,13 @@ class RecordReader(Store):
         """Return each menu that is or was in force, as it was last, by name."""
         sql = "SELECT * FROM menu WHERE id IN (SELECT max(id) FROM menu GROUP BY name) ORDER BY name"
         return tuple(map(_menu, self._db.rows(sql)))
+
+    def menu_parts(self, digest: str) -> Mapping[str, bytes]:
+        """Return the files that a menu brought in, by path; those that are large are not kept."""
+        if self._db.row("PRAGMA user_version")[0] != schema.VERSION:
+            return {}
+        rows = self._db.rows("SELECT path, content FROM menu_part WHERE digest = ?", digest)
+        return {row["path"]: zlib.decompress(row["content"]) for row in rows}
 
     def starts(self) -> frozenset[str]:
         """Return the ids of all starts of injectors with this ledger."""
@@ -202,8 +212,16 @@ class Records(RecordReader):
         with self._db.write():
             self._db.run("INSERT INTO start VALUES (?, ?, ?) ON CONFLICT DO NOTHING", start, who, stored(now))
 
-    def put_in_force(self, menus: Sequence[tuple[str, str, str]], now: datetime) -> None:
-        """Write the menus (name, digest, text) that are in force from now on; the others are no more."""
+    def put_in_force(
+        self,
+        menus: Sequence[tuple[str, str, str]],
+        now: datetime,
+        parts: Mapping[str, Mapping[str, bytes]] = MappingProxyType({}),
+    ) -> None:
+        """Write the menus (name, digest, text) that are in force from now on; the others are no more.
+
+        `parts` are the files that they brought in, by digest and path.
+        """
         with self._db.write():
             wanted = {name: (digest, text) for name, digest, text in menus}
             for menu in self.menus_in_force():
@@ -216,6 +234,15 @@ class Records(RecordReader):
             self._db.run_many(
                 "INSERT INTO menu (name, digest, text, since) VALUES (?, ?, ?, ?)",
                 ((name, digest, text, stored(now)) for name, (digest, text) in wanted.items()),
+            )
+            self._db.run_many(
+                "INSERT INTO menu_part VALUES (?, ?, ?)",
+                (
+                    (digest, path, zlib.compress(content))
+                    for digest, files in parts.items()
+                    if not self.menu_parts(digest)
+                    for path, content in files.items()
+                ),
             )
 
     def record_resolution(self, service: str, expression: str, names: Sequence[str], now: datetime) -> None:

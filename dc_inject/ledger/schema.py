@@ -19,7 +19,7 @@ APPLICATION_ID = 0x64634A31  # "dcJ1": what `file` and we know a ledger by
 VERSION = 2
 ANOTHER = "name another file"
 READABLE = frozenset({1, VERSION})
-_SINCE = {"start": 2}  # tables that version 1 lacks
+_SINCE = {"start": 2, "menu_part": 2}  # tables that version 1 lacks
 ENDS = "('gone', 'refused', 'withdrawn')"  # final states, as the partial index of active injections has them
 
 

@@ -47,6 +47,13 @@ CREATE TABLE menu (  -- the texts that are, or were, in force
 );
 CREATE UNIQUE INDEX menu_in_force ON menu (name) WHERE until IS NULL;
 
+CREATE TABLE menu_part (  -- the files that a menu brought in, by its digest, compressed by zlib (since version 2)
+  digest TEXT CHECK (typeof(digest) = 'text'),
+  path TEXT CHECK (typeof(path) = 'text'),
+  content BLOB CHECK (typeof(content) = 'blob'),
+  PRIMARY KEY (digest, path)
+) WITHOUT ROWID;
+
 CREATE TABLE resolution (  -- what an RSE expression meant when its menu came into force
   service TEXT CHECK (typeof(service) = 'text'),
   expression TEXT CHECK (typeof(expression) = 'text'),

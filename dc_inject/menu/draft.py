@@ -25,9 +25,10 @@ DEFAULT_CYCLE = timedelta(minutes=15)
 class MenuDraft:
     """A menu in which everything is right that can be told without asking a service.
 
-    `text` is what was read, `digest` the SHA-256 of it and of all files that it brings in. `expressions` are the
-    RSE expressions that somebody has to resolve: (through, expression). In `preview` each of them stands for
-    itself, as if it were one RSE; without expressions the preview is the menu.
+    `text` is what was read, `digest` the SHA-256 of it and of all files that it brings in; `parts` are those
+    files, unless they are large. `expressions` are the RSE expressions that somebody has to resolve:
+    (through, expression). In `preview` each of them stands for itself, as if it were one RSE; without expressions
+    the preview is the menu.
     """
 
     name: str
@@ -36,6 +37,7 @@ class MenuDraft:
     expressions: tuple[tuple[str, str], ...]
     preview: Menu
     document: Document
+    parts: Mapping[str, bytes]
 
     @property
     def campaign(self) -> str:
@@ -81,7 +83,7 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     menu, expressions = _build(document, reader, reader.digest, None)
     if reader.problems:
         raise MenuError(reader.problems)
-    return MenuDraft(name, data.decode("utf-8-sig"), reader.digest, expressions, menu, document)
+    return MenuDraft(name, data.decode("utf-8-sig"), reader.digest, expressions, menu, document, reader.parts)
 
 
 def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozenset[str]:

@@ -25,6 +25,7 @@ Load: TypeAlias = Callable[[str, int], bytes]  # path, and how many bytes are wa
 
 DEEPEST_INCLUDE = 8
 MOST_FILES = 100
+MOST_KEPT = 4_000_000  # bytes of other files that are kept with a menu
 MERGED = ("defaults", "sites", "scenarios", "limits", "tape", "fts")  # mappings that includes add to, key by key
 JOINED = ("exclude", "accept")  # lists that includes add to
 
@@ -47,6 +48,7 @@ class MenuReader:
         self._dids: dict[str, list[Text]] = {}
         self._noted: set[Problem] = set()
         self._digest = hashlib.sha256()
+        self.parts: dict[str, bytes] = {}  # what it brought in, by path, up to MOST_KEPT
 
     @property
     def digest(self) -> str:
@@ -153,6 +155,8 @@ class MenuReader:
             else:
                 self._digest.update(f"\0{file}\0{len(data)}\0".encode(errors="replace"))
                 self._digest.update(data)
+                if sum(map(len, self.parts.values())) + len(data) <= MOST_KEPT:
+                    self.parts[path_of(file)] = data
                 return data
         return None
 

@@ -20,7 +20,6 @@ STORY = """
 import pathlib, signal, sys, time
 import click
 from dc_inject.cli import hangup
-from dc_inject.cli.run import _signals
 
 stopped, hangups = [], int(sys.argv[3])
 
@@ -29,7 +28,7 @@ class Engine:
         stopped.append(True)
 
 hangup.interrupt()
-with _signals(Engine(), "rules stay live"):
+with hangup.stopping(Engine().stop, "rules stay live"):
     click.echo("ready")
     deadline = time.monotonic() + 60
     while not stopped and time.monotonic() < deadline:
@@ -89,7 +88,6 @@ def test_the_first_signal_ends_a_command_and_a_hangup_does_not_end_its_cleaning_
 IGNORING = """
 import signal, sys
 from dc_inject.cli import hangup
-from dc_inject.cli.run import _signals
 
 class Engine:
     def stop(self):
@@ -98,7 +96,7 @@ class Engine:
 begin, number = sys.argv[1], signal.Signals[sys.argv[2]]
 try:
     if begin == "run":
-        with _signals(Engine(), "rules stay live"):
+        with hangup.stopping(Engine().stop, "rules stay live"):
             signal.raise_signal(number)
     else:
         getattr(hangup, begin)()

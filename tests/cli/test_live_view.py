@@ -32,7 +32,6 @@ import logging, os, signal, sys, threading
 os.login_tty(int(sys.argv.pop()))
 from pathlib import Path
 from dc_inject.cli import hangup, live_view, log_output
-from dc_inject.cli.run import _signals
 from tests.cli import campaigns_to_watch as campaigns
 
 ledger, file = map(Path, sys.argv[1:])
@@ -54,7 +53,8 @@ signal.signal(signal.SIGUSR1, broken)
 assert log_output.talk(file=file)
 live_view.REDRAW = 0.05
 hangup.interrupt()
-with _signals(Engine(), "rules stay live"), live_view.shown(lambda: campaigns.standing(ledger), Clock()):
+shown = live_view.shown(lambda: campaigns.standing(ledger), Clock())
+with hangup.stopping(Engine().stop, "rules stay live"), shown:
     log.info("the first line")
     while not stopped.wait(0.1):
         pass

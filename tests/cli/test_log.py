@@ -162,3 +162,20 @@ def test_the_trace_that_is_kept_shows_no_secret() -> None:
         assert "ValueError: https://h/x?***" in file.read_text()
     finally:
         file.unlink()
+
+
+def test_a_log_that_is_renamed_goes_on_in_a_new_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As logrotate does it; where the name became a link the old file gets the lines, which is reported once."""
+    file, old = tmp_path / "log", tmp_path / "log.1"
+    log_output.talk(file=file, quiet=True)
+    log.info("one")
+    file.rename(old)
+    log.info("two")
+    assert [path.read_text().split()[-1] for path in (old, file)] == ["one", "two"]
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.unlink()
+    file.symlink_to(old)
+    log.info("three")
+    log.info("four")
+    assert old.read_text().split()[-1] == "one"
+    assert capsys.readouterr().err.count(str(file)) == 1

@@ -1,0 +1,105 @@
+"""Menus as a ledger keeps them: the last good ones, for a run to which the files make no sense any more."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dc_inject import menu
+from dc_inject.cli import common, ledger_files
+from dc_inject.engine.menus import Menus
+from dc_inject.ledger import LedgerView, MenuInForce
+from dc_inject.ledger import place as ledger_place
+from dc_inject.ledger.reading import Reader
+from dc_inject.menu import MenuDraft
+from dc_inject.menu.includes import Load
+from dc_inject.model import Campaign
+from dc_inject.model.errors import LedgerError, MenuError
+from dc_inject.system import files
+
+_CAMPAIGN = re.compile(rb"^campaign:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
+
+
+def drafts(view: Reader, load: Load) -> list[MenuDraft]:
+    """Return the menus in force; what the ledger does not keep of them is loaded. Raises MenuError."""
+    return [_draft(record, view, load) for record in view.menus_in_force()]
+
+
+def last_good(view: Reader, paths: Sequence[Path]) -> list[MenuDraft]:
+    """Return the menus in force as they were when they were read of these paths; none if any of them differs."""
+    try:
+        kept = drafts(view, files.beside(*paths))
+    except MenuError:
+        return []
+    whole = [draft.digest for draft in kept] == [record.digest for record in view.menus_in_force()]
+    return kept if whole else []
+
+
+def of_files(paths: Sequence[Path], ledger: Path | None, shard: str) -> list[MenuDraft]:
+    """Return the last good menus of files that make no sense now, from the one ledger here that has them in force.
+
+    None if several have, or if the files name another campaign.
+    """
+    found = []
+    for path in [ledger] if ledger else [ledger_files.file_of(None, name) for name in ledger_files.campaigns()]:
+        with contextlib.suppress(LedgerError), LedgerView.open(ledger_place(path, shard)) as view:
+            names = [Path(record.name) for record in view.menus_in_force()]
+            others = _named(paths)
+            is_named = not others or view.campaign in others
+            if names and is_named and all(_is_among(name, paths) for name in names):
+                found.append(last_good(view, paths))
+    return found[0] if len(found) == 1 else []
+
+
+def read(paths: Sequence[Path], ledger: Path | None, shard: str, *, once: bool) -> list[MenuDraft]:
+    """Read the menus of a run. With `once`, files that make no sense cost no cycle: the last good menus stay."""
+    try:
+        read_now = files.read_menus(paths)
+        common.one_campaign(read_now)
+    except MenuError:
+        kept = of_files(paths, ledger, shard) if once else []
+        if not kept:
+            raise
+        return kept  # the engine reads the files once more, and reports what is wrong with them
+    return read_now
+
+
+def take_up(menus: Menus, read_now: Sequence[MenuDraft], last: Sequence[MenuDraft]) -> Campaign:
+    """Put menus in force, or the last good ones where those cannot be carried out."""
+    try:
+        return menus.take_up(read_now)
+    except MenuError:
+        with contextlib.suppress(MenuError):
+            if last:
+                return menus.take_up(last)
+        raise
+
+
+def _draft(record: MenuInForce, view: Reader, load: Load) -> MenuDraft:
+    parts = view.menu_parts(record.digest)
+
+    def kept(name: str, most: int) -> bytes:
+        return parts[name][:most] if name in parts else load(name, most)
+
+    draft = menu.read(record.text, record.name, kept)
+    with_mark = "\ufeff" + record.text  # a mark of byte order is in the digest, but not in the text
+    return draft if draft.digest == record.digest else menu.read(with_mark, record.name, kept)
+
+
+def _is_among(name: Path, paths: Sequence[Path]) -> bool:
+    return any(path.absolute() in {name.absolute(), name.absolute().parent} for path in paths)
+
+
+def _named(paths: Sequence[Path]) -> set[str]:
+    """Return the campaigns that files name, as far as that can be told."""
+    return {match[1].decode(errors="replace") for text in _texts(paths) for match in _CAMPAIGN.finditer(text)}
+
+
+def _texts(paths: Sequence[Path]) -> Iterator[bytes]:
+    for path in paths:
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            if not path.is_dir() or (file.suffix in files.SUFFIXES and file.name[0] not in "._"):
+                with contextlib.suppress(OSError):
+                    yield files.load(str(file), files.LARGEST)
