@@ -18,7 +18,7 @@ from rucio.common.exception import DatabaseException, DataIdentifierNotFound
 from dc_inject import sandbox as grid
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.model import Cycle, Dataset, DatasetFilter, Injection, Item, Link, Slice, naming
-from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NeedsOperator, NoSlices, Permanent, ServiceError, Temporary
 from dc_inject.model.items import Range, SliceId, Slicing
 from dc_inject.model.ports import Candidate, Observation, Status
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
@@ -95,7 +95,7 @@ def test_refusals_are_understood(real: Real) -> None:
     nowhere = real.injections(0, link=Link(real.link.source, "NO_SUCH_RSE"))
     for injections in (wrong_activity, nowhere):
         (outcome,) = real.backend.submit(injections)
-        assert type(outcome.error) is Temporary
+        assert type(outcome.error) is LinkRefused
         assert not outcome.error.lost
         assert outcome.error.hint
     from_nowhere = real.injections(0, link=Link("NO_SUCH_RSE", destination))
@@ -104,12 +104,12 @@ def test_refusals_are_understood(real: Real) -> None:
     assert kind(real, [missing, *real.injections(1)]) == [Permanent, None]
 
     real.sandbox.set_quota(destination, real.items[0].bytes)
-    assert kind(real, real.injections(0)) == [Temporary]
+    assert kind(real, real.injections(0)) == [LinkRefused]
     real.sandbox.set_quota(destination, -1)
     assert real.backend.sites([destination])[destination].quota_left is None
 
     at_last(real.root.update_rse, destination, {"availability_write": False, "availability_read": False})
-    assert kind(real, real.injections(2)) == [Temporary]
+    assert kind(real, real.injections(2)) == [LinkRefused]
 
 
 def test_facts_follow_what_the_site_says(real: Real) -> None:
