@@ -297,6 +297,9 @@ def _look_at(answers: Answers, use: Use, fts: FtsBackend, files: Sequence[Item])
             by_code.setdefault("wrong-size", []).append(
                 (message, "FTS copies what is there, and plans count what is listed: correct the list")
             )
+        if not isinstance(file_status, ServiceError) and file_status.nearline:
+            hint = "copies do not wait for tapes: have the files staged, or take a source on disk"
+            by_code.setdefault("source-on-tape", []).append((f"{file.name} is on tape (nearline)", hint))
     for code, problems in by_code.items():
         wrong, advice = problems[0]
         more = f", and {len(problems) - 1} more of the first {len(files)}" if problems[1:] else ""

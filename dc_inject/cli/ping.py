@@ -211,5 +211,10 @@ def _end(end: StorageEnd) -> Mapping[str, Any]:
         "exists": end.reach.exists if end.reach else None,
         **{verb.lower(): end.verbs.get(verb) for verb in VERBS},
         "free": end.reach.free if end.reach else None,
-        "error": end.error.message if end.error else None,
+        "nearline": end.reach.nearline if end.reach else None,
+        "error": end.error.message
+        if end.error
+        else "on tape (nearline)"
+        if end.reach and end.reach.nearline
+        else None,
     }

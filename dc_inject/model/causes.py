@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum, auto
 
 
@@ -282,4 +283,41 @@ RENEW: Mapping[str, str] = {
     "token": "get a new token (oidc-token, htgettoken)",
     "password": "check auth_type, username, password and account in rucio.cfg and RUCIO_*",
     "": "renew the proxy, certificate or token (`dc-inject ping` shows which is used)",
+}
+
+
+# --------------------------------------------------------------------------- files that did not arrive
+
+
+@dataclass(frozen=True, slots=True)
+class FileClass:
+    """Whose fault it is that files of a class did not arrive, and where.
+
+    `excuse` is why they say nothing of the link; empty where they do. `unfit` files would fail again.
+    """
+
+    party: Party
+    where: str = ""  # source or destination
+    excuse: str = ""
+    unfit: bool = False
+
+
+FILE_CLASSES: Mapping[str, FileClass] = {
+    "source-missing": FileClass(Party.USER, "source", "source files are missing", unfit=True),
+    "source-on-tape": FileClass(Party.USER, "source", "source files are on tape", unfit=True),
+    "source-error": FileClass(Party.SITE, "source"),
+    "destination-exists": FileClass(Party.UNKNOWN, "destination", "files were already at the destination"),
+    "destination-full": FileClass(Party.SITE, "destination", "the destination is full"),
+    "destination-error": FileClass(Party.SITE, "destination"),
+    "storage-error": FileClass(Party.SITE),
+    "no-third-party-copy": FileClass(Party.SITE, "", "a storage does not allow third-party copies"),
+    "checksum": FileClass(Party.SITE, "source", unfit=True),
+    "size": FileClass(Party.USER, "source", "source files do not have the size that was listed", unfit=True),
+    "connection": FileClass(Party.UNKNOWN, "", "a storage could not be reached"),
+    "timeout": FileClass(Party.UNKNOWN),
+    "permission": FileClass(Party.USER, "", "a storage refused access"),
+    "credentials": FileClass(Party.USER, "", "a storage refused the credentials"),
+    "canceled": FileClass(Party.SERVICE, "", "somebody cancelled transfers"),
+    "vanished": FileClass(Party.SERVICE, "", "the service lost rules or jobs"),
+    "other": FileClass(Party.UNKNOWN),
 }

@@ -28,6 +28,7 @@ CODES = {
     "storage-unreachable": "a storage does not answer, or Rucio says that its RSE is not available",
     "storage-verbs": "a storage does not allow what copies, or their deletion, need",
     "wrong-size": "a source file that is listed has another size at the storage",
+    "source-on-tape": "a source file is on tape only, so that its copy fails until it is staged",
     "no-distance": "Rucio has no distance for a link, so that it moves nothing there",
     "no-third-party-copy": "the ends of a link have no protocols for third-party copy that go together",
     "unknown-activity": "an activity is not in the schema of the Rucio client",

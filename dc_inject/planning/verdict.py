@@ -22,6 +22,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from dc_inject.model import Hold, units
+from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Trait, format_numbers
 from dc_inject.planning.reading import Reading
 from dc_inject.planning.standstill import FILES, standstill
@@ -38,17 +39,8 @@ _OUTAGES = sorted(
 )
 COARSE = "coarse-datasets"
 EARLY = "ended-early"
-OUTAGES = {  # classes of failed files that say nothing of the link
-    "connection": "a storage could not be reached",
-    "permission": "a storage refused access",
-    "credentials": "a storage refused the credentials",
-    "canceled": "somebody cancelled transfers",
-    "vanished": "the service lost rules or jobs",
-    "source-missing": "source files are missing",
-    "size": "source files do not have the size that was listed",
-    "destination-exists": "files were already at the destination",
-    "destination-full": "the destination is full",
-}
+# Classes of failed files that say nothing of the link.
+OUTAGES = {name: about.excuse for name, about in FILE_CLASSES.items() if about.excuse}
 FULL = "destination-full"
 
 

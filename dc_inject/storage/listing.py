@@ -1,4 +1,8 @@
-"""Parse the answer to PROPFIND as a stream, with bounds, and without the XML features that can be abused."""
+"""Parse the answer to PROPFIND as a stream, with bounds, and without the XML features that can be abused.
+
+Properties: RFC 4918 and RFC 4331; checksums as dCache and ownCloud have them. Whether a file is on tape only is
+`FileLocality` of SRM's name space (NEARLINE, ONLINE, ONLINE_AND_NEARLINE), as dCache's WebDAV documents it.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,19 @@ from xml.parsers import expat
 BODY = (
     b'<?xml version="1.0" encoding="utf-8"?>'
     b'<D:propfind xmlns:D="DAV:" xmlns:dc="http://www.dcache.org/2013/webdav" xmlns:oc="http://owncloud.org/ns">'
-    b"<D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/><dc:Checksums/><oc:checksums/></D:prop>"
-    b"</D:propfind>"
+    b"<D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/><dc:Checksums/><oc:checksums/>"
+    b'<srm:FileLocality xmlns:srm="http://srm.lbl.gov/StorageResourceManager"/></D:prop></D:propfind>'
 )
 SPACE = (
     b'<?xml version="1.0" encoding="utf-8"?>'
-    b'<D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:quota-available-bytes/></D:prop></D:propfind>'
+    b'<D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:quota-available-bytes/>'
+    b'<srm:FileLocality xmlns:srm="http://srm.lbl.gov/StorageResourceManager"/></D:prop></D:propfind>'
 )
 
 # Whatever their name space: storages differ in that of checksums. Other properties are not kept.
-_KEPT = frozenset({"getcontentlength", "getlastmodified", "quota-available-bytes", "checksums", "checksum"})
+_KEPT = frozenset(
+    {"getcontentlength", "getlastmodified", "quota-available-bytes", "checksums", "checksum", "filelocality"}
+)
 _LONGEST_TEXT = 16_384
 _DEEPEST = 32
 _MOST_NAMES = 1000  # of elements, attributes and name spaces: the parser keeps each as long as the answer lasts
@@ -57,6 +64,12 @@ class DavResponse:
     def free(self) -> int | None:
         """The bytes that may still be put there (RFC 4331), if reported."""
         return number(self.values.get("quota-available-bytes", ""))
+
+    @property
+    def nearline(self) -> bool | None:
+        """Whether a file is on tape only, if reported."""
+        locality = self.values.get("filelocality", "").strip().upper()
+        return None if self.folder or not locality else locality == "NEARLINE"
 
     @property
     def adler32(self) -> str:

@@ -71,6 +71,7 @@ class DirEntry:
     bytes: int | None = None
     adler32: str = ""  # eight hexadecimal digits
     modified: datetime | None = None
+    nearline: bool | None = None  # on tape only: a copy fails until it is staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +81,17 @@ class FileStatus:
     exists: bool
     bytes: int | None = None
     adler32: str = ""
+    nearline: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a storage says of a file or folder: that it is there, and the bytes that may still be put there."""
+    """What a storage says of a file or folder: that it is there, how many bytes may be put there, and tape."""
 
     exists: bool
     folder: bool | None = None
     free: int | None = None
+    nearline: bool | None = None
 
 
 class Storage(Protocol):

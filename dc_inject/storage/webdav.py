@@ -132,7 +132,7 @@ class WebDav:
                 first = first or response
             if first is None or first.status in _GONE:
                 return Reach(exists=False)
-            return Reach(True, first.folder, first.free)
+            return Reach(True, first.folder, first.free, first.nearline)
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
         """Ask by OPTIONS, as `Storage` says.
@@ -231,4 +231,4 @@ def _child(where: str, name: bytes, row: DavResponse) -> DirEntry | None:
         url = urls.normal(f"{where}/{urls.quote(name)}")
     except ValueError:
         return None
-    return DirEntry(url, row.folder, row.bytes, row.adler32, row.modified)
+    return DirEntry(url, row.folder, row.bytes, row.adler32, row.modified, row.nearline)

@@ -129,9 +129,10 @@ class Xrootd:
         try:
             answer = self._ask("space", url, lambda files, path: files.query(code, path, timeout=self._timeout))
         except Permanent:  # not every storage reports it
-            return Reach(True, self._is_folder(info))
+            return Reach(True, self._is_folder(info), nearline=self._is_nearline(info))
         space = dict(part.partition("=")[::2] for part in _text(answer).split("&"))
-        return Reach(True, self._is_folder(info), listing.number(space.get("oss.free", "")))
+        free = listing.number(space.get("oss.free", ""))
+        return Reach(True, self._is_folder(info), free, self._is_nearline(info))
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
         """Return None for each verb: root:// has no request for it."""
@@ -159,11 +160,16 @@ class Xrootd:
                 continue
             folder = self._is_folder(info)
             modified = datetime.fromtimestamp(int(info.modtime), UTC)
-            children.append(DirEntry(where, folder, None if folder else int(info.size), "", modified))
+            size, nearline = (None, None) if folder else (int(info.size), self._is_nearline(info))
+            children.append(DirEntry(where, folder, size, "", modified, nearline))
         return children
 
     def _is_folder(self, info: Any) -> bool:  # noqa: ANN401  the library has no types
         return bool(info.flags & self._flags.StatInfoFlags.IS_DIR)
+
+    def _is_nearline(self, info: Any) -> bool | None:  # noqa: ANN401  as above
+        """Return whether a file is on tape only; None for a folder."""
+        return None if self._is_folder(info) else bool(info.flags & self._flags.StatInfoFlags.OFFLINE)
 
     def _ask(self, request: str, url: str, call: Callable[[Any, str], tuple[Any, Any]]) -> Any:  # noqa: ANN401  as above
         where = canonical(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -24,7 +25,7 @@ class Open(Store):
     """Storages that exist wherever one looks."""
 
     def reachable(self, url: str) -> Reach:
-        return Reach(True, True, super().reachable(url).free)
+        return replace(super().reachable(url), exists=True)
 
 
 @contextmanager

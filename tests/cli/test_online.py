@@ -286,6 +286,18 @@ def test_listed_files_of_another_size_are_told_once_for_all(check, services, sto
     assert rows(done)[0]["hint"].startswith("FTS copies what is there")
 
 
+def test_files_that_are_on_tape_only(check, services, storage, tmp_path: Path) -> None:
+    """Listed ones are found; of a folder they are left out, and nothing is left if all are."""
+    storage.tapes.add(f"{SOURCE}/in/f01")
+    (tmp_path / "files.csv").write_text("path,size\nin/f00,1 GB\nin/f01,1 GB\n")
+    done = check("--format", "json", defaults="defaults: {through: fts, files: {list: files.csv}}")
+    assert (done.exit_code, codes(done)) == (0, ["source-on-tape"])
+    assert f"{SOURCE}/in/f01" in rows(done)[0]["message"]
+    assert f"{SOURCE}: 19 files" in check().stderr
+    storage.tapes |= set(storage.files)
+    assert codes(check("--format", "json")) == ["no-source-files"]
+
+
 @pytest.mark.parametrize("error", [NeedsOperator("403", hold="credentials"), Permanent("405")])
 def test_a_source_that_may_not_be_read(check, services, storage, tmp_path: Path, error: Exception) -> None:
     """Neither its folder nor its files."""

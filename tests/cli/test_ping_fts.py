@@ -82,6 +82,7 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
         "mkcol": None,
         "copy": True,
         "free": 10**15,
+        "nearline": None,
         "error": None,
     }
     assert {method for method, _, _ in fts.seen} == {"GET"}

@@ -24,6 +24,12 @@ from tests.conftest import client_for
 HERE = Path(__file__).parents[2]  # where `python -m` finds the packages
 PATIENCE = 300.0  # seconds that anything may take on a machine that is busy with other things
 GB = 10**9
+# Nobody listens there: services on this machine are reached without a proxy, whatever the environment names.
+PROXIES = dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY"), "http://127.0.0.1:9") | {
+    "ALL_PROXY": "socks5h://127.0.0.1:9",
+    "no_proxy": "",
+    "NO_PROXY": "",
+}
 ACCEPTED = {State.LIVE, State.COMPLETE, State.ENDED, State.GONE}
 
 MENU = """\
@@ -137,7 +143,7 @@ class Tool:
     ) -> Running:
         """Start it; `now`, `speed` and `accident` are for the driver."""
         environ = {**os.environ, "RUCIO_CONFIG": str(config or self.config), "XDG_STATE_HOME": str(self.state)}
-        environ |= self.more
+        environ |= PROXIES | self.more
         if now is not None:
             environ |= {"E2E_NOW": now.isoformat(), "E2E_SPEED": str(speed)}
         if accident:

@@ -202,6 +202,23 @@ def test_reaching_tells_what_is_there_and_what_is_free(server, storage):
 
 
 @pytest.mark.parametrize(
+    ("locality", "nearline"),
+    [("NEARLINE", True), ("ONLINE_AND_NEARLINE", False), ("ONLINE", False), ("NONE", False), ("", None)],
+)
+def test_a_file_on_tape_is_told_as_dcache_does(server, storage, locality, nearline):
+    """An answer made after dCache's: a property of SRM's name space."""
+    server.put("/dc/a")
+    name = '<srm:FileLocality xmlns:srm="http://srm.lbl.gov/StorageResourceManager">'
+    told = f"<D:resourcetype/><D:getcontentlength>1</D:getcontentlength>{name}{locality}</srm:FileLocality>"
+    folder = "<D:resourcetype><D:collection/></D:resourcetype>"
+    server.tricks["PROPFIND"] = rows(row("/dc/", folder), row("/dc/a", told))
+    (entry,) = storage.list(f"{server.url}/dc")
+    assert entry.nearline is nearline
+    server.tricks["PROPFIND"] = rows(row("/dc/a", told))
+    assert storage.reachable(f"{server.url}/dc/a").nearline is nearline
+
+
+@pytest.mark.parametrize(
     ("headers", "told"),
     [
         ({"Allow": "OPTIONS, propfind,DELETE"}, (True, True, False, False)),

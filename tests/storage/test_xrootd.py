@@ -18,7 +18,7 @@ FLAGS = Bag(
     DirListFlags=Bag(STAT=1),
     MkDirFlags=Bag(MAKEPATH=1),
     QueryCode=Bag(CHECKSUM="checksum", SPACE="space"),
-    StatInfoFlags=Bag(IS_DIR=2),
+    StatInfoFlags=Bag(IS_DIR=2, OFFLINE=8),
 )
 
 
@@ -36,6 +36,7 @@ class Files:
         self.sizes: dict[str, int | None] = {"/": None, "/dc": None}  # a folder has no size
         self.trouble: dict[str, Bag] = {}
         self.asked: list[str] = []
+        self.offline = 0  # or the flag of files that are on tape only
 
     def FileSystem(self, address: str) -> Files:  # noqa: N802  the library's name
         self.address = address
@@ -48,7 +49,7 @@ class Files:
 
     def _info(self, path: str) -> Bag:
         size = self.sizes[path]
-        return Bag(size=size or 0, flags=2 if size is None else 0, modtime=60)
+        return Bag(size=size or 0, flags=2 if size is None else self.offline, modtime=60)
 
     def stat(self, path, timeout):
         wrong = self._do("stat", path, timeout)
@@ -95,9 +96,9 @@ def xrootd(files) -> Xrootd:
 def test_a_listing(xrootd, files):
     when = datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
     assert list(xrootd.list("root://eos:1095//dc")) == [
-        DirEntry("root://eos:1095//dc/a", False, 5, "", when),
+        DirEntry("root://eos:1095//dc/a", False, 5, "", when, nearline=False),
         DirEntry("root://eos:1095//dc/sub", True, None, "", when),
-        DirEntry("root://eos:1095//dc/sub/b", False, 7, "", when),
+        DirEntry("root://eos:1095//dc/sub/b", False, 7, "", when, nearline=False),
     ]
     assert files.address == "root://eos:1095"
     assert next(xrootd.list("xroots://eos//dc")).url == "roots://eos//dc/a"
@@ -117,7 +118,10 @@ def test_looking(xrootd, files):
     assert xrootd.reachable("root://eos") == Reach(True, True, 7)
     assert xrootd.reachable("root://eos//nope") == Reach(exists=False)
     files.trouble["space"] = bad(3013)
-    assert xrootd.reachable("root://eos//dc/a") == Reach(True, False)
+    assert xrootd.reachable("root://eos//dc/a") == Reach(True, False, nearline=False)
+    files.offline = 8
+    assert xrootd.reachable("root://eos//dc/a").nearline
+    assert next(xrootd.list("root://eos//dc")).nearline
     assert set(xrootd.verbs("root://eos//dc").values()) == {None}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dc_inject.model.errors import ServiceError, Temporary
@@ -69,7 +69,10 @@ class EndpointProbe:
             return dict.fromkeys(VERBS)
 
     def _stat(self, url: str) -> FileStatus | ServiceError:
+        storage = self._storages["source"]
         try:
-            return self._storages["source"].stat(url)
+            status = storage.stat(url)
+            nearline = storage.reachable(url).nearline if status.exists else None
         except ServiceError as error:
             return error
+        return replace(status, nearline=nearline)

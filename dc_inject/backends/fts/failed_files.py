@@ -28,29 +28,13 @@ from __future__ import annotations
 
 import re
 
-from dc_inject.model.ports import VANISHED
+from dc_inject.model.causes import FILE_CLASSES
 
 CANCELED = "canceled"
-CLASSES = (
-    "source-missing",
-    "source-error",
-    "destination-exists",
-    "destination-full",
-    "destination-error",
-    "storage-error",
-    "checksum",
-    "size",
-    "connection",
-    "timeout",
-    "permission",
-    "credentials",
-    CANCELED,
-    VANISHED,
-    "other",
-)
+CLASSES = tuple(FILE_CLASSES)
 FINISHED = "FINISHED"  # the only state of a file that has moved
 _FAILED = frozenset({"FAILED", "NOT_USED"})  # also in a job that we cancelled
-UNFIT = frozenset({"source-missing", "checksum", "size"})  # the same file would fail again
+UNFIT = frozenset(name for name, about in FILE_CLASSES.items() if about.unfit)
 
 _READ = 1024  # characters of a reason: what counts stands at its beginning, and storages send whole pages
 
@@ -60,10 +44,28 @@ _SIZE = re.compile(r"file ?size", re.I)
 _EXISTS = re.compile(r"\[17\]|file exists|already exists", re.I)
 _MISSING = re.compile(r"HTTP 404|(?i:no such file|file not found)")
 _ANSWERED = re.compile(r"HTTP [45][0-9]{2}\b")
+_TAPE = re.compile(r"^STAGING|nearline|not online|bring[- _]?online", re.I)
+# The storage that copies tells the status of the other one: which that is, follows from the way of copying.
+_REMOTE = re.compile(
+    r"remote side failed with status code (?P<far>\d{3})|rejected (?P<verb>GET|PUT): (?P<near>\d{3})", re.I
+)
+_WAYS = re.compile(r"3rd (pull|push)", re.I)
 _UNREACHED = re.compile(r"\[(?:70|101|104|107|11[1-3])\]")
+_STATUSES = {
+    (end, status): name
+    for end in ("source", "destination", "storage")
+    for status, name in ((401, "permission"), (403, "permission"), (408, "timeout"), (504, "timeout"))
+} | {("source", 404): "source-missing", ("destination", 507): "destination-full"}
 # The first that fits counts.
 _WORDS = (
-    ("destination-full", re.compile(r"\[(?:28|122)\]|\bcode=28\b|no space left|HTTP 507|quota exceeded", re.I)),
+    (
+        "destination-full",
+        re.compile(  # XRootD's only words for most writes onto a disk that is full are the last ones
+            r"\[(?:28|122)\]|\bcode=28\b|no space left|HTTP 507|quota exceeded|unknown filesystem write failure",
+            re.I,
+        ),
+    ),
+    ("no-third-party-copy", re.compile(r"tpc not supported|not support third.party.cop", re.I)),
     (
         "credentials",
         re.compile(
@@ -76,7 +78,8 @@ _WORDS = (
     (
         "timeout",
         re.compile(
-            r"\[(?:62|110)\]|timed? ?out|operation expired|in the queue for too long|stalled|HTTP (?:408|504)",
+            r"\[(?:62|110)\]|timed? ?out|operation expired|in the queue for too long|stalled|HTTP (?:408|504)"
+            r"|curl error \(28\)",
             re.I,
         ),
     ),
@@ -84,7 +87,14 @@ _WORDS = (
         "permission",
         re.compile(r"\[(?:1|13)\]|HTTP 40[13]\b|permission|denied|unauthori[sz]ed|forbidden", re.I),
     ),
-    ("connection", re.compile(r"could not connect|connection|network|resolve|unreachable", re.I)),
+    (
+        "connection",
+        re.compile(
+            r"could(?: not|n.t) connect|connection|network|resolve|unreachable|SSL connect|receiving data"
+            r"|transferred a partial file|server returned nothing|early EOF|broken pipe",
+            re.I,
+        ),
+    ),
 )
 
 
@@ -96,12 +106,13 @@ def has_failed(state: str, asked: bool) -> bool:
 def classify(state: str, reason: str) -> str:
     """Return the class of a file that did not arrive, from its state and FTS's reason.
 
-    FTS writes `WHERE [errno] words`, where WHERE is SOURCE, DESTINATION or TRANSFER.
+    FTS writes `WHERE [errno] words`, where WHERE is SOURCE, DESTINATION or TRANSFER. A file that is still waiting
+    although its job is over, as for a token, was cancelled with it.
     """
     text = " ".join(reason[:_READ].split())
-    if state == "CANCELED" and "too long" not in text:
+    if state not in _FAILED and "too long" not in text:
         return CANCELED
-    if word := _of_the_file(text):
+    if word := _of_the_file(text) or _of_remote(text):
         return word
     for word, sign in _WORDS:
         if sign.search(text):
@@ -128,7 +139,20 @@ def _of_the_file(text: str) -> str:
         return "size"
     if not at_source and _EXISTS.search(text):
         return "destination-exists"
+    if _TAPE.search(text):
+        return "source-on-tape"
     named = re.match(r"SOURCE\b", text) and "DESTINATION" not in text
     if named and (text[text.find("[") :].startswith("[2]") or _MISSING.search(text)):
         return "source-missing"
     return ""
+
+
+def _of_remote(text: str) -> str:
+    """Return the class where one storage tells what the other one answered; an empty text where it does not."""
+    told = _REMOTE.search(text)
+    if told is None:
+        return ""
+    ways = _WAYS.findall(text)  # the last one was tried last
+    reads = told["verb"].upper() == "GET" if told["verb"] else ways[-1].lower() == "pull" if ways else None
+    end = {True: "source", False: "destination", None: "storage"}[reads]
+    return _STATUSES.get((end, int(told["far"] or told["near"])), f"{end}-error")

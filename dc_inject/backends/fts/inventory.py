@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 500
 
 _UNAVAILABLE = "source-unavailable"
+_STAGE = "copies do not wait for tapes: have the files staged, or take a source on disk"
 
 Replicas = Callable[[str, DatasetFilter], Iterator[File]]
 
@@ -60,12 +61,23 @@ class Inventory:
         """List a folder; copies of ours are no source: they go away."""
         where = urls.join(source, folder) if folder else source
         ours = f"{source}/{naming.TOP}"
+        given, on_tape = False, list[str]()
         try:
             for entry in self._walk(where, ours):
-                if not entry.folder and not urls.is_below(ours, entry.url):
-                    yield File(entry.url, entry.bytes or 0, f"adler32:{entry.adler32}" if entry.adler32 else "")
+                if entry.folder or urls.is_below(ours, entry.url):
+                    continue
+                if entry.nearline:
+                    on_tape.append(entry.url)
+                    continue
+                given = True
+                yield File(entry.url, entry.bytes or 0, f"adler32:{entry.adler32}" if entry.adler32 else "")
         except ServiceError as error:
             raise _of_source(error) from error.__cause__
+        if on_tape and not given:
+            raise NotFound(f"all {units.counted(len(on_tape), 'files')} of {where} are on tape", _STAGE)
+        if on_tape:
+            count = units.counted(len(on_tape), "files")
+            log.warning("left out of %s: %s on tape (nearline), such as %s", source, count, on_tape[0])
 
     def _walk(self, where: str, ours: str) -> Iterator[DirEntry]:
         """List a folder with all below it, without going into the one that is ours, which may be large."""

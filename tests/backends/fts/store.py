@@ -17,6 +17,7 @@ class Store:
     files: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # of what a listing shows without a size
     folders: set[str] = field(default_factory=set)
+    tapes: set[str] = field(default_factory=set)  # files that are on tape only
     fault: Callable[[str, str], None] = lambda _verb, _url: None
     asked: list[tuple[str, str]] = field(default_factory=list)
     free: int | None = None
@@ -53,7 +54,7 @@ class Store:
         for one in self.below(url):
             if depth == 1 and urls.parent(one) != url:
                 continue
-            yield DirEntry(one, one in self.folders, self.files.get(one) or None)
+            yield DirEntry(one, one in self.folders, self.files.get(one) or None, nearline=self._nearline(one))
 
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         self._ask("stat", url)
@@ -77,7 +78,10 @@ class Store:
 
     def reachable(self, url: str) -> Reach:
         self._ask("reachable", url)
-        return Reach(url in self.folders, True, self.free)
+        return Reach(url in self.folders, True, self.free, self._nearline(url))
+
+    def _nearline(self, url: str) -> bool | None:
+        return url in self.tapes if url in self.files else None
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
         self._ask("verbs", url)

@@ -115,7 +115,9 @@ def test_looks_tell_what_stands_in_the_way(backend: FtsBackend, store: Store) ->
 
     store.fault = fault
     seen = backend.stat_sources([f"{SOURCE}/f1", f"{SOURCE}/f2", f"{SOURCE}/gone"])
-    assert seen == [FileStatus(True, 1001), error, FileStatus(False)]
+    assert seen == [FileStatus(True, 1001, nearline=False), error, FileStatus(False)]
+    store.tapes.add(f"{SOURCE}/f1")
+    assert backend.stat_sources([f"{SOURCE}/f1"]) == [FileStatus(True, 1001, nearline=True)]
 
 
 def test_with_a_token_no_proxy_is_needed(backend: FtsBackend) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.backends.fts.failed_files import CLASSES, UNFIT, classify
+from dc_inject.model.causes import FILE_CLASSES, Party
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,65 @@ def test_a_reason_has_its_class(reason: str, word: str) -> None:
     assert classify("FAILED", reason) == word
 
 
+PULL, PUSH = (f"TRANSFER [5] TRANSFER ERROR: Copy failed (3rd {way}). Last attempt: " for way in ("pull", "push"))
+BOTH = "TRANSFER [5] TRANSFER ERROR: Copy failed (3rd pull, 3rd push). Last attempt: "
+REMOTE = "Transfer failure: Remote side failed with status code"
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [
+        (f"{PULL}Transfer failure: Unknown filesystem write failure.", "destination-full"),
+        (f"{PULL}Transfer failure: Transferred a partial file", "connection"),
+        (f'{PULL}{REMOTE} 503; error message: "no"', "source-error"),
+        (f'{PUSH}{REMOTE} 507; error message: "Insufficient Storage"', "destination-full"),
+        (f"{PUSH}{REMOTE} 404", "destination-error"),
+        (f"{BOTH}{REMOTE} 503", "destination-error"),
+        (f"TRANSFER [5] {REMOTE} 500", "storage-error"),
+        (f"{PULL}{REMOTE} 403", "permission"),
+        (f"{PULL}{REMOTE} 404", "source-missing"),
+        (f"{PULL}{REMOTE} 504", "timeout"),
+        (
+            "Copy failed with mode 3rd pull: Transfer failed: failure: rejected GET: 500 Server Error",
+            "source-error",
+        ),
+        ("TRANSFER [5] failure: rejected PUT: 507 UNKNOWN_RESPONSE_CODE", "destination-full"),
+        ("TRANSFER [95] TRANSFER ERROR: tpc not supported", "no-third-party-copy"),
+        ("DESTINATION [95] Destination does not support third-party-copy.", "no-third-party-copy"),
+        ("SOURCE [5] Result HTTP 503 : the file is nearline", "source-on-tape"),
+        (f'{PULL}{REMOTE} 503; error message: "nearline"', "source-on-tape"),
+        ("STAGING [110] bring-online timed out", "source-on-tape"),
+        ("DESTINATION [17] Destination file exists and is on tape", "destination-exists"),
+        (f"{PULL}copy HTTP 507 : Insufficient Storage", "destination-full"),
+        (f"{PULL}copy HTTP 500 : Unexpected server error: 500", "storage-error"),
+        (f"{PULL}Connection terminated abruptly; Status of TPC request unknown", "connection"),
+        (f"{PUSH}Transfer failure: Server returned nothing (no headers, no data)", "connection"),
+        ("SOURCE [112] Result curl error (56): Failure when receiving data from the peer", "connection"),
+        ("DESTINATION [112] Result curl error (35): SSL connect error after 1 attempts", "connection"),
+        ("DESTINATION [112] Result curl error (7): Couldn't connect to server", "connection"),
+        ("SOURCE [112] Result curl error (28): Timeout was reached after 1 attempts", "timeout"),
+        ("DESTINATION [1] HTTP 403 : Permission refused", "permission"),
+        ("Job has been canceled because it stayed in the queue for too long (max-time-in-queue)", "timeout"),
+        ("TRANSFER CHECKSUM MISMATCH Source and destination checksums do not match 675 != 8a4", "checksum"),
+    ],
+)
+def test_what_real_services_write_has_the_class_that_an_operator_would_give(reason: str, word: str) -> None:
+    """Seen with XRootD behind the real FTS, and reported by users of XRootD, dCache, gfal2 and CRAB."""
+    assert classify("FAILED", reason) == word
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_class_has_whose_fault_it_is(name: str) -> None:
+    about = FILE_CLASSES[name]
+    assert about.party in Party
+    assert bool(about.where) == name.startswith(("source", "destination", "checksum", "size"))
+
+
 def test_a_cancelled_file_is_one_unless_its_queue_was_too_long() -> None:
     assert classify("CANCELED", "SOURCE [5] checksum") == "canceled"
     assert classify("CANCELED", "it stayed in the queue for too long") == "timeout"
+    for waiting in ("TOKEN_PREP", "ON_HOLD", "SUBMITTED", "STAGING"):  # of a job that is over
+        assert classify(waiting, "") == "canceled"
 
 
 @pytest.mark.parametrize(
