@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,7 +15,7 @@ pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libss
 
 from dc_inject.backends.rucio import Survey
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.cli import common, online
+from dc_inject.cli import common
 from dc_inject.model import Dataset, File
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 from dc_inject.model.ports import Backend, RseFacts
@@ -62,19 +61,6 @@ def services(storage: Open, replicas: Mock, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def fts(services: dict[str, Backend]) -> FakeFts:
     return services["fake"]  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize(
-    ("minutes", "severity", "code"), [(5, "warning", "clock-differs"), (-20, "error", None), (0, "", None)]
-)
-@pytest.mark.usefixtures("services")
-def test_a_clock_that_differs_is_found(
-    check: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, minutes: int, severity: str, code: str | None
-) -> None:
-    """From a cycle on it is an error, as `run` refuses it."""
-    monkeypatch.setattr(online, "SystemClock", lambda: SimClock(datetime.now(UTC) + timedelta(minutes=minutes)))
-    rows = [row for row in json.loads(check("--format", "json").stdout) if "clock" in row["message"]]
-    assert [(row["severity"], row["code"]) for row in rows] == ([(severity, code)] if severity else [])
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -112,6 +113,8 @@ def _shown(row: sqlite3.Row, accounts: dict[int, str]) -> str:
             continue
         if column == "account" and value in accounts:
             shown = accounts[value]
+        elif isinstance(value, bytes):  # how it is compressed depends on the library
+            shown = repr(zlib.decompress(value))
         elif isinstance(value, int) and value > 10**15:
             shown = _moment(value)
         elif column == "text" and "\n" in str(value):
