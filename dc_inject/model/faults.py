@@ -230,12 +230,12 @@ _ROWS = (
     # TLS: our own files.
     _tls(Cause.KEY_MISMATCH, "key values mismatch"),
     _tls(Cause.AUTHORITIES, r"no certificate or crl found|\[x509\] pem lib"),
-    _tls(Cause.UNREADABLE, r"pem lib|no start line|bad decrypt|bad end line|unsupported.*key|private key"),
+    _tls(Cause.UNREADABLE, r"pem lib|no start line|bad decrypt|bad end line|unsupported.{0,80}key|private key"),
     _Row(cause=Cause.AUTHORITIES, words=_words("CA certificate bundle")),
     _Row(cause=Cause.UNREADABLE, words=_words("could not find the TLS (certificate|key) file")),
     # TLS: the certificate of the peer.
-    _tls(Cause.CLOCK, "verify failed: .*not yet valid"),
-    _tls(Cause.CERTIFICATE, "verify failed: .*(has expired|mismatch|not valid for|too weak|revoked|purpose)"),
+    _tls(Cause.CLOCK, "verify failed: .{0,80}not yet valid"),
+    _tls(Cause.CERTIFICATE, "verify failed: .{0,80}(has expired|mismatch|not valid for|too weak|revoked|purpose)"),
     _tls(Cause.ISSUER, "certificate verify failed"),
     _tls(Cause.TLS, "dh key too small"),
     _tls(Cause.WEAK_KEY, "(key|md) too (small|weak)"),  # ours: that of the peer fails to verify
@@ -262,7 +262,7 @@ _ROWS = (
     _of(Cause.BROKE, "ConnectionError", "ConnectionResetError", "InvalidChunkLength", "ContentDecodingError"),
     # Rucio's own errors, by their classes.
     _Row(cause=Cause.BROKEN, kinds=LOGIN, statuses=_SERVER),
-    _Row(cause=Cause.EXPIRED, kinds=LOGIN, words=_words("(token|proxy|certificate|credential).*expired")),
+    _Row(cause=Cause.EXPIRED, kinds=LOGIN, words=_words("(token|proxy|certificate|credential).{0,80}expired")),
     _of(Cause.REFUSED, *LOGIN),
     _Row(cause=Cause.NO_CREDENTIALS, kinds=("MissingClientParameter",), words=_words("x.?509|proxy")),
     _of(Cause.NO_CONFIGURATION, "ConfigNotFound", "ConfigLoadingError"),

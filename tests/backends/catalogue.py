@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio.errors import RucioCallRecord
-from tests.backends.fake import FakeClient, FakeRucio, Row, _naive
+from tests.backends.fake import FakeClient, FakeRucio, Row
+from tests.backends.moments import naive
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Catalogue(FakeRucio):
 
     def tidy(self) -> list[str]:
         """Do what undertaker, judge-cleaner and reaper do; return the URLs of files that they deleted."""
-        now, gone = _naive(self.clock.now()), []
+        now, gone = naive(self.clock.now()), []
         for did, moment in list(self.expired.items()):
             if moment is None or moment > now:
                 continue
@@ -130,7 +131,7 @@ class CatalogueClient(FakeClient):
             raise rucio.AccessDenied(f"Account dcops can not add metadata to data identifier {scope}:{name}")
         if (scope, name) not in self.server.datasets:
             raise rucio.DataIdentifierNotFound(f"Data identifier {scope}:{name} not found")
-        self.server.expired[scope, name] = _naive(self.server.clock.now() + timedelta(seconds=value))
+        self.server.expired[scope, name] = naive(self.server.clock.now() + timedelta(seconds=value))
         return True
 
     def get_metadata(self, scope: str, name: str) -> Row:

@@ -16,7 +16,7 @@ LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_
 
 
 LAST = "in the last such cycle: "
-ATTEMPTS_FAIL = "so many attempts fail that FTS adds no transfers"
+ATTEMPTS_FAIL = "so many files fail that FTS adds no transfers"
 
 
 def full(percent: int) -> Held:

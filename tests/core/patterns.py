@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dc_inject
+from dc_inject.model import faults
 
 PACKAGE = Path(dc_inject.__file__).parent
 _TAKES_A_PATTERN = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
@@ -20,6 +21,9 @@ _ANCHORED = {"match", "fullmatch"}
 # Patterns that are made while it runs: what they may be made of, by file and function.
 _MADE: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("menu/cells.py", "_cells"): [{"sep": re.escape(separator)} for separator in ",;\t"],
+    ("model/faults.py", "_words"): [
+        {"pattern": row.words.pattern.replace("[ _]", " ")} for row in faults._ROWS if row.words
+    ],
 }
 _WILD = ["*", "a*b*c*d*", "*a*a*a*a*", "[!a]*[ab]*?*x", "user.?*.*-*"]
 

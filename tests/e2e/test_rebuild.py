@@ -22,7 +22,7 @@ from tests.engine.world import flow
 
 pytestmark = pytest.mark.sandbox
 
-CYCLE = 6  # seconds
+CYCLE = 10  # seconds: a busy machine has planned before they are over
 MANY = 1000  # cycles: longer than any machine takes
 MB = 10**6
 
