@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +61,9 @@ def test_too_many_open_files_are_no_fault_of_the_credentials(tmp_path):
     (tmp_path / "token").write_text("opaque-token-0123456789")
     found = look(tmp_path, BEARER_TOKEN_FILE=tmp_path / "token")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) - 1, limits[1]))
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
     try:
         with pytest.raises(Temporary) as caught:
             found.access("fts")

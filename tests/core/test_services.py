@@ -15,6 +15,7 @@ ALLOWED = {  # file or folder: why it names a service
     "model/services.py": "the table",
     "backends/": "they are the services",
     "sandbox/": "it brings up Rucio and FTS, and knows nothing of links",
+    "model/causes.py": "defines who may answer",
     "menu/includes.py": "`fts` is a key of a menu, too",
     "credentials/__init__.py": "the purpose of a token that is for FTS alone",
     "cli/common.py": "makes the back ends",
@@ -30,13 +31,18 @@ ALLOWED = {  # file or folder: why it names a service
 COMPARING = ("backends/", "sandbox/", "cli/online.py", "cli/check.py")  # of these, what may ask which one it is
 
 
+def _is_of_peer(node: ast.expr) -> bool:
+    """Whether it names who answered, which says nothing about what carries a link."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Peer"
+
+
 def names_in(*nodes: ast.AST) -> set[str]:
     """The services that code names: by their constants, as text of their own, or inside SQL."""
     found = set()
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= {name for name in SERVICES if node.value == name or f"'{name}'" in node.value}
-        elif isinstance(node, ast.Name | ast.Attribute):
+        elif isinstance(node, ast.Name | ast.Attribute) and not _is_of_peer(node):
             name = node.id if isinstance(node, ast.Name) else node.attr
             found |= {one for one in SERVICES if name == one.upper()}
     return found
