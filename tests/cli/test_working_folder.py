@@ -113,7 +113,8 @@ def test_processes_that_make_pages_do_not(hostile: Path, environ: dict[str, str]
         made.open_cycle(CYCLE, {FNAL: (GB, None)}, CYCLE.start)
         made.close_cycle(CYCLE, CYCLE.end)
     with served(hostile, environ, "serve", path, "--port", "0") as address:
-        page = urllib.request.urlopen(address, timeout=DEADLINE).read()
+        with urllib.request.urlopen(address, timeout=DEADLINE) as answer:
+            page = answer.read()
     assert b"dc27" in page
     assert ran(hostile) == ""
 
@@ -129,6 +130,7 @@ def test_processes_that_make_pages_of_a_run_do_not(hostile: Path, environ: dict[
             pytest.raises(urllib.error.HTTPError) as answer,  # it has no cycle yet
         ):
             urllib.request.urlopen(address, timeout=DEADLINE)
+    answer.value.close()
     assert answer.value.code == 503
     assert ran(hostile) == ""
 
