@@ -140,10 +140,10 @@ def link(
     prefixes (then FTS moves files of SRC). An ordinary account is enough.
 
     With --until-saturated, the rate rises in short trials until less than 90 % of it moves or more than 5 % fails,
-    then the search keeps the link overloaded until repeated trials agree on what it carries. The verdict is their
-    mean, with its 95 % interval. A trial lasts as long as a rule takes to complete, and a fifth of --every. A
-    step that an outage disturbed is repeated. Ctrl-C ends the test: rules are ended, and the verdict so far is
-    printed.
+    then the search keeps the link overloaded until repeated trials agree on its capacity: the slope of the line
+    through what had moved at each cycle of these trials, with a 95 % interval. A trial lasts as long as a rule
+    takes to complete, and a fifth of --every. A step that an outage disturbed is repeated. Ctrl-C ends the test:
+    rules are ended, and the verdict so far is printed.
 
     Above 10 Gb/s you are asked to confirm, unless --max is given. Exit code 5: the link did not reach the rate; 4:
     inconclusive because of an outage; 2: inconclusive because of datasets, space or limits.

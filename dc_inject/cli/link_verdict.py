@@ -15,7 +15,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
-from dc_inject.planning.progress import Progress
+from dc_inject.planning.progress import Progress, in_words
 from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 
 
@@ -66,8 +66,6 @@ def verdict_json(
     `running` tells that an injector has it.
     """
     state = ENDED if not running else RUNNING if progress.over is None else ENDING
-    concluded = progress.concluded(running=running)
-    cause = concluded.cause
     return {
         "campaign": challenge.campaign,
         "state": state,
@@ -78,12 +76,7 @@ def verdict_json(
         "source": challenge.link.source,
         "destination": challenge.link.destination,
         "service": challenge.link.through,
-        "outcome": concluded.outcome.value,
-        "cause": None if cause is None else cause.code,
-        "reason": concluded.reason,
-        "outage": cause is not None and cause.outage,
-        "stands": concluded.stands,
-        "interval": None if concluded.interval is None else list(concluded.interval),
+        **progress.concluded(running=running).figures(),
         "steps": [
             {
                 "step": number,
@@ -192,7 +185,8 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
             f"look them up and end them with `dc-inject end {report['campaign']} --cancel`",
             err=True,
         )
-    click.echo(f"{report['source']} -> {report['destination']}: {sentence(report)}", err=fmt != "table")
+    sentence = f"{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
+    click.echo(sentence, err=fmt != "table")
 
 
 def removed_by(report: Mapping[str, Any]) -> str:
@@ -201,18 +195,6 @@ def removed_by(report: Mapping[str, Any]) -> str:
     if service.cleans_up:
         return f"{service.title} deletes it after its {service.injections} have ended"
     return f"delete it with `dc-inject end {report['campaign']} --cancel`"
-
-
-def sentence(report: Mapping[str, Any]) -> str:
-    """Say the verdict in one sentence."""
-    reached = report["outcome"] == StepOutcome.REACHED.value
-    rate = "" if report["stands"] is None else units.format_rate(report["stands"])
-    if not rate:
-        return f"{report['outcome']}: {report['reason']}"
-    if reached:
-        low, high = (units.format_rate(end) for end in report["interval"])
-        return f"stands at {rate} (95 %: {low} to {high}): {report['reason']}"
-    return f"takes at least {rate}; {report['outcome']}: {report['reason']}"
 
 
 def is_left(view: Reader) -> bool:
@@ -251,7 +233,7 @@ def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader)
     last = report["steps"][-1] if report["steps"] else None
     reached = last is not None and last["outcome"] == StepOutcome.REACHED.value
     if report["cause"] == "time" and last and reached and last["rate"] >= challenge.ladder.highest:
-        hint += "; whether it takes more than --max, only a new test with a higher --max can tell"
+        hint += "; whether it carries more than --max, only a new test with a higher --max can tell"
     if report["cause"] in {EARLY, "time"} and is_unasked(view):
         hint = FIRST + hint
     return UsageError(message, again or hint.format(name=name, selection=challenge.selection))

@@ -6,9 +6,10 @@ All of it follows from the readings alone, so that it can be made again from wha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from dc_inject.model import units
 from dc_inject.model.holds import Held, Hold, Trait
@@ -200,16 +201,39 @@ def _after(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta) ->
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What all steps have shown together, and where the link stands (bytes per second), if that was looked for.
+    """What all steps have shown together, and the capacity of the link (bytes per second), if that was looked for.
 
-    It lies in `interval` with a probability of 95 %. `stands` without one is what it takes at least.
+    It lies in `interval` with a probability of 95 %; without an interval it is a lower bound. Every view takes it
+    from here: `figures` is for programs, `in_words` for people.
     """
 
     outcome: StepOutcome
     reason: str
     cause: Cause | None = None
-    stands: float | None = None
+    capacity: float | None = None
     interval: tuple[float, float] | None = None
+
+    def figures(self) -> dict[str, Any]:
+        """Return it for programs; the keys are an interface, described in docs/reference/link.md."""
+        return {
+            "outcome": self.outcome.value,
+            "cause": None if self.cause is None else self.cause.code,
+            "reason": self.reason,
+            "outage": self.cause is not None and self.cause.outage,
+            "capacity": self.capacity,
+            "interval": None if self.interval is None else list(self.interval),
+        }
+
+
+def in_words(figures: Mapping[str, Any]) -> str:
+    """Return the capacity, if it is known, and the reason of a conclusion's figures."""
+    if figures["capacity"] is None:
+        return str(figures["reason"])
+    least = "" if figures["interval"] and figures["cause"] else "at least "  # without a cause it may carry more
+    words = f"capacity {least}{units.format_rate(figures['capacity'])}"
+    if figures["interval"]:
+        words += " (95 %: {} to {})".format(*map(units.format_rate, figures["interval"]))
+    return f"{words}; {figures['reason']}"
 
 
 def conclusion(
@@ -276,7 +300,7 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Co
         seen = saturation.fallen(ladder, verdicts) or saturation.describe(last)
         words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {seen}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)
-    if (bound := saturation.held(ladder, verdicts)) is not None:
-        return Conclusion(StepOutcome.INCONCLUSIVE, bound.words, bound, estimated.mean)
-    words, cause = saturation.reason(ladder, verdicts)
+    if (bound := saturation.held(ladder, verdicts, estimated.mean)) is not None:
+        return Conclusion(StepOutcome.INCONCLUSIVE, bound.words, bound, least)
+    words, cause = saturation.reason(ladder, verdicts, estimated.mean)
     return Conclusion(StepOutcome.REACHED, words, cause, estimated.mean, estimated.interval)

@@ -10,7 +10,7 @@ above the capacity tells more than many below: the search
    to move than it can, each trial begins where the last one ended, and tells what it carries. If all that waited
    arrives, it was not too much, and the search goes on up;
 3. ends after four trials that began with enough waiting, or more while they leave it unsure: the slope of the line
-   through what had moved at all their readings is where the link stands, with the interval in which it lies with a
+   through what had moved at all their readings is the link's capacity, with the interval in which it lies with a
    probability of 95 % (`estimate.py`).
 
 Why a line, and why no more waits than has to: an overloaded link sends as much as it can, but a file counts only
@@ -51,7 +51,7 @@ from typing import NamedTuple
 from dc_inject.model import units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import overload, ramp
-from dc_inject.planning.estimate import DIFFER, Estimate, changed
+from dc_inject.planning.estimate import DIFFER, Course, Estimate, changed, slope
 from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
 from dc_inject.planning.verdict import Cause, Verdict
@@ -250,14 +250,14 @@ def _between(good: Verdict, bad: Verdict) -> float:
 
 
 class Repeat(NamedTuple):
-    """A trial that tells where the link stands, and what moved in it of what counts (bytes per second)."""
+    """A trial that shows the capacity, and what moved in it of what counts (bytes per second)."""
 
     rate: float
     trial: Verdict
 
 
 def _repeats(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
-    """Return the last trials that tell where the link stands, without what was before it changed."""
+    """Return the last trials that show the capacity, without what was before it changed."""
     repeats = _counting(ladder, trials)[-MOST:]
     while _may_be_small(ladder, trials) and _grow(_rates(repeats)):
         del repeats[0]
@@ -267,7 +267,7 @@ def _repeats(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
 
 
 def _counting(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
-    """Return the trials that tell where the link stands, or stood before it changed.
+    """Return the trials that show the capacity, or what it was before it changed.
 
     Of an overloaded link these are those that began with enough waiting, without what moved before FTS grew; else
     all after the first at the last rate: when it takes all of that, more is only what was late. What waited before
@@ -282,15 +282,20 @@ def _counting(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
 
 def _estimate(repeats: Sequence[Repeat], most: float = math.inf) -> Estimate:
     """Return the slope through repeats, at most a rate (bytes per second), with its interval."""
-    runs: list[list[Verdict]] = []
-    for _, trial in repeats:
-        if runs and runs[-1][-1].end == trial.measured:
-            runs[-1].append(trial)
-        else:
-            runs.append([trial])
-    whole = max(trial.counted_by for _, trial in repeats)
-    line = Estimate.of_line([[trial.course for trial in run] for run in runs], whole)
+    line = Estimate.of_line(_runs(repeats), max(trial.counted_by for _, trial in repeats))
     return replace(line, mean=min(line.mean, most))
+
+
+def _runs(repeats: Sequence[Repeat]) -> list[list[Course]]:
+    """Return what moved in repeats, those together that follow each other without a gap."""
+    runs: list[list[Course]] = []
+    end = None
+    for _, trial in repeats:
+        if trial.measured != end:
+            runs.append([])
+        runs[-1].append(trial.course)
+        end = trial.end
+    return runs
 
 
 def _rates(repeats: Sequence[Repeat]) -> list[float]:
@@ -334,7 +339,10 @@ def _may_be_small(ladder: Ladder, trials: Sequence[Verdict]) -> bool:
 
 
 def estimate(ladder: Ladder, verdicts: Sequence[Verdict]) -> Estimate | None:
-    """Return where the link stands, in bytes per second; None while it was not repeated often enough."""
+    """Return the capacity, in bytes per second; None while it was not repeated often enough.
+
+    It is the slope of the line through what had moved at all readings of the repeats, at most what was asked for.
+    """
     trials = overload.conclusive(verdicts)
     repeats = _repeats(ladder, trials) if trials else []
     if len(repeats) < LEAST:
@@ -347,50 +355,46 @@ def fallen(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
     trials = overload.conclusive(verdicts)
     repeats = _counting(ladder, trials) if trials else []
     cut = changed(_rates(repeats))
-    before, after = _rates(repeats[:cut]), _rates(repeats[cut:])
-    if not cut or fmean(after) > fmean(before):
+    if not cut or (before := slope(_runs(repeats[:cut]))) < (after := slope(_runs(repeats[cut:]))):
         return ""
-    high, low = units.format_rate(fmean(before)), units.format_rate(fmean(after))
+    high, low = units.format_rate(before), units.format_rate(after)
     return f"it fell from {high} to {low} at about {repeats[cut - 1].trial.end:%H:%M:%SZ}"
 
 
 def at_least(verdicts: Sequence[Verdict]) -> float | None:
-    """Return what the link takes at least, in bytes per second: the most that moved of what a trial asked for.
+    """Return a lower bound of the capacity, in bytes per second: the most that moved of what a trial asked for.
 
-    Also one that was too much tells that, unless transfers failed.
+    A trial that was too much counts, too, unless transfers failed.
     """
     telling = [trial for trial in overload.conclusive(verdicts) if not overload.failing(trial)]
     return max((min(trial.rate, trial.moved_rate) for trial in telling), default=None)
 
 
-def held(ladder: Ladder, verdicts: Sequence[Verdict]) -> Cause | None:
-    """Return what held the repeats, if they moved less than they asked for since not all of it was injected."""
+def held(ladder: Ladder, verdicts: Sequence[Verdict], capacity: float) -> Cause | None:
+    """Return what held the repeats of a capacity, if less moved than asked for, as not all was injected."""
     trials = overload.conclusive(verdicts)
-    last, rates = trials[-1], _rates(_repeats(ladder, trials))
-    hold = last.hold
-    if overload.overloaded(ladder, trials) or _takes_all(last, rates) or hold is None or not last.held:
+    last, hold = trials[-1], trials[-1].hold
+    if overload.overloaded(ladder, trials) or _takes_all(last, capacity) or hold is None or not last.held:
         return None
     if (Trait.LINK | Trait.NO_LIMIT) & hold.traits:
         return None
-    moved = units.format_rate(fmean(rates))
+    moved = units.format_rate(capacity)
     words = f"of {units.format_rate(last.rate)} only {moved} moved, and {last.held}"
     return Cause(str(hold), words)
 
 
-def _takes_all(last: Verdict, rates: Sequence[float]) -> bool:
-    return not rates or fmean(rates) >= overload.TAKES_ALL * last.rate
+def _takes_all(last: Verdict, capacity: float) -> bool:
+    return capacity >= overload.TAKES_ALL * last.rate
 
 
-def reason(ladder: Ladder, verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
-    """Say why a link that has been found carries no more."""
+def reason(ladder: Ladder, verdicts: Sequence[Verdict], capacity: float) -> tuple[str, Cause | None]:
+    """Say why a link carries no more than the capacity that was found."""
     trials = overload.conclusive(verdicts)
-    last, run, rates = trials[-1], overload.overloaded(ladder, trials), _rates(_repeats(ladder, trials))
+    last, run = trials[-1], overload.overloaded(ladder, trials)
     above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
-    if run or (not above and not _takes_all(last, rates)):
-        estimated = estimate(ladder, trials)
-        moves = estimated.mean if estimated else last.moved_rate
-        asked = last.rate if last.rate > moves else max(trial.rate for trial in run or [last])
-        moved, waiting = units.format_rate(moves), units.format_size(last.waiting)
+    if run or (not above and not _takes_all(last, capacity)):
+        asked = last.rate if last.rate > capacity else max(trial.rate for trial in run or [last])
+        moved, waiting = units.format_rate(capacity), units.format_size(last.waiting)
         words = f"of {units.format_rate(asked)} only {moved} moved, and {waiting} are on their way"
         if overload.transfers(last) >= ramp.HALF_WAY:
             words += "; FTS may carry more once it runs more transfers"

@@ -195,8 +195,8 @@ def report(
         **values,
         "verdict": _verdict(values),
         "thresholds": thresholds.figures(view, chosen, scope.thresholds),
-        "challenge": _challenge(progress, running=values["running"]),
-        "repeats": repeats.repeats(view, chosen, progress),
+        "challenge": None if progress is None else progress.concluded(running=values["running"]).figures(),
+        "repeats": repeats.repeats(view, chosen) if progress is None else [],  # its conclusion has their estimate
         "compared": None,  # a command may put another campaign and readings here
         "overlay": None,
         "method": [" ".join(words.split()) for words in METHOD.strip().split("\n\n")],
@@ -382,17 +382,4 @@ def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
         "leading_hold": next(
             (hold["hold"] for hold in values["holds"] if hold["missing"] and not hold["harmless"]), None
         ),
-    }
-
-
-def _challenge(progress: Progress | None, *, running: bool) -> dict[str, Any] | None:
-    """Return the verdict of a mini-challenge, as `dc-inject link` gives it, also while it is `running`."""
-    if progress is None:
-        return None
-    result = progress.concluded(running=running)
-    return {
-        "outcome": result.outcome.value,
-        "reason": result.reason,
-        "stands": result.stands,
-        "interval": None if result.interval is None else list(result.interval),
     }

@@ -6,8 +6,7 @@ intervals that do not overlap, the higher one is better.
 
 A stretch is a time of two cycles or more, without a break, in which a scenario was due the same in each. If it
 has three or more, the first one does not count: what is injected first has not arrived when it ends. Stretches of
-one rate (to 1 %) are repeats of one step. Of a mini-challenge its own steps are taken, which know better what
-counts.
+one rate (to 1 %) are repeats of one step. A mini-challenge judges its own steps (`planning/progress.py`).
 
 The interval is that of Student's t for 95 %: it takes repeats for independent of each other.
 """
@@ -23,7 +22,6 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
 from dc_inject.planning.estimate import Estimate
-from dc_inject.planning.progress import Progress
 
 SHORTEST = 2  # cycles of a stretch: rates that follow a curve are no steps
 SAME = 0.01  # part by which rates of one step may differ
@@ -37,12 +35,11 @@ class Stretch(NamedTuple):
     moved: float
 
 
-def repeats(view: Reader, chosen: Period, progress: Progress | None) -> list[dict[str, Any]]:
+def repeats(view: Reader, chosen: Period) -> list[dict[str, Any]]:
     """Return the steps that were repeated, by scenario and rate."""
-    stretches = _of_cycles(view, chosen) if progress is None else _of_challenge(view, progress)
     steps: list[list[tuple[int, Stretch]]] = []
     for number, stretch in sorted(
-        enumerate(stretches), key=lambda numbered: (numbered[1].scenario, numbered[1].rate)
+        enumerate(_stretches(view, chosen)), key=lambda numbered: (numbered[1].scenario, numbered[1].rate)
     ):
         if steps and _is_one(steps[-1][0][1], stretch):
             steps[-1].append((number, stretch))
@@ -72,14 +69,7 @@ def _same(rate: float, other: float) -> bool:
     return abs(rate - other) <= SAME * max(rate, other)
 
 
-def _of_challenge(view: Reader, progress: Progress) -> Iterator[Stretch]:
-    scenario = next((key.scenario for key in view.accounts()), "")
-    for verdict in progress.verdicts:
-        if not verdict.early:
-            yield Stretch(scenario, verdict.rate, verdict.moved_rate)
-
-
-def _of_cycles(view: Reader, chosen: Period) -> Iterator[Stretch]:
+def _stretches(view: Reader, chosen: Period) -> Iterator[Stretch]:
     by_scenario: dict[str, list[tuple[Cycle, int, int]]] = defaultdict(list)
     for cycle, scenario, due, moved in view.by_scenario(chosen):
         by_scenario[scenario].append((cycle, due, moved))

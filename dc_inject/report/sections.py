@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
-from dc_inject.model.units import counted, format_duration, format_rate, format_size
+from dc_inject.model.units import counted, format_duration, format_size
+from dc_inject.planning.progress import in_words
 from dc_inject.report import losses
 from dc_inject.report.tables import NONE, Cell, Report, Section, Table, number, percent, rate, ratio, size, time_of
 from dc_inject.report.tracks import SITES
@@ -100,9 +101,7 @@ def _verdict(report: Report) -> Iterator[str]:
             missing = f"{row['hold']} kept back most: {format_size(row['missing'])}"
             yield f"Of holds that need action, {missing}, of which later cycles may have made up some."
     if challenge := report["challenge"]:
-        least = "" if challenge["interval"] else "at least "
-        rate = "" if challenge["stands"] is None else f" It takes {least}{format_rate(challenge['stands'])}."
-        yield f"Mini-challenge: {challenge['outcome']}: {challenge['reason']}.{rate}"
+        yield f"Mini-challenge: {challenge['outcome']}: {in_words(challenge)}."
 
 
 def _totals(report: Report) -> Table:

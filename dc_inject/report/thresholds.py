@@ -23,6 +23,7 @@ from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
 from dc_inject.model.redaction import visible
 from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdOutcome, inconclusive, judge
 from dc_inject.model.units import counted, format_duration
+from dc_inject.planning.progress import in_words
 
 AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
 
@@ -159,7 +160,7 @@ def _cases(report: Mapping[str, Any]) -> Iterator[ET.Element]:
     for judgement in report["thresholds"]:
         yield _case("thresholds", judgement["threshold"], judgement["outcome"], judgement["reason"])
     if challenge := report["challenge"]:
-        yield _case("mini-challenge", report["campaign"], challenge["outcome"], challenge["reason"])
+        yield _case("mini-challenge", report["campaign"], challenge["outcome"], in_words(challenge))
 
 
 _RESULTS = {"missed": "failure", "not reached": "failure", "inconclusive": "error"}

@@ -40,7 +40,7 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     (step,) = told["steps"]
     assert step["rate"] == 4e9 / 8
     assert step["ratio"] == pytest.approx(1, abs=0.1)
-    assert (told["outcome"], told["stands"], told["cause"]) == ("reached", None, None)
+    assert (told["outcome"], told["capacity"], told["cause"]) == ("reached", None, None)
     assert (told["state"], told["ends_by"]) == ("ended", None)
     assert (step["outcome"], step["cause"], step["reason"]) == ("reached", None, "")
     assert f"menu: {told['menu']}" in done.stderr
@@ -66,10 +66,29 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     then = [line.split()[-1] for line in lines[1:-1]]
     assert then == ["step", "step", "between", *["confirm"] * 3, "stop"]
     assert lines[-1].startswith(
-        f"{A} -> {B}: stands at 5 Gb/s (95 %: 4.86 Gb/s to 5.14 Gb/s): of 8 Gb/s only 5 Gb/s moved, and "
+        f"{A} -> {B}: reached: capacity 5 Gb/s (95 %: 4.86 Gb/s to 5.14 Gb/s); of 8 Gb/s only 5 Gb/s moved, and "
     )
     assert "step 3, not reached" not in done.stderr, "the last line says it"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}
+
+
+def test_the_terminal_and_every_report_show_one_capacity_of_a_search(service) -> None:
+    """The same value and the same interval, computed once; trials are no repeats with a mean of their own."""
+    service(5)
+    searched = ("--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min", "--format", "json")
+    verdict = json.loads(run("link", A, B, *searched).stdout)
+    again = json.loads(run("link", "--verdict", "mini", "--format", "json").stdout)
+    report = json.loads(run("report", "mini", "--format", "json").stdout)
+    keys = ("outcome", "cause", "reason", "outage", "capacity", "interval")
+    found = {key: verdict[key] for key in keys}
+    assert found["capacity"] == pytest.approx(5e9 / 8)
+    assert found["interval"][0] < found["capacity"] < found["interval"][1]
+    assert {key: again[key] for key in keys} == report["challenge"] == found
+    assert report["repeats"] == []
+    shown = "capacity 5 Gb/s (95 %: 4.86 Gb/s to 5.14 Gb/s)"
+    assert shown in run("link", "--verdict", "mini").stdout
+    for fmt in ("md", "html", "junit"):
+        assert shown in run("report", "mini", "--format", fmt).stdout, fmt
 
 
 def test_a_step_that_is_missed_has_an_exit_code_of_its_own(service) -> None:
@@ -202,10 +221,10 @@ def test_a_search_that_has_reached_its_bound_says_what_bounds_it(service) -> Non
     done = run("link", A, B, "--rate", "2Gb/s", *search, "--cancel-rate", "60/min")
     assert "4 Gb/s, the highest rate to try, was reached, without time for enough repeats" in done.stdout
     assert done.exception.hint == (
-        "continue with `dc-inject link --resume mini --for 1h`; whether it takes more than --max, only a new test "
-        "with a higher --max can tell"
+        "continue with `dc-inject link --resume mini --for 1h`; whether it carries more than --max, only a new "
+        "test with a higher --max can tell"
     )
-    assert " It takes at least " in run("report", "mini").stdout
+    assert "capacity at least " in run("report", "mini").stdout
 
 
 @pytest.mark.parametrize("lasting", [14, 50, 90])
@@ -317,7 +336,7 @@ def verdict_of(**more: object) -> dict[str, object]:
         "destination": B,
         "service": "rucio",
         "campaign": "mini",
-        "stands": None,
+        "capacity": None,
         "outage": False,
     }
     return {**told, "steps": [step], "failed_files": {}, "resident": 0, "in_doubt": 0, **more}
@@ -376,7 +395,7 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     assert (again.exception.exit_code, again.exception.message) == (2, done.exception.message)
     on = run("link", "--resume", "mini", "--cancel-rate", "60/min")
     assert on.exit_code == 0, on.exception
-    assert "stands at 5 Gb/s" in on.stdout
+    assert "capacity 5 Gb/s" in on.stdout
     first, again = (told.stdout.splitlines()[1].split() for told in (done, on))
     assert first == again, "what was judged stays"
     assert run("link", "--resume", "mini").exception.message == "mini is over, and has a verdict"

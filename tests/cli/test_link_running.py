@@ -106,7 +106,7 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
     expected = running.exception.hint.removeprefix("it is still running: the ")
     assert expected.replace("is expected", "expected") in begun.stderr, "it was told so before it began"
     assert f" to {expected[-20:-1].replace('T', ' ')}Z, 1 link" in begun.stderr, "and so ends its menu"
-    assert "takes at least 5 Gb/s; inconclusive" in running.stdout
+    assert "inconclusive: capacity at least 5 Gb/s; " in running.stdout
     assert "the search is still under way, after " in running.stdout
 
 

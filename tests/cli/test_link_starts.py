@@ -330,7 +330,7 @@ def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(s
     assert "--rules-per-hour" in done.exception.hint
     more = run(*search, "--campaign", "more", "--rules-per-hour", "8100")
     assert "rules an hour are at most" not in more.stderr
-    assert "stands at 5" in more.stdout
+    assert "capacity 5" in more.stdout
     menu_of = (tmp_path / "dc_inject" / "links" / "more.yaml").read_text()
     assert "rules_per_hour: 8100" in menu_of
 
@@ -356,4 +356,4 @@ def test_a_search_tells_before_how_much_space_it_takes(service) -> None:
     (space,) = re.findall(r"\(--space (\S+), if the site agrees, or a lower --max\)", done.stderr)
     enough = run(*search, "--campaign", "enough", "--space", space)
     assert "that is enough to search" not in enough.stderr
-    assert "stands at 8.5 Gb/s" in enough.stdout
+    assert "capacity 8.5 Gb/s" in enough.stdout

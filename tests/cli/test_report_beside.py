@@ -212,7 +212,7 @@ def test_a_step_that_was_repeated_has_a_mean_and_an_interval() -> None:
     """Stretches at one rate, between which there was another one; the first cycle of a long one does not count."""
     high, low = [(900, 0), (900, 810), (900, 810)], [(450, 450)] * 2
     again = [(900, 99), (901, 900), (900, 900)]
-    (step,) = repeats.repeats(Levels([*high, *low, *again, None, (900, 700), (900, 740)]), PERIOD, None)  # type: ignore[arg-type]
+    (step,) = repeats.repeats(Levels([*high, *low, *again, None, (900, 700), (900, 740)]), PERIOD)  # type: ignore[arg-type]
     assert (step["scenario"], step["repeats"], step["rate"]) == ("export", 3, pytest.approx(1, abs=0.01))
     assert step["each"] == pytest.approx([0.9, 1, 0.8], abs=0.001)
     assert step["mean"] == pytest.approx(0.9, abs=0.001)
@@ -222,7 +222,7 @@ def test_a_step_that_was_repeated_has_a_mean_and_an_interval() -> None:
 @pytest.mark.parametrize("levels", [[], [(900, 900)] * 9, [(900, 900), (450, 450)] * 5, [(0, 0), None, (0, 0)]])
 def test_without_repeats_there_is_nothing_to_tell(levels: list[tuple[int, int] | None]) -> None:
     """One stretch, two rates, and nothing due."""
-    assert repeats.repeats(Levels(levels), PERIOD, None) == []  # type: ignore[arg-type]
+    assert repeats.repeats(Levels(levels), PERIOD) == []  # type: ignore[arg-type]
 
 
 def test_cycles_of_scenarios_add_up_to_the_report(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_search_waits_until_fts_has_grown(capacity, noise) -> None:
     progress = searched(capacity, noise)
     told = conclusion(progress.ladder, progress.verdicts, progress.decisions)
     assert told.outcome is StepOutcome.REACHED
-    assert told.stands == pytest.approx(gbps(min(capacity, 6)), rel=0.05)
+    assert told.capacity == pytest.approx(gbps(min(capacity, 6)), rel=0.05)
     waits = [decision for decision in progress.decisions if decision.why == "FTS still ramping"]
     assert (waits != []) == (capacity > 3)
 

@@ -35,7 +35,7 @@ class Files(Link):
 def test_what_takes_an_hour_to_complete_is_found_and_waits_for_a_step_more_at_most(link, capacity):
     """Also where the most that is to be tried lets hardly more wait: then no queue is waited for."""
     progress = searched(LADDER, link(capacity * GB, 60 * MINUTE))
-    assert found(progress).stands == pytest.approx(capacity * GB, rel=0.05)
+    assert found(progress).capacity == pytest.approx(capacity * GB, rel=0.05)
     assert len(progress.verdicts) <= 12
     most = max(one.waiting for one in progress.verdicts)
     assert most <= capacity * GB * (60 + 1.5 * 30 + 20) * 60
@@ -58,7 +58,7 @@ def test_a_steady_link_is_found_within_five_percent(capacity, step, minutes):
     ladder = replace(LADDER, step=step * GB)
     told = found(searched(ladder, Link(capacity * GB, minutes * MINUTE)))
     assert told.outcome is StepOutcome.REACHED
-    assert told.stands == pytest.approx(min(capacity * GB, ladder.highest), rel=0.05)
+    assert told.capacity == pytest.approx(min(capacity * GB, ladder.highest), rel=0.05)
 
 
 @pytest.mark.parametrize("completion", [1, 3])
@@ -75,7 +75,7 @@ def test_noisy_links_are_found_within_five_percent_in_a_third_of_the_time(comple
         progress = searched(ladder, Link(capacity, completion * MINUTE, noise=0.05, seed=seed))
         told, true = found(progress), min(capacity, ladder.highest)
         assert told.outcome is StepOutcome.REACHED, told
-        errors.append(abs(told.stands / true - 1))
+        errors.append(abs(told.capacity / true - 1))
         low, high = told.interval
         inside += low <= true <= high * (1 + 1e-6)
         took += progress.over - START
@@ -89,9 +89,9 @@ def test_noisy_links_are_found_within_five_percent_in_a_third_of_the_time(comple
 @example(20, 0.0, 0.08)  # what still moves would be enough
 @calm
 def test_failing_never_raises_what_is_found(capacity, less, more):
-    """And more than a twentieth that fails is no rate at which a link stands."""
+    """And more than a twentieth that fails is no capacity."""
     less, more = sorted((less, more))
-    stands = [found(searched(LADDER, Link(capacity * GB, failing=part))).stands or 0 for part in (less, more)]
+    stands = [found(searched(LADDER, Link(capacity * GB, failing=part))).capacity or 0 for part in (less, more)]
     assert stands[1] <= stands[0] * 1.001
     if more > 0.06:
         assert stands[1] == 0
@@ -112,8 +112,8 @@ def test_a_rate_from_which_on_transfers_fail_is_found_by_bisection(capacity):
     """What moves then says nothing of where that is."""
     told = found(searched(LADDER, Fails(capacity * GB)))
     assert told.outcome is StepOutcome.REACHED
-    assert told.stands == pytest.approx(capacity * GB, rel=0.05)
-    assert told.stands <= capacity * GB
+    assert told.capacity == pytest.approx(capacity * GB, rel=0.05)
+    assert told.capacity <= capacity * GB
     assert told.cause.code == "failing"
 
 
@@ -209,7 +209,7 @@ DRY = made(4, 0.3, StepOutcome.INCONCLUSIVE, cause="pool-dry")
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "outcome", "stands"),
+    ("verdicts", "outcome", "capacity"),
     [
         ([made(2), made(5, 0.8), *REPEATED], StepOutcome.REACHED, 3.8),
         ([made(2), *[made(20)] * 5], StepOutcome.REACHED, 20),
@@ -223,11 +223,11 @@ DRY = made(4, 0.3, StepOutcome.INCONCLUSIVE, cause="pool-dry")
         ([], StepOutcome.INCONCLUSIVE, None),
     ],
 )
-def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
-    """Known after four repeats; else it takes at least what moved in the best trial in which little failed."""
+def test_the_capacity_is_known_or_not(verdicts, outcome, capacity):
+    """Known after four repeats; else at least what moved in the best trial in which little failed."""
     told = conclusion(LADDER, in_a_row(verdicts))
     assert told.outcome is outcome
-    assert told.stands == (None if stands is None else pytest.approx(stands * GB))
+    assert told.capacity == (None if capacity is None else pytest.approx(capacity * GB))
     assert (told.interval is not None) == (outcome is StepOutcome.REACHED)
 
 
@@ -326,7 +326,7 @@ def test_where_more_waits_than_has_to_what_moves_is_asked_for():
     assert after(run[:3]) == NextStep(Next.CONFIRM, 4 * GB)
     assert len(overload.overloaded(LADDER, run)) == 21
     told = conclusion(LADDER, run)
-    assert told.stands == pytest.approx(4.04 * GB)
+    assert told.capacity == pytest.approx(4.04 * GB)
     assert told.reason.startswith("of 40 Gb/s only 32.3 Gb/s moved, and 1 TB are on their way")
     drained = [*run[:-1], replace(run[-1], waiting=300 * GB)]
     assert overload.overloaded(LADDER, drained) == []

@@ -63,7 +63,7 @@ class Limited(Link):
 def test_a_limit_of_ours_is_never_what_a_link_carries(capacity, highest, stands):
     """Also where it lets so much through that trials are reached."""
     told = found(searched(replace(LADDER, highest=highest * GB), Limited(capacity * GB)))
-    assert told.stands == pytest.approx(stands * GB)
+    assert told.capacity == pytest.approx(stands * GB)
     if highest < 9.2:
         assert (told.outcome, told.cause) == (StepOutcome.REACHED, None)
         return
@@ -73,7 +73,7 @@ def test_a_limit_of_ours_is_never_what_a_link_carries(capacity, highest, stands)
 
 def test_a_link_that_hardly_carries_the_most_is_not_told_to_carry_it():
     told = found(searched(replace(LADDER, highest=9.6 * GB), Link(9 * GB)))
-    assert told.stands == pytest.approx(9 * GB, rel=0.01)
+    assert told.capacity == pytest.approx(9 * GB, rel=0.01)
     assert told.reason.startswith("of 76.8 Gb/s only 72 Gb/s moved, and ")
     assert told.cause.code == "saturated"
 
@@ -101,7 +101,7 @@ def test_a_capacity_that_falls_gives_no_mean_of_before_and_after(part, noise):
         progress = searched(LADDER, link)
         told, fell = found(progress), link.after <= 0
         assert told.outcome is StepOutcome.REACHED
-        near = [abs(told.stands / capacity - 1) <= 0.06 for capacity in (9.3 * GB, part * 9.3 * GB)]
+        near = [abs(told.capacity / capacity - 1) <= 0.06 for capacity in (9.3 * GB, part * 9.3 * GB)]
         assert any(near), (minutes, told)
         told_of += "it fell from 7" in told.reason
         assert fell or "it fell" not in told.reason
@@ -127,7 +127,7 @@ def test_what_fails_while_much_waits_is_no_rate_of_the_link(capacity):
     progress = searched(LADDER, Crowded(capacity * GB))
     told = found(progress)
     assert told.outcome is StepOutcome.REACHED
-    assert told.stands == pytest.approx(capacity * GB, rel=0.06)
+    assert told.capacity == pytest.approx(capacity * GB, rel=0.06)
     pauses = [decision for decision in progress.decisions if decision.pause]
     assert pauses
     assert "failed: timeout" in told.reason

@@ -69,7 +69,7 @@ def test_a_link_is_found_within_five_percent(tmp_path, capacity, noise):
     )  # fmt: skip
     told = conclusion(ladder(4, 4, 40), climbs.verdicts, climbs.decisions)
     assert told.outcome is StepOutcome.REACHED
-    assert told.stands / GBPS == pytest.approx(capacity, rel=0.05)
+    assert told.capacity / GBPS == pytest.approx(capacity, rel=0.05)
     assert [decision.kind for decision in climbs.decisions][-2:] == [Next.CONFIRM, Next.STOP]
     assert one.ledger.overrides() == ()
     over = climbs.verdicts[-1].end
@@ -204,7 +204,7 @@ def test_a_service_that_is_away_is_no_verdict_on_the_link(tmp_path, methods):
     )
     told = conclusion(steps, climbs.verdicts, climbs.decisions)
     assert told.outcome is StepOutcome.REACHED
-    assert told.stands / GBPS == pytest.approx(9, rel=0.05)
+    assert told.capacity / GBPS == pytest.approx(9, rel=0.05)
     spoilt = [one for one in climbs.verdicts if one.outcome is StepOutcome.INCONCLUSIVE]
     assert all(one.cause.code in {"api-errors", "no-answer", "standstill"} for one in spoilt), spoilt
     assert spoilt or "submit" not in methods

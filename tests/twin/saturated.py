@@ -115,7 +115,9 @@ class Searched:
     def error(self) -> float | None:
         """The part by which it is off; None if nothing was found."""
         return (
-            self.told.stands / (self.case.capacity * GBPS) - 1 if self.told.interval and self.told.stands else None
+            self.told.capacity / (self.case.capacity * GBPS) - 1
+            if self.told.interval and self.told.capacity
+            else None
         )
 
     @property
