@@ -112,9 +112,11 @@ def test_processes_that_make_pages_do_not(hostile: Path, environ: dict[str, str]
         made.bind("dc27", CYCLE.length, [], CYCLE.start)
         made.open_cycle(CYCLE, {FNAL: (GB, None)}, CYCLE.start)
         made.close_cycle(CYCLE, CYCLE.end)
-    with served(hostile, environ, "serve", path, "--port", "0") as address:
-        with urllib.request.urlopen(address, timeout=DEADLINE) as answer:
-            page = answer.read()
+    with (
+        served(hostile, environ, "serve", path, "--port", "0") as address,
+        urllib.request.urlopen(address, timeout=DEADLINE) as answer,
+    ):
+        page = answer.read()
     assert b"dc27" in page
     assert ran(hostile) == ""
 
