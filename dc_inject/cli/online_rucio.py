@@ -188,7 +188,8 @@ def _unmatched(
             continue
         if whys:
             named = units.some([f"{entry} ({why})" for entry, why in whys.items()], MOST_NAMED)
-            message = f"{units.counted(len(whys), 'entries')} of `datasets` match nothing at any source: {named}"
+            count = units.counted(len(whys), "entries of `datasets` match", "entry of `datasets` matches")
+            message = f"{count} nothing at any source: {named}"
             answers.find(use, "unmatched-datasets", message, "correct them, or take them out")
 
 

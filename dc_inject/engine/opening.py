@@ -30,7 +30,7 @@ from dc_inject.model import (
     overrides,
     units,
 )
-from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.events import Intended
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import RseFacts
@@ -237,7 +237,8 @@ class Opening:
         if lag := self._lag(flow.link):
             return lag
         if unread is not None:
-            hold = Hold(getattr(unread, "hold", Hold.API_ERRORS))
+            refused = Hold.QUARANTINED if isinstance(unread, Permanent) else Hold.API_ERRORS
+            hold = Hold(getattr(unread, "hold", refused))
             return Held(hold, {"inventory": source, "message": unread.message[:200]})
         return None
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dc_inject.ledger.database import moment, stored
-from dc_inject.ledger.store import Store
+from dc_inject.ledger.store import Store, read_object
 
 
 class ChallengeRecord(NamedTuple):
@@ -25,7 +25,7 @@ class ChallengeReader(Store):
     def challenge(self) -> tuple[ChallengeRecord, ...]:
         """Return all that is kept, in the order in which it was written; nothing for other campaigns."""
         rows = self._db.rows("SELECT * FROM challenge ORDER BY id")
-        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], json.loads(row["text"])) for row in rows)
+        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], read_object(row["text"])) for row in rows)
 
 
 class Challenge(ChallengeReader):

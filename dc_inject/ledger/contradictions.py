@@ -17,6 +17,7 @@ from dc_inject.ledger.types import Finding, Totals
 from dc_inject.ledger.uniqueness import UNIQUE
 from dc_inject.ledger.view import LedgerView
 from dc_inject.model import Bundle, Entry, Hold, State, naming
+from dc_inject.model.errors import LedgerError
 
 _OPEN = frozenset({State.INTENDED, State.CALLED})
 _AFTER = {  # of each state: the times that it must have, of those below; it may not have the others
@@ -41,7 +42,7 @@ class Contradictions(LedgerView):
         findings = [*self._references(), *self._cycles(), *self._rows(), *self._injections()]
         try:
             findings += self._entries_and_totals()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, LedgerError) as error:
             findings.append(Finding("unreadable", "injection", f"one cannot be read: {error}"))
         return findings
 
@@ -120,6 +121,10 @@ class Contradictions(LedgerView):
             f"SELECT DISTINCT hold FROM cycle_row WHERE hold NOT IN ({holds})"  # noqa: S608  our own words
         ):
             yield Finding("holds", row["hold"], "this hold is unknown")
+        for row in self._db.rows(
+            "SELECT cycle FROM cycle_row WHERE numbers IS NOT NULL AND NOT json_valid(numbers)"
+        ):
+            yield Finding("unreadable", _name(row["cycle"]), "the numbers of a hold are not JSON")
 
     def _injections(self) -> Iterator[Finding]:
         """Look for what one injection, or several together, cannot be."""

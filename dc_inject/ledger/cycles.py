@@ -10,7 +10,7 @@ from datetime import datetime
 
 from dc_inject.ledger.database import Database, Kept, duration, stored
 from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
-from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns
+from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns, read_object
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, Numbers, transitions
 from dc_inject.model.goals import Goal
@@ -114,9 +114,9 @@ class CycleReader(InjectionReader):
 
 
 def _decision(row: sqlite3.Row) -> ControlDecision:
-    acts, law = row["mode"] == Mode.ACT.value, json.loads(row["numbers"])
-    guards = {Hold(name): numbers for name, numbers in json.loads(row["guards"]).items()}
-    of_row = None if row["row_hold"] is None else Held(Hold(row["row_hold"]), json.loads(row["row_numbers"]))
+    acts, law = row["mode"] == Mode.ACT.value, read_object(row["numbers"])
+    guards = {Hold(name): numbers for name, numbers in read_object(row["guards"]).items()}
+    of_row = held(row["row_hold"], row["row_numbers"])
     hold = of_control(None if row["hold"] is None else Hold(row["hold"]), of_row, acts=acts)
     by_hold = {Hold.BACKLOG: law, **guards}
     if acts and of_row is not None and not forgives(of_row):

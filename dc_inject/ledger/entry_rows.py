@@ -13,7 +13,7 @@ from typing import Any
 
 from dc_inject.ledger.database import duration, moment, stored, stored_or_none
 from dc_inject.ledger.schema import ENDS
-from dc_inject.ledger.store import Store, cycle_of
+from dc_inject.ledger.store import Store, cycle_of, read_json, read_object
 from dc_inject.model import (
     Bundle,
     Cycle,
@@ -205,7 +205,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
         injection=injection,
         state=STATE_OF[state],
         moved_exact=bool(moved_exact),
-        undone=() if undone is None else tuple(json.loads(undone)),
+        undone=() if undone is None else tuple(read_json(undone, kind=list)),
         **values,
     )
 
@@ -220,7 +220,7 @@ def _members_text(item: Item) -> str | None:
 
 
 def _members(text: str | None) -> tuple[File, ...]:
-    return () if text is None else tuple(File(*member) for member in json.loads(text))
+    return () if text is None else tuple(File(*member) for member in read_json(text, kind=list))
 
 
 def _job_text(job: JobOptions) -> str:
@@ -229,7 +229,7 @@ def _job_text(job: JobOptions) -> str:
 
 @lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries
 def _job(text: str) -> JobOptions:
-    options = json.loads(text)
+    options = read_object(text)
     more = {"verify": Verify(options["verify"]), "longest_transfer": duration(options["longest_transfer"])}
     return JobOptions(**options | more)
 

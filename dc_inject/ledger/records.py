@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dc_inject.ledger import schema
 from dc_inject.ledger.database import Database, Kept, duration, moment, moment_or_none, stored, stored_or_none
-from dc_inject.ledger.store import Store
+from dc_inject.ledger.store import Store, read_json
 from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.overrides import EVERYTHING, shown
@@ -99,7 +99,7 @@ class RecordReader(Store):
         row = self._db.row(
             "SELECT names FROM resolution WHERE service = ? AND expression = ?", service, expression
         )
-        return None if row is None else tuple(json.loads(row["names"]))
+        return None if row is None else tuple(read_json(row["names"], kind=list))
 
     def pauses(self, at: datetime | None = None) -> tuple[Pause, ...]:
         """Return what is paused now, or was paused at a moment."""

@@ -13,7 +13,6 @@ those that are not over yet, which are due more than they can have got.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from typing import NamedTuple
 from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored
 from dc_inject.ledger.entry_rows import PLAINLY, entry_of
-from dc_inject.ledger.store import flow_key, held
+from dc_inject.ledger.store import flow_key, held, read_object
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers, losses
 from dc_inject.model.goals import Mode
 
@@ -347,8 +346,8 @@ class SeriesReader(CycleReader):
             Mode.ADVISE.value,
         ):
             advised = None if hold is None else Hold(hold)
-            of_guard = json.loads(guards).get(hold, {})
-            yield Advised(moment(cycle), keys[account], advised, json.loads(numbers), of_guard, due, injected)
+            of_guard = read_object(guards).get(hold, {})
+            yield Advised(moment(cycle), keys[account], advised, read_object(numbers), of_guard, due, injected)
 
 
 class Advised(NamedTuple):

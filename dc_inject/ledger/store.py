@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from functools import lru_cache
+from typing import Any
 
 from dc_inject.ledger.database import Database, duration, moment
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
+from dc_inject.model.errors import LedgerError
+
+_DAMAGED = "see what else is damaged with `dc-inject ledger check`, and continue with a backup"
 
 
 class Store:
@@ -44,4 +48,21 @@ def hold_columns(held: Held | None) -> tuple[str | None, str | None]:
 
 def held(hold: str | None, numbers: str | None) -> Held | None:
     """Return a stored hold."""
-    return None if hold is None else Held(Hold(hold), json.loads(numbers or "{}"))
+    return None if hold is None else Held(Hold(hold), read_object(numbers or "{}"))
+
+
+def read_json(text: str, *, kind: type = object) -> Any:  # noqa: ANN401  whatever was stored
+    """Return a stored JSON value; raises LedgerError for a text that is none, or not of this kind."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kind) or value is None:
+        raise LedgerError(f"the ledger is damaged: it contains {text[:60]!r} instead of JSON", _DAMAGED)
+    return value
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Return a stored JSON object; raises LedgerError for a text that is none."""
+    value: dict[str, Any] = read_json(text, kind=dict)
+    return value

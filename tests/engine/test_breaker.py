@@ -6,8 +6,8 @@ import random
 from datetime import timedelta
 
 from dc_inject.engine.call_limits import LINK_FIRST, LONGEST, OPENS_AFTER, SOON, Breaker, LinkWaits
-from dc_inject.model import Cycle, Hold
-from dc_inject.model.errors import LinkRefused, Temporary
+from dc_inject.model import Cycle, Held, Hold
+from dc_inject.model.errors import LinkRefused, Permanent, Temporary
 from dc_inject.model.events import BreakerSwitched
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
@@ -153,6 +153,25 @@ def test_trouble_with_one_storage_does_not_open_it(tmp_path):
     assert {row.held.hold for name, row in rows.items() if name < "B020"} == {Hold.DESTINATION_UNAVAILABLE}
     assert all(row.injected >= row.budget - 5 * GB for name, row in rows.items() if name >= "B020")
     assert not one.heard.of(BreakerSwitched)
+
+
+def test_a_source_whose_inventory_is_refused_is_held_alone_and_not_as_an_outage(tmp_path):
+    others = flow("X", "C", 1.0)
+    one = world(
+        tmp_path,
+        campaign([flow("A", "B", 1.0), others]),
+        {"A": items("A", 50, 10 * GB), "X": items("X", 50, 10 * GB)},
+    )
+
+    def refuses(method, subject):
+        if (method, subject) == ("inventory", "X"):
+            raise Permanent("this account may not list X")
+
+    one.backend.fault = refuses
+    one.engine().run(until=START + CYCLE)
+    rows = {row.key.link.source: row for row in one.ledger.rows()}
+    assert rows["X"].held == Held(Hold.QUARANTINED, {"inventory": "X", "message": "this account may not list X"})
+    assert rows["A"].injected > 0
 
 
 def test_looks_that_fail_are_tried_again_in_the_same_cycle_and_anew_in_the_next(tmp_path):

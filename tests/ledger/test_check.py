@@ -167,6 +167,14 @@ def test_a_hold_that_no_version_has_is_found_and_named(path):
         view.held_flows()
 
 
+def test_numbers_of_a_hold_that_are_not_json_are_a_damaged_ledger_and_no_bug(path):
+    damage(path, "UPDATE cycle_row SET numbers = '{\"free\": ' WHERE hold IS NOT NULL")
+    assert "unreadable" in {one.code for one in check(path)}
+    with LedgerView.open(path) as view, pytest.raises(LedgerError) as error:
+        view.held_flows()
+    assert (error.value.exit_code, "ledger check" in error.value.hint) == (3, True)
+
+
 def test_what_is_found_says_what_it_is_about_and_both_numbers(path):
     damage(path, FIRST.format("injected = injected + 5"))
     (one,) = check(path)
