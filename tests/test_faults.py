@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import os
 import resource
 import socket
 import ssl
@@ -335,7 +336,9 @@ def test_too_many_open_files(serve, pairs):
     url = serve("server")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     options = {"verify": str(pairs["authority"].certificate)}
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) - 1, limits[1]))
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
     try:
         error = raised(url, **options)
     finally:

@@ -47,7 +47,7 @@ def of(name: str, *more: object):
 def test_a_simulation_that_is_ended_leaves_no_temporary_file(tmp_path, number):
     """The ledger of twelve days has a gigabyte."""
     scenario = ROOT / "menus" / "twin" / "cms-days-9-to-12"
-    words = ("simulate", ROOT / "menus" / "cms", "--grid", scenario / "grid.yaml", "--days", "1")
+    words = ("simulate", ROOT / "menus" / "cms", "--grid", scenario / "grid.yaml", "--days", "4")
     with subprocess.Popen(
         [sys.executable, "-m", "dc_inject", *words],
         env=os.environ | {"TMPDIR": str(tmp_path)},
