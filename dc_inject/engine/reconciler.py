@@ -245,6 +245,10 @@ class Rounds:
 
     def _observed(self, batch: Batch[Observation], observations: Sequence[Observation]) -> None:
         context, now = self._context, self._context.clock.now()
+        if not all(observation.silent for observation in observations):
+            self._note_reported(batch.service)
+        elif batch.service in self._silent:
+            self._silent[batch.service].why = "its answers show nothing of what was injected"
         before = {entry.injection.key: entry for entry in batch.entries}
         # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
         states = context.ledger.states(before)
@@ -398,8 +402,6 @@ class Rounds:
                 self._context.fail(service, error)
                 return
             self._context.answers(service)
-            if observes:
-                self._note_reported(service)
             answered(batch, answer)
 
         # There may be hundreds of them in a round: what is planned and released does not wait behind.

@@ -133,6 +133,11 @@ class Observation(NamedTuple):
     error: str = ""
     again_at: datetime | None = None
 
+    @property
+    def silent(self) -> bool:
+        """Whether the service did not answer anything about it."""
+        return self.status is Status.UNKNOWN and self.again_at is None
+
 
 @dataclass(frozen=True, slots=True)
 class Removal:

@@ -15,6 +15,7 @@ from dc_inject.engine import Engine
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Hold, State
 from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import Observation, Status
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
@@ -120,6 +121,20 @@ def test_observation_that_fails_is_told_with_its_reason_and_over_when_it_works(t
     assert one.ledger.rows()[-1].injected > 0
     with LedgerView.open(one.path / "test.sqlite") as view:
         assert [s.value for s in view.signals() if s.name == "observation"] == ["seen"]
+
+
+@pytest.mark.parametrize(("again_at", "holds"), [(None, True), (START, False)])
+def test_answers_that_show_nothing_of_any_rule_are_silence(tmp_path, again_at, holds):
+    """But that a rule is not there is an answer, which is asked for again."""
+    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 400, 5 * GB)})
+    one.backend.observe = lambda entries, *, exact=False: [
+        Observation(entry.injection.key, Status.UNKNOWN, again_at=again_at) for entry in entries
+    ]
+    one.run(cycles=3)
+    row = one.ledger.rows()[-1]
+    assert (row.held is not None and row.held.hold is Hold.API_ERRORS, row.injected == 0) == (holds, holds)
+    with LedgerView.open(one.path / "test.sqlite") as view:
+        assert {s.value for s in view.signals() if s.name == "observation"} == {None if holds else "seen"}
 
 
 def test_looks_that_hang_take_no_thread_from_what_is_planned_and_released(tmp_path):

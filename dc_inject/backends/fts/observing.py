@@ -80,15 +80,15 @@ class Observing:
         One that was not seen to end may still be at work: what it has not moved counts as failed.
         """
         key, gone = entry.injection.key, f"FTS does not know its job {job} (any more)"
-        if entry.state is State.COMPLETE:
-            return Observation(key, Status.ABSENT, error=gone)
-        if entry.state is not State.LIVE:
+        if entry.state not in {State.LIVE, State.COMPLETE}:
             return Observation(key, Status.ABSENT)
         now = self.connection.now()
         sure_at = self.missed.setdefault(key, now) + self.sure_after
         if sure_at > now and entry.end_asked_at is None:
             log.info("%s: this is believed when it says so again", gone)
             return Observation(key, Status.UNKNOWN, again_at=sure_at)
+        if entry.state is State.COMPLETE:
+            return Observation(key, Status.ABSENT, error=gone)
         missing = entry.injection.item.files - entry.files_done
         return Observation(
             key,

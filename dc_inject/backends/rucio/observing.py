@@ -78,8 +78,7 @@ class Observing:
                 observation = (
                     _unknown(entry) if failures == GIVE_UP_AFTER else self._look_at(entry, lock, exact=exact)
                 )
-                silent = observation.status is Status.UNKNOWN and observation.again_at is None
-                failures = min(failures + 1, GIVE_UP_AFTER) if silent else 0
+                failures = min(failures + 1, GIVE_UP_AFTER) if observation.silent else 0
                 seen[key] = observation
         seen |= {entry.injection.key: _glance(entry, locks[entry.injection.key]) for entry in moving}
         seen |= self._progress(self._to_look_at(moving, locks))

@@ -291,14 +291,17 @@ def test_a_job_has_vanished_when_fts_says_so_twice_some_minutes_apart(
         assert "does not know its job" in seen.error
 
 
-def test_what_vanishes_when_it_was_complete_or_asked_to_end_needs_no_second_look(
-    fts: FakeFts, backend: FtsBackend
+def test_what_vanishes_when_it_was_asked_to_end_needs_no_second_look_and_what_was_complete_does(
+    fts: FakeFts, backend: FtsBackend, clock: SimClock
 ) -> None:
     complete, asked = submitted(backend, 0, 1)
     fts.jobs.clear()
-    first, second = backend.observe(
-        [replace(complete, state=State.COMPLETE, moved=2001), replace(asked, end_asked_at=CYCLE.start)]
-    )
+    entries = [replace(complete, state=State.COMPLETE, moved=2001), replace(asked, end_asked_at=CYCLE.start)]
+    first, second = backend.observe(entries)
+    assert (first.status, first.again_at) == (Status.UNKNOWN, clock.now() + timedelta(minutes=2))
+    clock.advance(first.again_at)
+    first, again = backend.observe(entries)
+    assert again == second
     assert (first.status, first.failed, dict(first.reasons)) == (Status.ABSENT, 0, {})
     assert (second.status, second.failed, dict(second.reasons)) == (Status.ABSENT, 2005, {"vanished": 2})
 
