@@ -44,6 +44,7 @@ def of(name: str, *more: object):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("signals_of_a_terminal")  # a simulation in this process may have left signals ignored
 def test_a_simulation_that_is_ended_leaves_no_temporary_file(tmp_path, number):
     """The ledger of twelve days has a gigabyte."""
     scenario = ROOT / "menus" / "twin" / "cms-days-9-to-12"
