@@ -47,17 +47,28 @@ def interrupt() -> None:
         signal.signal(number, _interrupted)
 
 
-def interrupt_once() -> None:
-    """Let the first end what is under way, and ignore all after it: a second one would end the clean-up."""
+def interrupt_once() -> Callable[[], None]:
+    """Let the first end what is under way, and ignore all after it: a second one would end the clean-up.
+
+    Python drops what a handler raises inside a finalizer or a callback. Long work therefore calls the function
+    that this returns, which raises KeyboardInterrupt if there was a signal.
+    """
+    received: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         for each in signals():
             signal.signal(each, signal.SIG_IGN)
         outlive_readers()
         signal.default_int_handler(number, frame)
 
+    def check() -> None:
+        if received:
+            raise KeyboardInterrupt
+
     for number in signals():
         signal.signal(number, end)
+    return check
 
 
 @contextlib.contextmanager

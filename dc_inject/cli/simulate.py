@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -120,12 +120,12 @@ def simulate(
     Example: dc-inject simulate monday.yaml --grid grid.yaml --policy act --seeds 5
     """
     log_output.talk(quiet=True)
-    hangup.interrupt_once()  # a ledger of a million rules is not left in the folder for temporary files
+    check = hangup.interrupt_once()  # a ledger of a million rules is not left in the folder for temporary files
     if campaign is not None:
         common.refuse_ignored("campaign", CALIBRATING, f"it takes all it needs from a ledger, {CALIBRATE}")
         if output is None:
             raise UsageError("--calibrate needs --output", CALIBRATE)
-        with _progress("fitted") as passed:
+        with _progress("fitted", check) as passed:
             made = simulate_calibrate.calibrate(campaign, output, passed, force=force)
         calibration_tables.show(fmt, made)
         return
@@ -146,14 +146,14 @@ def simulate(
         files.need_folder(ledger_path)
     request = simulation.Request(menus, grid_file, days, links, scale, policy)
     if seeds > 1:
-        with _progress(f"{seeds} seeds") as passed:
+        with _progress(f"{seeds} seeds", check) as passed:
             runs = simulate_seeds.simulate_seeds(request, range(seed, seed + seeds), passed, _warn)
         simulate_seeds.show(fmt, runs, policy)
         return
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder, contextlib.ExitStack() as afterwards:
         path = Path(folder) / "simulation.sqlite"
         with simulation.new_ledger(path) as ledger:
-            with _progress("simulated") as passed, _interruptible(ledger_path):
+            with _progress("simulated", check) as passed, _interruptible(ledger_path):
                 report = simulation.run(request, ledger, seed, passed, _warn)
             if ledger_path is not None:  # once it is closed, and even if the output cannot be written
                 afterwards.callback(_keep, path, ledger_path)
@@ -185,13 +185,14 @@ def _keep(ledger: Path, goal: Path) -> None:
 
 
 @contextlib.contextmanager
-def _progress(what: str) -> Iterator[simulation.Passed]:
+def _progress(what: str, check: Callable[[], None]) -> Iterator[simulation.Passed]:
     """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
     if not sys.stderr.isatty():
         tenths_shown = 0
 
         def say(part: float) -> None:
             nonlocal tenths_shown
+            check()
             tenths = int(10 * part)
             if tenths > tenths_shown:
                 tenths_shown = tenths
@@ -202,4 +203,9 @@ def _progress(what: str) -> Iterator[simulation.Passed]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=1.0)
-        yield lambda part: progress.update(task, completed=part)
+
+        def show(part: float) -> None:
+            check()
+            progress.update(task, completed=part)
+
+        yield show

@@ -121,3 +121,13 @@ def test_what_was_ignored_from_the_start_stays_ignored(begin: str, number: signa
 def _said(begin: str, number: signal.Signals) -> str:
     command = [sys.executable, "-c", IGNORING, begin, number.name]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=DEADLINE).stdout
+
+
+@pytest.mark.usefixtures("signals_of_a_terminal")
+def test_a_signal_whose_exception_was_dropped_ends_the_work_at_its_next_check() -> None:
+    check = hangup.interrupt_once()
+    check()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        check()
