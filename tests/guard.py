@@ -19,11 +19,16 @@ GRACE = 30.0  # seconds for teardowns that are under way, and then again for tho
 
 
 def left(mark: str) -> list[int]:
-    """Return the ids of living processes with this mark."""
+    """Return the ids of living processes with this mark.
+
+    A resource tracker of multiprocessing ends with its owner, who may be waiting for us.
+    """
     found = []
     for place in Path("/proc").iterdir():
         with suppress(OSError):
-            if place.name.isdigit() and f"{MARK}={mark}".encode() in (place / "environ").read_bytes().split(b"\0"):
+            if not place.name.isdigit() or b"multiprocessing.resource_tracker" in (place / "cmdline").read_bytes():
+                continue
+            if f"{MARK}={mark}".encode() in (place / "environ").read_bytes().split(b"\0"):
                 found.append(int(place.name))
     return found
 

@@ -79,6 +79,12 @@ def goes_on(tool: Tool, campaign: str, menu: Path, backup: Path | None = None) -
     running.ends()
 
 
+def arrived(sandbox: Sandbox, campaign: str, destination: str) -> bool:
+    """Whether all rules to a destination are complete."""
+    made = [rule for rule in rules(sandbox.config, campaign) if rule["rse_expression"] == destination]
+    return all(rule["state"] == "OK" for rule in made)
+
+
 def whole(tool: Tool, campaign: str) -> None:
     assert [found for file in files(tool.ledger(campaign)) for found in check(file) if not found.note] == []
     tool.run("ledger", "check", campaign)
@@ -147,6 +153,7 @@ def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
     start = this_cycle(CYCLE).next.next.start
     menu = tool.menu(campaign, rates, start=start, cycles=MANY, cycle=CYCLE, dwell=3600)
     killed_after_two_cycles(tool, campaign, menu)
+    until(lambda: arrived(sandbox, campaign, quick), "the transfers that are quick")
     before = {rule["id"]: rule for rule in rules(sandbox.config, campaign)}
     assert len(before) >= 4
 
