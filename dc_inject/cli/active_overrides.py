@@ -21,10 +21,10 @@ from dc_inject.system import files
 def standing(view: Reader) -> Iterator[str]:
     """Say what people have stopped and set; it applies to all menus of the campaign until somebody undoes it."""
     for stop in view.pauses():
-        yield f"stopped since {_by(stop)}: {shown(stop.subject)}; `dc-inject resume` lifts it"
+        yield f"stopped since {_by(stop)}: {shown(stop.subject)}; `dc-inject resume CAMPAIGN ...` lifts it"
     for override in view.overrides():
         what = f"{shown(override.subject)}: {override.words}"
-        yield f"set since {_by(override)}: {what}; `dc-inject unset` deletes it"
+        yield f"set since {_by(override)}: {what}; `dc-inject unset CAMPAIGN ...` deletes it"
 
 
 def _by(action: Pause | Override) -> str:

@@ -14,6 +14,7 @@ import click
 from dc_inject.cli import common, ledger_files, subjects
 from dc_inject.cli.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView, paths
+from dc_inject.ledger.lock import ENDS, InUse
 from dc_inject.model import Cycle, Entry, Injection, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
@@ -68,7 +69,9 @@ def opened(
             looking = "looking for files only" if sweeping else "looking for rules by their comments"
             click.echo(f"there is no ledger at {file}: {looking}", err=True)
             if not sweeping:
-                ways = "jobs and files through FTS: `dc-inject ledger rebuild`, or --sweep PREFIX"
+                ways = (
+                    f"jobs and files through FTS: `dc-inject ledger rebuild {campaign} MENUS`, or --sweep PREFIX"
+                )
                 click.echo(f"({ways}; campaigns with a ledger: {_with_ledgers()})", err=True)
         return None, campaign
     file = ledger_files.existing(campaign, path)
@@ -76,10 +79,13 @@ def opened(
     ledger_files.require_real(ledger)
     name = ledger_files.campaign_in(ledger, campaign, file)
     try:
-        stack.enter_context(ledger.hold(common.who()))
-    except LedgerError as error:
-        hint = "an injector ends complete rules itself; to use `end`, end the injector first (Ctrl-C, SIGTERM)"
-        raise LedgerError(error.message, hint) from None
+        stack.enter_context(ledger.hold(common.who(), does=ENDS))
+    except InUse as error:
+        if error.injects:
+            error.hint = (
+                "an injector ends complete rules itself; to use `end`, end the injector first (Ctrl-C, SIGTERM)"
+            )
+        raise
     return ledger, name
 
 
@@ -113,7 +119,7 @@ def find_rules(backends: Iterable[Backend], campaign: str, *, may_be_none: bool 
 
     Raises UsageError if there are none, unless there may be none.
 
-    A job's files have to be deleted afterwards, which takes a ledger: `dc-inject ledger rebuild` makes one.
+    A job's files have to be deleted afterwards, which takes a ledger: `ledger rebuild` makes one.
     """
     rules = [
         rule

@@ -94,7 +94,7 @@ def lost(closing: Mapping[str, Any]) -> str:
     amount, failed = (closing["total"][name] for name in ("not_moved", "not_moved_failed"))
     of_it = f", {size(failed)} of it failed in all attempts" if failed else ""
     words = f"had not moved when their rules or jobs ended{of_it}"
-    return f"{size(amount)} {words}: see `dc-inject report`" if amount else ""
+    return f"{size(amount)} {words}: see `dc-inject report {closing['campaign']}`" if amount else ""
 
 
 def totals(campaign: str, view: Reader) -> dict[str, Any]:

@@ -73,6 +73,7 @@ LEDGER = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The ledger's file [default: CAMPAIGN.sqlite in $XDG_STATE_HOME/dc_inject].",
 )
+ALLOW_ADMIN = click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 _FORMAT = click.option(
     "--format",
     "fmt",

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from dc_inject.cli import common, data_places, exits, log_output, tables
+from dc_inject.engine import admission
 from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.samples import FileSet
@@ -78,7 +79,7 @@ class _Request:
     is_flag=True,
     help="Show what would be written and what is already there, without changing anything.",
 )
-@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.ALLOW_ADMIN
 @common.TIMEOUT
 @common.FORMAT
 def make(
@@ -164,10 +165,7 @@ def _at_rse(
         place = RucioSet(connection, storage, rse, where, wanted, lifetime=_lifetime(lifetime or LIFETIME))
         prospect = place.prospect()
         if prospect.admin and not allow_admin:
-            raise UsageError(
-                f"{prospect.account} is an administrator's account",
-                "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
-            )
+            raise UsageError(f"{prospect.account} is an administrator's account", admission.ORDINARY)
         facts = {
             "account": prospect.account,
             "scope": where,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,7 +113,8 @@ def _copied(path: Path, file: Path) -> str:
             raise LedgerError(
                 f"not kept: the copy of {path} has {units.counted(len(errors), 'contradictions')}, such as: "
                 f"{errors[0].subject}: {errors[0].message} [{errors[0].code}]",
-                "`dc-inject ledger check` lists them all; to keep the file as it is, `cp` it with its -wal",
+                f"`dc-inject ledger check {shlex.quote(str(path))}` lists them all; "
+                "to keep the file as it is, `cp` it with its -wal",
             )
         with LedgerView.open(copy) as view:
             cycle, counts = view.last_cycle(), view.state_counts()

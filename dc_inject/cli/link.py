@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from dc_inject.cli import (
     ledger_files,
     link_check,
     link_end,
+    link_hints,
     link_menu,
     link_options,
     link_others,
@@ -38,7 +39,7 @@ from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units
-from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.errors import DcInjectError, LedgerError, UsageError
 from dc_inject.model.ports import Clock
 from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
@@ -119,6 +120,7 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
 )  # fmt: skip
 @click.option("--resume", type=params.NAME, metavar="NAME", help="Continue a test that was stopped.")
 @click.option("--verdict", "judged", type=params.NAME, metavar="NAME", help="Print the verdict of a test again.")
+@common.ALLOW_ADMIN
 @common.TIMEOUT
 @common.FORMAT
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and nothing of each cycle.")
@@ -160,6 +162,12 @@ def link(
     if options.judged:
         _tell(options.judged, options.fmt)
         return
+    with link_hints.translated():
+        _test(source, destination, options, clock, live=live)
+
+
+def _test(source: str | None, destination: str | None, options: LinkOptions, clock: Clock, *, live: bool) -> None:
+    """Begin or continue a test, end what it leaves, and print its verdict."""
     if options.resume:
         path = ledger_files.existing(options.resume)
         with Ledger.open(path) as ledger:
@@ -168,7 +176,7 @@ def link(
     else:
         challenge = link_options.challenge(source, destination, options, clock.now())
         progress = Progress(challenge.ladder, challenge.until)
-        _refuse_known(challenge.campaign)
+        _refuse_known(challenge.campaign, clock.now())
     trusting.name(
         challenge.link.source, challenge.link.destination, challenge.endpoint
     )  # by whoever called, here or before
@@ -181,9 +189,12 @@ def link(
         click.echo(_expected(challenge), err=True)
         try:
             end_state = _carry_out(challenge, progress, menu, storages, options, live=live)
-        except BaseException:
-            if not ledger_files.file_of(None, challenge.campaign).exists():
+        except BaseException as error:
+            path = ledger_files.file_of(None, challenge.campaign)
+            if not path.exists():
                 menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
+            elif isinstance(error, DcInjectError | OSError):
+                link_end.explain_stop(challenge.campaign, path, error, clock.now())
             raise
         _tell(challenge.campaign, options.fmt, end_state)
 
@@ -223,7 +234,7 @@ def _carry_out(
     with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
         finished = inject(
             [menu],
-            RunOptions(no_drain=True, timeout=options.timeout),
+            RunOptions(no_drain=True, allow_admin=options.allow_admin, timeout=options.timeout),
             wrap_menus=wrap_menus,
             ends_afterwards=True,
             live=live,
@@ -277,14 +288,12 @@ def _menu_file(campaign: str) -> Path:
     return default_folder(os.environ) / "links" / f"{campaign}.yaml"
 
 
-def _refuse_known(campaign: str) -> None:
+def _refuse_known(campaign: str, now: datetime) -> None:
     """Raise UsageError for a campaign that there is already."""
     if campaign in ledger_files.campaigns():
-        raise UsageError(
-            f"campaign {campaign} exists already",
-            f"`dc-inject link --resume {campaign}` continues it, `--verdict {campaign}` prints its verdict; "
-            "for a new test, choose another --campaign",
-        )
+        goes_on = link_end.continued(campaign, ledger_files.existing(campaign), now)
+        hint = "; ".join(filter(None, [goes_on, "for a new test, choose another --campaign"]))
+        raise UsageError(f"campaign {campaign} exists already", hint)
 
 
 def _written(challenge: MiniChallenge, *, force: bool) -> Path:

@@ -14,7 +14,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import common, link_menu, online
+from dc_inject.cli import common, link_hints, link_menu, online
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.online_report import Answers
 from dc_inject.menu import MenuDraft
@@ -124,6 +124,7 @@ def _refuse(
             blocking.append(problem)
     if not blocking:
         return
+    blocking.sort(key=lambda problem: bool(problem.code))  # an end that is wrong, or tape, before what it lacks
     worst = blocking[0]
     for problem in blocking[1:]:
         click.echo(f"also: {problem.message} ({_hint(problem, challenge)})", err=True)
@@ -131,6 +132,8 @@ def _refuse(
         raise ServiceError(worst.message, worst.hint or None)
     if worst.code == "storage-unreachable":
         raise ServiceError(worst.message, _hint(worst, challenge))
+    if worst.code == "no-source-files" and challenge.link.source in answers.on_tape:
+        raise UsageError(worst.message, link_hints.for_link(worst.hint))
     more = _how_to_make(challenge, answers, draft) if worst.code == "no-source-files" else ""
     if worst.code == "no-source-files" and not challenge.link.service.takes_files:
         message, hint = _what_is_there(challenge, backend)
@@ -142,7 +145,7 @@ def _hint(problem: Problem, challenge: MiniChallenge) -> str:
     """Return what helps, in options of this command: there is no menu yet that one could edit."""
     if problem.code in BLOCKS:
         return f"{_cure(problem.code, challenge)}; if it is meant: --accept {problem.code}"
-    hint = problem.hint.replace("`accept: [", "`--accept ").replace("]`", "`")
+    hint = link_hints.for_link(problem.hint)
     return hint if not problem.code or "--accept" in hint else f"{hint}; if it is meant: --accept {problem.code}"
 
 
@@ -271,7 +274,7 @@ def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -
     command = f"dc-inject data make {source} {MADE} --files {files} --size {_bound(size)}"
     if challenge.link.service.takes_files:
         folder = f"dc_inject-data/{MADE}/{files}x{size}"
-        return f"; or make some, if {source} exists: `{command}`, then --folder {folder}"
+        return f"; or make some, if {source} exists and is a disk: `{command}`, then --folder {folder}"
     identity = answers.identities.get(challenge.link.through)
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (

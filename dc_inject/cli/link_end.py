@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
 import click
 
-from dc_inject.cli import end, exits, hangup, ledger_files
+from dc_inject.cli import end, exits, hangup, ledger_files, link_options
 from dc_inject.cli.link_options import LinkOptions
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Entry, State, units
-from dc_inject.model.errors import ServiceError
+from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError, UsageError
 
 
 class EndState(Enum):
@@ -64,6 +64,41 @@ def interruptible(campaign: str) -> Iterator[None]:
         else:
             exits.say_interrupted("nothing was injected")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
+
+
+def explain_stop(campaign: str, path: Path, error: DcInjectError | OSError, now: datetime | None = None) -> None:
+    """Say what an error has left of a campaign, and let its hint name the commands that end and continue it.
+
+    `campaign` is a name or a ledger; `now` is for a test of one link.
+    """
+    end_it = f"`dc-inject end {campaign} --cancel` ends what is left"
+    goes_on = "" if now is not None else "to continue, start the same command again"
+    try:
+        say_what_is_left(campaign, path, EndState.FAILED)
+        if now is not None:
+            goes_on = continued(campaign, path, now)
+    except LedgerError as unread:  # on a full disk, perhaps
+        click.echo(f"what is left is not known: {unread.message}", err=True)
+    hint = "; ".join(filter(None, [getattr(error, "hint", ""), end_it, goes_on]))
+    if isinstance(error, DcInjectError):
+        error.hint = hint
+    else:
+        click.echo(hint, err=True)
+
+
+def continued(campaign: str, path: Path, now: datetime) -> str:
+    """Return how the test is continued, or where its verdict is; empty where it has not begun."""
+    with LedgerView.open(path) as view, view.snapshot():
+        if not view.challenge():
+            return ""
+        for more in (None, timedelta(hours=1)):
+            try:
+                link_options.resume_challenge(view, path, more, now)
+            except UsageError:
+                continue
+            option = "" if more is None else " --for 1h"
+            return f"`dc-inject link --resume {campaign}{option}` continues the test"
+    return f"`dc-inject link --verdict {campaign}` prints the verdict"
 
 
 def say_what_is_left(campaign: str, path: Path, end_state: EndState) -> None:

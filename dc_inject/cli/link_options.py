@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -26,7 +27,7 @@ LONGEST_SEARCH = timedelta(days=7)  # a search takes hours, and what a link carr
 DEFAULT_STEP = timedelta(minutes=30)
 # What counts beside --verdict and --resume, by the parameters' names.
 TOLD = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
-RESUMED = TOLD - {"judged"} | {"resume", "lasting", "cancel_rate"}
+RESUMED = TOLD - {"judged"} | {"resume", "lasting", "cancel_rate", "allow_admin"}
 ROUNDS = 6  # trials of a search after those up, each of the length of a step, for which there is time by default
 
 
@@ -57,6 +58,7 @@ class LinkOptions:
     cancel_rate: float
     resume: str | None
     judged: str | None
+    allow_admin: bool
     timeout: float
     fmt: str
 
@@ -201,7 +203,8 @@ def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
     progress = readings.progress(records)
     if progress is None:
         raise UsageError(
-            f"{path} is not the ledger of a mini-challenge", "`dc-inject status` shows other campaigns"
+            f"{path} is not the ledger of a mini-challenge",
+            f"`dc-inject status {shlex.quote(str(path))}` shows other campaigns",
         )
     last = next(values for _, kind, values in reversed(records) if kind == "asked")
     return link_menu.challenge_from_ledger(last, progress.ladder), progress

@@ -198,7 +198,7 @@ def removed_by(report: Mapping[str, Any]) -> str:
 
 
 def is_left(view: Reader) -> bool:
-    """Whether `dc-inject end` has something to end or to delete."""
+    """Whether `end` has something to end or to delete."""
     ended = (e for e in view.entries(State.ENDED) if not e.injection.link.service.cleans_up)
     return bool(view.entries(State.CALLED, State.LIVE, State.COMPLETE)) or any(ended)
 

@@ -107,7 +107,7 @@ def checked(text: str, output: Path) -> MenuDraft:
     findings = lint.findings(menu.campaign([draft.preview]))
     menu_files.say(*(f"warning: {finding}" for finding in findings[:TOLD]))
     if len(findings) > TOLD:
-        menu_files.say(f"warning: and {len(findings) - TOLD} more, which `dc-inject check` lists")
+        menu_files.say(f"warning: and {len(findings) - TOLD} more, which `dc-inject check MENU` lists")
     return draft
 
 

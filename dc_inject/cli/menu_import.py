@@ -111,7 +111,7 @@ def import_(
         heading,
         [
             f"Imported from {origin}, {links} with {matrix.total} together.",
-            "`dc-inject check` says what is wrong or odd in it; docs/reference/menus.md explains every key.",
+            "`dc-inject check MENU` says what is wrong or odd in it; docs/reference/menus.md explains every key.",
         ],
         matrix.total,
         writing.links(scenario, [_link(*row) for row in matrix.links]),

@@ -33,7 +33,8 @@ from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 
 COMMENTS = (
-    "`dc-inject check` says what is wrong or odd in it, `dc-inject footprint` what it means for each site;",
+    "`dc-inject check MENU` says what is wrong or odd in it,",
+    "`dc-inject footprint MENU` what it means for each site;",
     "docs/reference/menus.md explains every key.",
 )
 MORE = """

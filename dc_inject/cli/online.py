@@ -21,7 +21,7 @@ from dc_inject.model.ports import Backend, Identity, Listing
 from dc_inject.model.services import FTS, RUCIO
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
 from dc_inject.planning import clocks
-from dc_inject.storage.types import NotFound
+from dc_inject.storage.types import NotFound, OnTape
 from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _account_line(identity: Identity) -> str:
     sentence = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
     sentence += common.may_end(identity.service, identity.may_end)
     if identity.admin:
-        sentence += "; an administrator's account, which `run` refuses without --allow-admin"
+        sentence += "; an administrator's account, which needs --allow-admin"
     if identity.credentials_until is not None:
         sentence += f"; credentials until {tables.moment(identity.credentials_until)}"
     return sentence
@@ -145,7 +145,10 @@ def _ask_who_injects(answers: Answers, campaign: Campaign, alive: Mapping[str, B
                 others = another_injector.unknown(view, others)
             if others and (affected := uses(campaign, service)):
                 message = another_injector.described(service, others, "no ledger here has")
-                hint = "`run` refuses to start until `dc-inject ledger rebuild --adopt` has taken them up"
+                hint = (
+                    f"`run` refuses to start until `dc-inject ledger rebuild {campaign.name} MENUS --adopt` has "
+                    "taken them up"
+                )
                 answers.find(affected[0], "another-injector", message, hint)
 
 
@@ -238,6 +241,8 @@ def _cannot_tell(answers: Answers, use: Use, error: ServiceError) -> None:
     """Say why there is no inventory: the storage did not give it, or Rucio where it knows the replicas."""
     flow = use[1]
     message = f"the files of {flow.link.source} cannot be told: {error.message}"
+    if isinstance(error, OnTape):
+        answers.on_tape.add(flow.link.source)
     if not isinstance(flow.datasets, FileFilter) or flow.datasets.datasets is None:
         answers.find(use, _code(error), message, error.hint)
     elif isinstance(error, Permanent):

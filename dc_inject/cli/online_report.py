@@ -18,7 +18,7 @@ class Answers:
     """What was found out: problems, sentences that are good to know, and whether a service did not let us in.
 
     `limits` are the services whose limits are known, `identities` who we are at those that let us in,
-    `pool_sizes` what sources have.
+    `pool_sizes` what sources have, `on_tape` the sources whose files are all on tape.
     """
 
     campaign: Campaign
@@ -28,6 +28,7 @@ class Answers:
     limits: set[str] = field(default_factory=set)
     identities: dict[str, Identity] = field(default_factory=dict)
     pool_sizes: dict[PoolKey, PoolSize] = field(default_factory=dict)
+    on_tape: set[str] = field(default_factory=set)
 
     def find(self, use: Use, code: str, message: str, hint: str | None = None) -> None:
         """Add a finding at a flow's place, unless its menu accepts the code."""

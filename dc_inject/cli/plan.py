@@ -71,7 +71,9 @@ DATASETS = (
     tables.Column("dataset", "dataset, job"),
 )
 
-OFFLINE = "without one, --inventory plans with a CSV of datasets; `dc-inject footprint` shows what menus require"
+OFFLINE = (
+    "without one, --inventory plans with a CSV of datasets; `dc-inject footprint MENUS` shows what menus require"
+)
 
 
 class _PlanCommand(click.Command):
@@ -107,7 +109,7 @@ class _PlanCommand(click.Command):
 @common.LINKS
 @common.SHARD
 @common.SCALE
-@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.ALLOW_ADMIN
 @common.TIMEOUT
 @common.FORMAT
 def plan(

@@ -6,6 +6,7 @@ With a backup it has the past from there, and from the services what came after 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -35,7 +36,7 @@ THREADS = 8
 UNKNOWN = (
     "what was due and forgiven, and why: past rows show as due what was found of them, so nothing is made up",
     "what has expired or was ended, where its service does not tell of it any more: it is in no total",
-    "files of such jobs, if any were left: `dc-inject end --sweep` finds them",
+    "files of such jobs, if any were left: `dc-inject end CAMPAIGN --sweep PREFIX` finds them",
     "stops, and what was set: stop and set it again before you `run`",
     "what was set aside, changes and notes",
     "what RSE expressions meant when their menus came into force: they mean what they mean now",
@@ -66,7 +67,7 @@ class Searchable(Protocol):
 @common.SHARD
 @click.option("--since", type=params.TIME, help="Ignore rules and jobs older than this [default: none].")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.ALLOW_ADMIN
 @common.TIMEOUT
 def rebuild(
     campaign: str,
@@ -113,7 +114,7 @@ def rebuild(
             _refuse(path)
         before = _state(path)
         paths.make_folder(path.absolute().parent)
-        stack.enter_context(lock.held(path, common.who(), timedelta(0)))
+        stack.enter_context(lock.held(path, common.who(), timedelta(0), lock.REBUILDS))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
         new = Path(folder) / path.name
         if backup is not None:
@@ -194,7 +195,8 @@ def _refuse(path: Path) -> None:
     for file in (path, path.with_name(path.name + "-wal")):
         if file.exists() and (file == path or file.stat().st_size):
             message = "there is a ledger" if file == path else "the log of a ledger was left"
-            hint = f"check it with `dc-inject ledger check`; if it is damaged, move {path.name}* away first"
+            look = f"check it with `dc-inject ledger check {shlex.quote(str(path))}`"
+            hint = f"{look}; if it is damaged, move {path.name}* away first"
             raise LedgerError(f"{message} at {file}", hint)
 
 

@@ -185,7 +185,7 @@ def _read(path: Path) -> bytes:
 
 def _nothing(name: str, scope: ReportScope) -> UsageError:
     if scope.since is None and scope.until is None:
-        return UsageError(f"{name} has had no cycle so far", "`dc-inject run` begins one")
+        return UsageError(f"{name} has had no cycle so far", "`dc-inject run MENUS` begins one")
     return UsageError(f"no cycle of {name} begins in that time", "leave out --since or --until")
 
 

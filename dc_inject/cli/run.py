@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
-from dc_inject.model.errors import MenuError
+from dc_inject.model.errors import LedgerError, MenuError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
@@ -112,7 +113,7 @@ class RunOptions:
     help="With --once: write the metrics to this file at the end, for node_exporter (*.prom, mode 0644).",
 )
 @click.option("--pushgateway", metavar="URL", help="With --once: send the metrics to a Pushgateway at the end.")
-@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.ALLOW_ADMIN
 @click.option(
     "--accept-clock",
     is_flag=True,
@@ -144,11 +145,11 @@ def run(
     SIGTERM, Ctrl-C or a closed terminal stops the injection; rules and jobs stay live, and the next `run`
     continues. Press Ctrl-C twice to exit at once.
 
-    On a terminal it shows below its log how the campaign stands; --plain leaves that out. `dc-inject watch` shows
-    more, from any other terminal.
+    On a terminal it shows below its log how the campaign stands; --plain leaves that out. The command
+    `dc-inject watch CAMPAIGN` shows more, from any other terminal.
 
-    At its end `run` prints the same table as `dc-inject status --summary`, except with --once, and exits with 5
-    if a threshold of its menus was missed.
+    At its end `run` prints the same table as `dc-inject status CAMPAIGN --summary`, except with --once, and exits
+    with 5 if a threshold of its menus was missed.
 
     \b
     Example: dc-inject run menus/cms-t0-export.yaml
@@ -245,7 +246,8 @@ def inject(
             _shown(start.path, campaign, clock, live=live),
         ):
             manager.ready()
-            engine.run(until=options.until, once=options.once)
+            with contextlib.nullcontext() if ends_afterwards else _telling_what_is_left(start):
+                engine.run(until=options.until, once=options.once)
         # Publish after the ledger is released, so that the run of the next cycle does not wait for it.
         group = _group(campaign, shard)
         after.callback(publishing.publish, metrics.text, group, options.textfile, options.pushgateway)
@@ -335,6 +337,19 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
         bind(ledger, in_force.cycle)
         source.move_to(ledger)
     return _Start(campaign, path, ledger, metrics, backends, identities, source, in_force, alone)
+
+
+@contextlib.contextmanager
+def _telling_what_is_left(start: _Start) -> Iterator[None]:
+    """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on."""
+    try:
+        yield
+    except LedgerError as error:
+        from dc_inject.cli import link_end  # noqa: PLC0415  only then
+
+        in_place = start.path == ledger_files.file_of(None, start.campaign)
+        link_end.explain_stop(start.campaign if in_place else shlex.quote(str(start.path)), start.path, error)
+        raise
 
 
 def _group(campaign: str, shard: Shard | None) -> str:

@@ -138,7 +138,7 @@ def down(folder: Path | None, *, keep: bool) -> None:
 def stop(folder: Path | None, parts: tuple[str, ...]) -> None:
     r"""Stop PARTS of the sandbox: rucio, daemons, database, fts, or a storage such as XRD1.
 
-    They keep their contents and addresses. `dc-inject sandbox start` starts them again.
+    They keep their contents and addresses. `dc-inject sandbox start PARTS` starts them again.
 
     \b
     Example: dc-inject sandbox stop XRD2

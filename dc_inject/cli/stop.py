@@ -19,8 +19,8 @@ def stop(ctx: click.Context, campaign: str, why: str, ledger_path: Path | None) 
     r"""Stop injecting for a whole campaign until `resume`; `pause` does it for a scenario or a link.
 
     A running injector stops within seconds. You can also stop a campaign when no injector runs, or when no service
-    can be reached. Existing rules stay and end with their lifetime; `dc-inject end` ends them earlier. Nothing is
-    due while a campaign is stopped, so it does not resume with a burst.
+    can be reached. Existing rules stay and end with their lifetime; `dc-inject end CAMPAIGN` ends them earlier.
+    Nothing is due while a campaign is stopped, so it does not resume with a burst.
 
     \b
     Example: dc-inject stop dc27-rehearsal --why "the LHCOPN is needed"

@@ -14,6 +14,8 @@ from dc_inject.model.ports import Backend, Identity, RseFacts
 from dc_inject.planning import clocks
 from dc_inject.system import service_clocks
 
+ORDINARY = "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin"
+
 
 def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[str, Identity]:
     """Ask every service who we are; raises NeedsOperator when one cannot work, UsageError for an admin account."""
@@ -22,7 +24,7 @@ def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[st
         if identity.admin and not allow_admin:
             raise UsageError(
                 f"{identity.account} is an administrator's account at {service} ({identity.address})",
-                "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
+                ORDINARY,
             )
     return result
 
@@ -42,7 +44,9 @@ def refuse_clock(known: Iterable[Identity], shown: datetime, cycle: timedelta) -
     """Raise UsageError for a clock that is too far away from the services' to inject by."""
     ahead = clocks_ahead(known, shown)
     if is_clock_too_far(ahead, cycle):
-        raise UsageError(clocks.sentence(ahead), f"{clocks.HINT}; or inject all the same: --accept-clock")
+        raise UsageError(
+            clocks.sentence(ahead), f"{clocks.HINT}; or `run` can inject all the same: --accept-clock"
+        )
 
 
 def findings(campaign: Campaign) -> None:

@@ -275,7 +275,7 @@ class DeletionRounds:
 
 
 class DeletionByHand:
-    """Deletes for `dc-inject end`: each job's result is given as it arrives, and a stuck place is given up.
+    """Deletes for `end`: each job's result is given as it arrives, and a stuck place is given up.
 
     A call that does not come back in time is no longer waited for, but never repeated while it still holds its
     thread. `waits` is called once with each destination that is waited for, and why.

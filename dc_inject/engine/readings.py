@@ -227,7 +227,7 @@ def progress(records: Iterable[ChallengeRecord]) -> Progress | None:
                 if values["saturate"] and values.get("search") != SEARCH:
                     raise UsageError(
                         "this search was made by an older version, which looked in another way",
-                        "`dc-inject status` shows what moved; search again for a verdict",
+                        "`dc-inject status CAMPAIGN` shows what moved; search again for a verdict",
                     )
                 every = timedelta(seconds=values["every"])
                 ladder = Ladder(values["first"], every, values["step"], values["highest"], values["saturate"])

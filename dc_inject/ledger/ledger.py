@@ -49,14 +49,16 @@ class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
     log_lacks = 0  # bytes that were missing from the log when the ledger was opened
     _files: in_place.FileWatch | None = None
 
-    def hold(self, who: str, patience: timedelta = timedelta(0)) -> AbstractContextManager[None]:
-        """Be the one injector inside the block, or wait so long to become it.
+    def hold(
+        self, who: str, patience: timedelta = timedelta(0), does: str = lock.INJECTS
+    ) -> AbstractContextManager[None]:
+        """Be the one injector inside the block, or do something else that excludes it; wait so long for that.
 
-        The lock frees itself when the process dies. Raises LedgerError that names its holder, or another name of
-        the file.
+        The lock frees itself when the process dies. Raises InUse that names its holder, or LedgerError with
+        another name of the file.
         """
         self.require_in_place()
-        return lock.held(self.path, who, patience)
+        return lock.held(self.path, who, patience, does)
 
     def require_in_place(self) -> None:
         """Raise LedgerError if the file was moved, deleted, replaced or linked, or its log truncated."""

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,10 +21,23 @@ _PAUSE = 0.05  # seconds between two tries
 _BEGIN = b'{"who": '  # of what a holder writes
 _LEAST = 5  # tries: somebody who only asks who holds the lock has it for an instant
 
+INJECTS, ENDS, REBUILDS = "injects with", "ends rules and jobs of", "rebuilds"
+
+
+class InUse(LedgerError):
+    """Another process holds the lock; `injects` tells whether it is an injector."""
+
+    def __init__(self, path: Path, message: str, *, injects: bool) -> None:
+        """Take the ledger and the message, and choose what a person can do."""
+        stop = f"`dc-inject stop {shlex.quote(str(path))}`"
+        one = f"a ledger has one injector; {stop} stops it from injecting, from any terminal"
+        super().__init__(message, one if injects else "wait until that is over, and run the command again")
+        self.injects = injects
+
 
 @contextlib.contextmanager
-def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
-    """Hold the lock of a ledger inside the block; raises LedgerError with the holder's name.
+def held(path: Path, who: str, patience: timedelta, does: str = INJECTS) -> Iterator[None]:
+    """Hold the lock of a ledger inside the block, and write down who does what; raises InUse.
 
     flock belongs to the open file and not to the process, so that closing another handle of the same file (the
     metrics look at it) does not free it. The file stays afterwards, and only goes together with its ledger.
@@ -40,14 +54,14 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
         _refuse_foreign(handle, file)
         if not _taken(handle, fcntl.LOCK_EX, max(int(patience.total_seconds() / _PAUSE), _LEAST)):
             since = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
-            raise LedgerError(
-                f"{path} is in use: {_holder_in_words(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
-                "a ledger has one injector; `dc-inject stop` stops it from injecting, from any terminal",
-            )
+            said = _content(handle).get("does")
+            other = next((one for one in (ENDS, REBUILDS) if one == said), INJECTS)
+            message = f"{path} is in use: {_holder_in_words(handle)} {other} it since {since:%Y-%m-%d %H:%M:%SZ}"
+            raise InUse(path, message, injects=other == INJECTS)
         if not _in_place(handle, file):
             raise LedgerError(f"{path} has just been deleted", "start again")
         try:
-            _say(handle, who)
+            _say(handle, who, does)
         except OSError as error:
             raise errors.of_system(path, error) from error
         try:
@@ -115,16 +129,26 @@ def _taken(handle: int, kind: int, tries: int) -> bool:
     return False
 
 
-def _say(handle: int, who: str) -> None:
+def _say(handle: int, who: str, does: str) -> None:
     """Write who holds the lock; raises OSError, on a full disk say."""
+    content = {"who": who, "pid": os.getpid(), "host": os.uname().nodename, "does": does}
     os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps({"who": who, "pid": os.getpid(), "host": os.uname().nodename}).encode(), 0)
+    os.pwrite(handle, json.dumps(content).encode(), 0)
+
+
+def _content(handle: int) -> dict[str, object]:
+    """Return what the holder wrote; nothing while it has not written yet, or where that makes no sense."""
+    try:
+        content = json.loads(os.pread(handle, 4096, 0))
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _holder_in_words(handle: int) -> str:
     """Return what the holder wrote, in words."""
+    content = _content(handle)
     try:
-        content = json.loads(os.pread(handle, 4096, 0))
         return scrub(f"{content['who']}, process {content['pid']} on {content['host']}")
-    except (ValueError, KeyError, TypeError):
+    except KeyError:
         return "a process that has just started"  # it has the lock, and has not written yet

@@ -67,7 +67,7 @@ def refuse_version(path: Path, number: int | None, *, created: bool = False) -> 
     if number is None:
         raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", ANOTHER)
     if number == 0 and created:
-        raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run` makes it one")
+        raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run MENUS` makes it one")
     if number not in {0, *READABLE}:
         raise LedgerError(
             f"{path} is a ledger of version {number}, and this dc_inject reads versions up to {VERSION}",

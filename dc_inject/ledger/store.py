@@ -11,7 +11,7 @@ from dc_inject.ledger.database import Database, duration, moment
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError
 
-_DAMAGED = "see what else is damaged with `dc-inject ledger check`, and continue with a backup"
+_DAMAGED = "see what else is damaged with `dc-inject ledger check CAMPAIGN`, and continue with a backup"
 
 
 class Store:

@@ -132,7 +132,9 @@ def error(judgements: Sequence[dict[str, Any]]) -> DcInjectError | None:
     )
     of = counted(len(judgements), "thresholds")
     if missed:
-        return ThresholdMissed(f"{len(missed)} of {of} missed:{lines}", "`dc-inject report` shows where and why")
+        return ThresholdMissed(
+            f"{len(missed)} of {of} missed:{lines}", "`dc-inject report CAMPAIGN` shows where and why"
+        )
     if unknown:
         hint = "wait until there is more to judge, or correct the threshold"
         return UsageError(f"{len(unknown)} of {of} inconclusive, which is no pass:{lines}", hint)

@@ -18,6 +18,10 @@ class NotFound(Permanent):
     """The file or folder that was asked about does not exist."""
 
 
+class OnTape(NotFound):
+    """All files that were asked about are on tape only."""
+
+
 class Later(Temporary):
     """A storage has taken something on, and will do it when it can."""
 

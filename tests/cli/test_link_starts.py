@@ -119,7 +119,7 @@ def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service) -
     assert run("link", *wanted, "mini").exit_code == 0
     error = refused(*wanted, "mini")
     assert "--force" not in f"{error.message} {error.hint}"
-    assert "`--verdict mini`" in error.hint
+    assert "`dc-inject link --verdict mini`" in error.hint
     assert "every step was reached" in run("link", "--verdict", "mini").stdout
     assert "is over, and has a verdict" in refused("--resume", "mini").message
     assert run("link", *wanted, "other").exit_code == 0

@@ -105,8 +105,8 @@ def test_tables_show_it_where_there_is_any(
     assert "not moved" in table.splitlines()[0]
     assert table.splitlines()[-2].split()[:1] == ["total"]
     assert "230 GB" in table.splitlines()[-2]
-    line = "230 GB had not moved when their rules or jobs ended: see `dc-inject report`"
-    assert table.splitlines()[-1] == line
+    assert table.splitlines()[-1].startswith("230 GB ")
+    assert table.splitlines()[-1].endswith("`dc-inject report dc27`")
     heads, *_ = csv.reader(io.StringIO(run("status", campaign, "--summary", "--format", "csv").stdout))
     assert {"on_its_way", "not_moved", "failed"} <= set(heads)
     make(tmp_path / "whole.sqlite", {FNAL: 1})
@@ -116,7 +116,7 @@ def test_tables_show_it_where_there_is_any(
     monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
     narrow = run("status", campaign, "--summary").stdout
     assert max(map(len, narrow.splitlines())) <= 80
-    assert line in narrow
+    assert narrow.splitlines()[-1] == table.splitlines()[-1]
 
 
 def test_a_run_ends_with_it(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:

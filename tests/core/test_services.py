@@ -17,6 +17,7 @@ ALLOWED = {  # file or folder: why it names a service
     "sandbox/": "it brings up Rucio and FTS, and knows nothing of links",
     "model/causes.py": "defines who may answer",
     "menu/includes.py": "`fts` is a key of a menu, too",
+    "cli/link_hints.py": "writes keys of a menu as options",
     "credentials/__init__.py": "the purpose of a token that is for FTS alone",
     "cli/common.py": "makes the back ends",
     "cli/log_output.py": "quietens loggers of libraries",

@@ -13,7 +13,7 @@ from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.items import LARGEST_FILE
 from dc_inject.planning import pool
-from dc_inject.storage import AccessDenied, DirEntry, NotFound, Storage
+from dc_inject.storage import AccessDenied, DirEntry, NotFound, OnTape, Storage
 from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Inventory:
         except ServiceError as error:
             raise _of_source(error) from error.__cause__
         if on_tape and not given:
-            raise NotFound(f"all {units.counted(len(on_tape), 'files')} of {where} are on tape", _STAGE)
+            raise OnTape(f"all {units.counted(len(on_tape), 'files')} of {where} are on tape", _STAGE)
         if on_tape:
             count = units.counted(len(on_tape), "files")
             log.warning("left out of %s: %s on tape (nearline), such as %s", source, count, on_tape[0])

@@ -1,0 +1,78 @@
+"""Hints in the options of `dc-inject link`: it writes its menu itself, and has no ledger to choose."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import click
+
+from dc_inject.cli.run import run
+from dc_inject.model.errors import DcInjectError, MenuError
+
+KEYS = {  # of menus, and the option that stands for each; every other key can only be set in a menu
+    "accept": "--accept",
+    "campaign": "--campaign",
+    "contact": "--contact",
+    "cycle": "--cycle",
+    "datasets": "--did",
+    "files": "--folder",
+    "fts": "--fts",
+    "rate": "--rate",
+    "rules_per_hour": "--rules-per-hour",
+}
+NONE = "`link` has no option for that: write a menu, and use `dc-inject run MENU`"
+_KEY = re.compile(r"`(\w+): ([^`]*)`(?: (?:into|in) the menu)?")
+_VALUE = re.compile(r"\[([^][]+)\]|\{endpoint: ([^{}]+)\}")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+_PIECE = re.compile(r"(; (?:or )?|, (?:or )?)(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # not between backticks
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Write the hints of errors in the options of `link`."""
+    try:
+        yield
+    except MenuError as error:
+        problems = [replace(problem, hint=for_link(problem.hint)) for problem in error.problems]
+        raise MenuError(problems) from error.__cause__
+    except DcInjectError as error:
+        error.hint = error.hint and for_link(error.hint)
+        raise
+
+
+def _missing() -> set[str]:
+    """Return the options of `run`, whose messages `link` prints, that the command of this call does not have."""
+    context = click.get_current_context()
+    of_run, own = ({name for one in command.params for name in one.opts} for command in (run, context.command))
+    return of_run - own
+
+
+def for_link(hint: str) -> str:
+    """Return a hint without the alternatives that a user of `link` does not have.
+
+    A key of a menu becomes the option that stands for it. A hint that names a command is left as it is.
+    """
+    hint = _KEY.sub(_option, hint)
+    if not hint or "`dc-inject " in hint:
+        return hint
+    for option in _missing():
+        hint = hint.replace(f"{option} or ", "")
+    first, *rest = _PIECE.split(hint)
+    pieces = [("", first), *zip(rest[::2], rest[1::2], strict=True)]
+    kept = [(joint, piece) for joint, piece in pieces if _is_possible(piece)]
+    return "".join(joint + piece for joint, piece in [("", kept[0][1]), *kept[1:]]) if kept else NONE
+
+
+def _is_possible(piece: str) -> bool:
+    return not _KEY.search(piece) and _missing().isdisjoint(_OPTION.findall(piece))
+
+
+def _option(match: re.Match[str]) -> str:
+    """Return the option for a key of a menu, or the text as it was if there is none."""
+    option, value = KEYS.get(match[1]), _VALUE.fullmatch(match[2])
+    if option is None:
+        return match[0]
+    return f"`{option} {value[1] or value[2]}`" if value else option
