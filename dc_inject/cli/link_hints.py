@@ -27,7 +27,7 @@ NONE = "`link` has no option for that: write a menu, and use `dc-inject run MENU
 _KEY = re.compile(r"`(\w+): ([^`]*)`(?: (?:into|in) the menu)?")
 _VALUE = re.compile(r"\[([^][]+)\]|\{endpoint: ([^{}]+)\}")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-_PIECE = re.compile(r"(; (?:or )?|, (?:or )?)(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # not between backticks
+_CODE_OR_JOINT = re.compile(r"`[^`]*`?|; (?:or )?|, (?:or )?")
 
 
 @contextlib.contextmanager
@@ -60,10 +60,18 @@ def for_link(hint: str) -> str:
         return hint
     for option in _missing():
         hint = hint.replace(f"{option} or ", "")
-    first, *rest = _PIECE.split(hint)
-    pieces = [("", first), *zip(rest[::2], rest[1::2], strict=True)]
-    kept = [(joint, piece) for joint, piece in pieces if _is_possible(piece)]
+    kept = [(joint, piece) for joint, piece in _pieces(hint) if _is_possible(piece)]
     return "".join(joint + piece for joint, piece in [("", kept[0][1]), *kept[1:]]) if kept else NONE
+
+
+def _pieces(hint: str) -> list[tuple[str, str]]:
+    """Return the alternatives of a hint, each with what joins it to the one before; joints in code are none."""
+    pieces, joint, start = [], "", 0
+    for found in _CODE_OR_JOINT.finditer(hint):
+        if not found[0].startswith("`"):
+            pieces.append((joint, hint[start : found.start()]))
+            joint, start = found[0], found.end()
+    return [*pieces, (joint, hint[start:])]
 
 
 def _is_possible(piece: str) -> bool:

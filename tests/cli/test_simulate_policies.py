@@ -219,7 +219,7 @@ def test_several_seeds_give_what_each_gives_alone_and_their_median():
 
 
 def test_several_seeds_for_people_and_as_csv():
-    done = ledgers.run(*words("link-at-70-percent", "--days", 0.5, "--seeds", 2, "--policy", "fixed"))
+    done = ledgers.run(*words("link-at-70-percent", "--days", 0.25, "--seeds", 2, "--policy", "fixed"))
     assert done.stdout.startswith("2 seeds of twin-link-at-70-percent in link-at-70-percent, policy fixed\n")
     for word in ("moved/due", "median", "hours above 98 %", "T1_DE_KIT_Disk"):
         assert word in done.stdout

@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dc_inject.model import Hold, Slice, State, units
-from dc_inject.sandbox import Link
+from dc_inject.sandbox import Dataset, Link, Rse
 from tests.conftest import client_for
-from tests.e2e.tool import add_stock, asked, given, rules, this_cycle, until
+from tests.e2e.tool import GB, add_stock, asked, given, rules, this_cycle, until
 
 pytestmark = pytest.mark.sandbox
 
@@ -283,9 +283,11 @@ def test_rules_that_an_operator_suspends_are_ended_after_some_minutes_and_made_u
     assert link["failed_files"] == {"suspended": sum(entry.injection.item.files for entry in made)}
 
 
-def test_a_link_that_is_too_slow_for_its_datasets_is_given_slices(tool, sandbox, three, label):
-    """1 GB a cycle, where no dataset has less than 2: cut, moved, ended and deleted; no file twice at a time."""
-    source, destination, _ = three
+def test_a_link_that_is_too_slow_for_its_datasets_is_given_slices(tool, sandbox, label):
+    """1 GB a cycle, and a dataset of five: cut, moved, ended and deleted; no file twice at a time."""
+    source, destination = (f"T2_{label}_{end}" for end in ("From", "To"))
+    whole = Dataset("cms", f"/E2E_{source}/v1/RAW#000", (GB,) * 5)
+    sandbox.add([Rse(source, 10**16), Rse(destination, 10**15)], {source: (whole,)})
     cycle, campaign = this_cycle(CYCLE), f"slices-{label}"
     menu = tool.menu(campaign, {(source, destination): "1600 Mb/s"}, start=cycle.start, cycles=6, cycle=CYCLE)
     menu.write_text(menu.read_text().replace("datasets: {", "datasets: {slices: user.dcops, ", 1))

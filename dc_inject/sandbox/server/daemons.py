@@ -140,16 +140,22 @@ class Slow:
         return False
 
 
-def one_pass(stopped: Callable[[], bool], skips: Callable[[str], bool]) -> None:
-    """Call every daemon that has something to do, but those to be skipped; trouble of one stops no other."""
+def one_pass(stopped: Callable[[], bool], skips: Callable[[str], bool]) -> bool:
+    """Call every daemon that has something to do, but those to be skipped; returns whether any was called.
+
+    Trouble of one stops no other.
+    """
+    called = False
     for name, daemon in DAEMONS.items():
         if stopped():
-            return
+            break
         try:
             if daemon.due() and not skips(name):
+                called = True
                 daemon.call()
         except Exception:
             log.exception("%s failed in this pass", name)
+    return called
 
 
 def unsettled() -> int:
@@ -191,11 +197,12 @@ def main(folder: Path) -> None:
         orders.fulfil()
         paused = pause.exists()
         slow.read()
+        busy = False
         if not paused:
-            one_pass(stop.is_set, slow.skips)
+            busy = one_pass(stop.is_set, slow.skips)
             done += 1
         tell(passes, done, slow, paused=paused)
-        rest.wait(stop)
+        rest.wait(stop, idle=not busy)
 
 
 if __name__ == "__main__":

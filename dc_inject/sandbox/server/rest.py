@@ -1,4 +1,4 @@
-"""Rest between the passes of the daemons: the longer, the longer nobody has written and nothing is on its way.
+"""Rest between the passes of the daemons: the longer, the longer they have had nothing to do.
 
 A pass of which nothing comes costs some ten milliseconds of CPU, which a laptop would rather save.
 """
@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from rucio.db.sqla import models
-from rucio.db.sqla.constants import DatabaseOperationType
-from rucio.db.sqla.session import db_session, get_engine
+from rucio.db.sqla.session import get_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger("sandbox")
 
-LONGEST = 1.0  # seconds: what only the time brings, such as the end of a rule, waits no longer for a pass
+LONGEST = 1.0  # seconds: what only the time brings, such as an arrival, waits no longer for a pass
 GROWTH = 1.5
 
 
@@ -33,18 +31,18 @@ class Rest:
         self._reader = engine.connect() if engine.dialect.name == "sqlite" else None
         self._version = 0
 
-    def wait(self, stop: threading.Event) -> None:
-        """Wait; ends early when somebody writes to the database, or `stop` is set."""
-        quiet = self._quiet()
-        self._length = min(self._length * GROWTH, max(LONGEST, self._interval)) if quiet else self._interval
+    def wait(self, stop: threading.Event, *, idle: bool) -> None:
+        """Wait after a pass, longer after each idle one; ends early when anybody writes, or `stop` is set."""
+        idle = idle and not self._has_been_written()
+        self._length = min(self._length * GROWTH, max(LONGEST, self._interval)) if idle else self._interval
         until = time.monotonic() + self._length
         while not stop.wait(min(self._interval, max(until - time.monotonic(), 0.0))):
-            if time.monotonic() >= until or self._hurry() or self._written():
+            if time.monotonic() >= until or self._hurry() or self._has_been_written():
                 return
 
-    def _quiet(self) -> bool:
+    def _has_been_written(self) -> bool:
         try:
-            return not self._written() and not under_way()
+            return self._written()
         except SQLAlchemyError:  # a database that is away is no reason to end
             log.exception("it cannot be told whether there is anything to do")
             return False
@@ -56,9 +54,3 @@ class Rest:
         version = int(self._reader.exec_driver_sql("PRAGMA data_version").scalar_one())
         self._version, before = version, self._version
         return version != before
-
-
-def under_way() -> bool:
-    """Whether Rucio has transfers to submit, to ask for, or to finish."""
-    with db_session(DatabaseOperationType.READ) as session:
-        return session.query(models.Request).first() is not None

@@ -66,7 +66,8 @@ class Scheduler:
             if pause <= 0 and not stopped:
                 passed, pause = now, settings.scheduler_interval * settings.time_scale
                 self._start()
-            await self._rest(_TICK if stopped else min(max(pause, 0.001), _TICK))
+            waits = self._queue and not stopped
+            await self._rest(min(max(pause, 0.001), _TICK) if waits else _TICK)
 
     async def _rest(self, seconds: float) -> None:
         """Wait until something is to be done, or until time may have brought something."""
