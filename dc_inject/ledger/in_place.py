@@ -45,6 +45,7 @@ class FileWatch:
     def __init__(self, path: Path) -> None:
         """Take the path of a ledger that is open."""
         self._path = path
+        self._log_path = _log(path)  # once: a link that leads elsewhere from now on is another file
         self._file: os.stat_result | None = None
         self._log: os.stat_result | None = None
 
@@ -56,7 +57,7 @@ class FileWatch:
                 f"{self._path} has {file.st_nlink} names (hard links), so that two injectors could use it",
                 f"delete the other names: `find / -xdev -inum {file.st_ino}` finds them",
             )
-        path = _log(self._path)
+        path = self._log_path
         log = self._seen(path, self._log) if self._log or path.exists() else None
         if log and self._log and log.st_size < self._log.st_size:
             raise LedgerError(f"{path} was truncated while the ledger is in use", _START)
