@@ -59,15 +59,16 @@ class Scheduler:
                 self._hold(now)
                 while self._later and self._later[0][0] <= now:
                     self.add([heapq.heappop(self._later)[1]])
-            if now >= looked + settings.optimizer_interval * settings.time_scale and not stopped:
-                looked = now
+            next_look = looked + settings.optimizer_interval * settings.time_scale
+            if now >= next_look and not stopped:
+                looked, next_look = now, now + settings.optimizer_interval * settings.time_scale
                 self._look(now)
             pause = settings.scheduler_interval * settings.time_scale - (now - passed)
             if pause <= 0 and not stopped:
                 passed, pause = now, settings.scheduler_interval * settings.time_scale
                 self._start()
-            waits = self._queue and not stopped
-            await self._rest(min(max(pause, 0.001), _TICK) if waits else _TICK)
+            rests = [_TICK] if stopped else [_TICK, next_look - now, *([pause] if self._queue else [])]
+            await self._rest(max(min(rests), 0.001))
 
     async def _rest(self, seconds: float) -> None:
         """Wait until something is to be done, or until time may have brought something."""
