@@ -66,7 +66,8 @@ class JobList:
         now = self.connection.now()
         hours = max(1, ceil((now - max(since or now - LONGEST, now - LONGEST)) / _HOUR))
         finished = mine | {"state_in": ",".join(sorted(OVER)), "time_window": str(hours)}
-        jobs = {row["job_id"]: row for query in (finished, mine) for row in self._list(query)}
+        # in this order: a job that ends between the two answers is in both
+        jobs = {row["job_id"]: row for query in (mine, finished) for row in self._list(query)}
         return [row for row in jobs.values() if metadata_of(row).get("campaign") == campaign]
 
     def _list(self, query: Mapping[str, str]) -> list[Row]:

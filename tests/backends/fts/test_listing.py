@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,24 @@ def test_jobs_that_are_over_are_found_as_long_as_they_are_looked_for(fts: FakeFt
     assert one.changed_at == SUBMITTED
     assert old.external_id in {one.external_id for one in backend.ours(since=CYCLE.start - timedelta(hours=6))}
     assert old.external_id in {one.external_id for one in backend.ours()}
+
+
+def test_a_job_that_ends_between_two_questions_is_found(
+    fts: FakeFts, backend: FtsBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FTS lists jobs at work, and those that are over: who asked for the latter first would find it in neither."""
+    (entry,) = submitted(backend, 0)
+    listed = type(fts).answer
+
+    def answer(self: FakeFts, method: str, path: str, query: dict[str, list[str]], body: bytes) -> Any:
+        answer = listed(self, method, path, query, body)
+        if path == "/jobs" and method == "GET":
+            fts.finish()
+        return answer
+
+    monkeypatch.setattr(type(fts), "answer", answer)
+    (found,) = backend.ours()
+    assert (found.external_id, found.status) == (entry.external_id, Status.COMPLETE)
 
 
 def test_a_source_is_the_folder_that_its_files_have_in_common(fts: FakeFts, backend: FtsBackend) -> None:
