@@ -139,7 +139,7 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
     for pool in dict.fromkeys(flow.pool for _, flow in ours if not isinstance(flow.goal, SecondHop)):
         coverage = Coverage(pool.datasets) if isinstance(pool.datasets, DatasetFilter) else None
         try:
-            found = rucio.inventory(*pool, coverage.note if coverage else None)
+            found = rucio.inventory(*pool, coverage)
             size = PoolSize.of(_sampled(found, samples.setdefault(pool, [])))
             if coverage:
                 size, coverages[pool] = size._replace(named=coverage.named), coverage
@@ -174,8 +174,10 @@ def _unmatched(
         if not all(pool in coverages for pool in pools):
             continue
         covered, use = [coverages[pool] for pool in pools], next(iter(pools.values()))
-        if idle := set.intersection(*(coverage.exclude for coverage in covered)):
-            answers.take([(use[0], admission.idle_exclusion(use[1], idle))])
+        idle = set.intersection(*(coverage.exclude for coverage in covered))
+        if idle:
+            message = f"nothing at any source is kept out by {units.some(sorted(idle), MOST_NAMED)} of `exclude`"
+            answers.find(use, "unmatched-exclude", message, "check the names; what is meant by them may go out")
         dids = set.intersection(*(coverage.dids for coverage in covered))
         there = set().union(*(coverage.in_containers for coverage in covered))
         try:

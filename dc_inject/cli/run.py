@@ -307,7 +307,6 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
     def admit(campaign: Campaign) -> None:
         admission.storages(campaign)
         trusting.admit(campaign)
-        admission.exclusions(campaign, backends, ledger.inventory_read_at)
         metrics.in_force(campaign)
 
     def bind(ledger: Ledger, cycle: timedelta) -> None:

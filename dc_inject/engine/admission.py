@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dc_inject.analysis import lint
 from dc_inject.menu import source_lists
-from dc_inject.model import Campaign, DatasetFilter, FileFilter, Flow, Menu, PoolKey, units, urls
-from dc_inject.model.errors import MenuError, Permanent, Problem, ServiceError, UsageError
-from dc_inject.model.goals import SecondHop
+from dc_inject.model import Campaign, FileFilter, Flow, units, urls
+from dc_inject.model.errors import MenuError, Permanent, Problem, UsageError
 from dc_inject.model.ports import Backend, Identity, RseFacts
 from dc_inject.planning import clocks
-from dc_inject.planning.pool import Coverage
 from dc_inject.system import service_clocks
 
-log = logging.getLogger(__name__)
-
-UNMATCHED = "unmatched-exclude"
-MOST_NAMED = 10  # entries that a problem names
 ORDINARY = "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin"
 
 
@@ -97,52 +90,6 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
                     tapes.add(_tape(flow, rse))
     if unusable or tapes:
         raise MenuError([*map(once, unusable.values()), *tapes])
-
-
-def exclusions(
-    campaign: Campaign, backends: Mapping[str, Backend], read_at: Callable[[str, PoolKey], datetime | None]
-) -> None:
-    """Raise MenuError for entries of `exclude` that match no dataset at any source: what they mean would go out.
-
-    Sources are read until all entries have matched. Nothing is asked of a filter with pools that were read before:
-    what an entry has matched then may be gone. Where a source cannot be read, nothing is known of its filter.
-    """
-    users: dict[tuple[str, DatasetFilter], list[tuple[Menu, Flow]]] = {}
-    for menu_ in campaign.menus:
-        for flow in menu_.flows:
-            datasets = flow.pool.datasets
-            if isinstance(datasets, DatasetFilter) and datasets.exclude and not isinstance(flow.goal, SecondHop):
-                users.setdefault((flow.link.through, datasets), []).append((menu_, flow))
-    problems = []
-    for (service, datasets), uses in users.items():
-        menu_, flow = uses[0]
-        pools = list(dict.fromkeys(flow.pool for _, flow in uses))
-        if UNMATCHED in menu_.accept or any(read_at(service, pool) for pool in pools):
-            continue
-        if idle := _idle(Coverage(replace(datasets, dids=())), pools, backends[service]):
-            problems.append(idle_exclusion(flow, idle))
-    if problems:
-        raise MenuError(problems)
-
-
-def _idle(coverage: Coverage, pools: Iterable[PoolKey], backend: Backend) -> Collection[str]:
-    """Return the entries of `exclude` that match nothing in pools; none where a pool cannot be read."""
-    for pool in pools:
-        try:
-            for _ in backend.inventory(*pool, coverage.note):
-                if not coverage.exclude:
-                    return ()
-        except ServiceError as error:
-            log.warning("it is unknown whether `exclude` matches anything at %s: %s", pool.source, error.message)
-            return ()
-    return coverage.exclude
-
-
-def idle_exclusion(flow: Flow, idle: Collection[str]) -> Problem:
-    """Return the problem of entries of `exclude` that keep nothing out."""
-    message = f"nothing at any source is kept out by {units.some(sorted(idle), MOST_NAMED)} of `exclude`"
-    hint = f"correct the names, since what they mean would be injected; or `accept: [{UNMATCHED}]`"
-    return Problem(flow.menu, flow.line, message, hint, UNMATCHED)
 
 
 def storages(campaign: Campaign) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,13 +11,9 @@ from rucio.common import exception as rucio_errors
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.cli import common
-from dc_inject.engine import admission
 from dc_inject.metrics import Silent
-from dc_inject.model import DatasetFilter
-from dc_inject.model.errors import MenuError
 from tests.backends.fake import GB, FakeClient, FakeRse, FakeRucio
 from tests.cli.ledgers import run
-from tests.engine.world import START, campaign, flow
 from tests.menu.texts import text
 
 TB = 1000 * GB
@@ -122,44 +117,6 @@ def test_an_exclusion_that_keeps_nothing_out_is_an_error(check, server):
     assert "cms:Embrago*" in found["unmatched-exclude"]
     assert "cms:1?" not in found["unmatched-exclude"]
     assert check(defaults=named, accept="accept: [unmatched-exclude]")[:2] == (0, {})
-
-
-@pytest.mark.parametrize("dry", [True, False])
-def test_run_refuses_to_begin_with_such_an_exclusion(check, server, tmp_path, dry):
-    """By the same question, which ends as soon as all entries have matched; nothing is left behind."""
-    options = ["--once", *(["--dry-run"] if dry else []), tmp_path / "m.yaml"]
-    check(defaults=selection("cms:*", exclude=["cms:1?", "cms:Embrago*"]))
-    done = run("run", *options)
-    assert done.exception.exit_code == 2
-    assert [problem.code for problem in done.exception.problems] == ["unmatched-exclude"]
-    assert server.called("add_replication_rule") == 0
-    assert not list((tmp_path / "dc_inject").glob("*.sqlite"))
-
-
-def test_an_exclusion_has_to_match_at_one_source_and_is_asked_about_once(server, caplog):
-    """Not at each; where a source cannot be read nothing is known, and what was read before may be gone since."""
-    backend = RucioBackend(campaign="test", clock=server.clock, observer=Silent(), make=server.client)
-    server.add("cms:c", "C", files=100, size=GB)
-
-    def refused(*exclude: str, known: str = "", **more: frozenset[str]) -> list[str]:
-        datasets = DatasetFilter(dids=("cms:*",), exclude=exclude)
-        campaign_ = campaign([replace(flow(source, "B", 1.0), datasets=datasets) for source in "AC"], **more)
-        try:
-            admission.exclusions(
-                campaign_, {"rucio": backend}, lambda _, pool: START if pool.source == known else None
-            )
-        except MenuError as error:
-            return [problem.code for problem in error.problems]
-        return []
-
-    assert refused("cms:c", "cms:1?") == []
-    assert refused("cms:c", "cms:d") == ["unmatched-exclude"]
-    assert refused("cms:d", known="C") == []
-    assert refused("cms:d", accept=frozenset({"unmatched-exclude"})) == []
-    server.faults["get_dataset_locks_by_rse"] = [rucio_errors.DatabaseException("down")] * 9
-    assert refused("cms:d") == []
-    assert "cms:d" not in caplog.text
-    assert [record.levelname for record in caplog.records if record.name.endswith("admission")] == ["WARNING"]
 
 
 def test_an_entry_may_match_at_one_source_only(check, server):
