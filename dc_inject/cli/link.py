@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -291,7 +292,9 @@ def _menu_file(campaign: str) -> Path:
 def _refuse_known(campaign: str, now: datetime) -> None:
     """Raise UsageError for a campaign that there is already."""
     if campaign in ledger_files.campaigns():
-        goes_on = link_end.continued(campaign, ledger_files.existing(campaign), now)
+        goes_on = ""
+        with contextlib.suppress(LedgerError):  # it cannot be read: there is none to continue
+            goes_on = link_end.continued(campaign, ledger_files.existing(campaign), now)
         hint = "; ".join(filter(None, [goes_on, "for a new test, choose another --campaign"]))
         raise UsageError(f"campaign {campaign} exists already", hint)
 

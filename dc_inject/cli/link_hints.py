@@ -37,7 +37,9 @@ def translated() -> Iterator[None]:
         yield
     except MenuError as error:
         problems = [replace(problem, hint=for_link(problem.hint)) for problem in error.problems]
-        raise MenuError(problems) from error.__cause__
+        translated_error = MenuError(problems)
+        translated_error.hint = error.hint
+        raise translated_error from error.__cause__
     except DcInjectError as error:
         error.hint = error.hint and for_link(error.hint)
         raise

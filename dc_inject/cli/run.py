@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shlex
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -246,7 +247,7 @@ def inject(
             _shown(start.path, campaign, clock, live=live),
         ):
             manager.ready()
-            with contextlib.nullcontext() if ends_afterwards else _telling_what_is_left(start):
+            with contextlib.nullcontext() if ends_afterwards or options.dry_run else _telling_what_is_left(start):
                 engine.run(until=options.until, once=options.once)
         # Publish after the ledger is released, so that the run of the next cycle does not wait for it.
         group = _group(campaign, shard)
@@ -341,14 +342,20 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
 
 @contextlib.contextmanager
 def _telling_what_is_left(start: _Start) -> Iterator[None]:
-    """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on."""
+    """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on.
+
+    An error that no file or database raised, such as that of another injector, says itself what to do.
+    """
     try:
         yield
     except LedgerError as error:
+        if not isinstance(error.__cause__, OSError | sqlite3.Error):
+            raise
         from dc_inject.cli import link_end  # noqa: PLC0415  only then
 
         in_place = start.path == ledger_files.file_of(None, start.campaign)
-        link_end.explain_stop(start.campaign if in_place else shlex.quote(str(start.path)), start.path, error)
+        place = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
+        link_end.explain_stop(place, start.path, error)
         raise
 
 
