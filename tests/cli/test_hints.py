@@ -8,12 +8,15 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 
+import dc_inject.cli.run as run_command
+from dc_inject.cli import link_hints
 from dc_inject.cli.root import root
-from dc_inject.model.errors import UsageError
+from dc_inject.model.errors import LedgerError, MenuError, UsageError
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
@@ -167,3 +170,22 @@ def test_the_test_sees_what_is_wrong(tmp_path: Path) -> None:
     ((_, text),) = texts(file)
     assert text == "try `dc-inject status X --sumary` or --no-such-thing"
     assert len(list(named_wrongly(text))) == 3
+
+
+def test_a_refused_menu_keeps_what_is_said_of_going_on():
+    error = MenuError([])
+    error.hint = "continue"
+    with pytest.raises(MenuError) as found, link_hints.translated():
+        raise error
+    assert found.value.hint == "continue"
+
+
+def test_an_error_that_no_disk_raised_keeps_its_own_hint(tmp_path: Path):
+    start = SimpleNamespace(path=tmp_path / "dc27.sqlite", campaign="dc27")
+    error = LedgerError("another injector", "end that one")
+    with pytest.raises(LedgerError) as found, run_command._telling_what_is_left(start):
+        raise error
+    assert found.value.hint == "end that one"
+    with pytest.raises(LedgerError) as found, run_command._telling_what_is_left(start):
+        raise LedgerError("the disk is full", "free some space") from OSError(28, "full")
+    assert f"`dc-inject end {tmp_path}/dc27.sqlite --cancel`" in found.value.hint
