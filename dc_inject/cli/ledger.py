@@ -113,7 +113,7 @@ def _copied(path: Path, file: Path) -> str:
             raise LedgerError(
                 f"not kept: the copy of {path} has {units.counted(len(errors), 'contradictions')}, such as: "
                 f"{errors[0].subject}: {errors[0].message} [{errors[0].code}]",
-                f"`dc-inject ledger check {shlex.quote(str(path))}` lists them all; "
+                f"`dc-inject ledger check {shlex.quote(str(path.absolute()))}` lists them all; "
                 "to keep the file as it is, `cp` it with its -wal",
             )
         with LedgerView.open(copy) as view:

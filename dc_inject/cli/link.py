@@ -194,7 +194,7 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
             path = ledger_files.file_of(None, challenge.campaign)
             if not path.exists():
                 menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
-            elif isinstance(error, DcInjectError | OSError):
+            elif isinstance(error, DcInjectError | OSError) and not link_end.says_how_to_go_on(error):
                 link_end.explain_stop(challenge.campaign, path, error, clock.now())
             raise
         _tell(challenge.campaign, options.fmt, end_state)

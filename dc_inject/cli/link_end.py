@@ -15,7 +15,7 @@ from dc_inject.cli import end, exits, hangup, ledger_files, link_options
 from dc_inject.cli.link_options import LinkOptions
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Entry, State, units
-from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError, UsageError
+from dc_inject.model.errors import DcInjectError, LedgerBroken, LedgerError, ServiceError, UsageError
 
 
 class EndState(Enum):
@@ -64,6 +64,11 @@ def interruptible(campaign: str) -> Iterator[None]:
         else:
             exits.say_interrupted("nothing was injected")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
+
+
+def says_how_to_go_on(error: BaseException) -> bool:
+    """Whether it is the ledger's and its hint is all there is to do, as where another injector is at work."""
+    return isinstance(error, LedgerError) and not isinstance(error, LedgerBroken)
 
 
 def explain_stop(campaign: str, path: Path, error: DcInjectError | OSError, now: datetime | None = None) -> None:

@@ -150,7 +150,7 @@ def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
     if highest and highest < first:
         raise UsageError("--max is below --rate", "raise --max, or lower --rate")
     if options.every and not (step or options.saturate):
-        raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
+        raise UsageError("--every is for steps", "add --step, the increase of the rate, or leave it out")
     every = options.every or DEFAULT_STEP
     if step and lasting and not options.saturate and every >= lasting:
         raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")

@@ -195,7 +195,7 @@ def _refuse(path: Path) -> None:
     for file in (path, path.with_name(path.name + "-wal")):
         if file.exists() and (file == path or file.stat().st_size):
             message = "there is a ledger" if file == path else "the log of a ledger was left"
-            look = f"check it with `dc-inject ledger check {shlex.quote(str(path))}`"
+            look = f"check it with `dc-inject ledger check {shlex.quote(str(path.absolute()))}`"
             hint = f"{look}; if it is damaged, move {path.name}* away first"
             raise LedgerError(f"{message} at {file}", hint)
 

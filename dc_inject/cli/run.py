@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import shlex
-import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
-from dc_inject.model.errors import LedgerError, MenuError
+from dc_inject.model.errors import LedgerBroken, MenuError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
@@ -342,15 +341,10 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
 
 @contextlib.contextmanager
 def _telling_what_is_left(start: _Start) -> Iterator[None]:
-    """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on.
-
-    An error that no file or database raised, such as that of another injector, says itself what to do.
-    """
+    """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on."""
     try:
         yield
-    except LedgerError as error:
-        if not isinstance(error.__cause__, OSError | sqlite3.Error):
-            raise
+    except LedgerBroken as error:
         from dc_inject.cli import link_end  # noqa: PLC0415  only then
 
         in_place = start.path == ledger_files.file_of(None, start.campaign)

@@ -9,12 +9,12 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from dc_inject.model.errors import LedgerError, NumberTooLarge
+from dc_inject.model.errors import LedgerBroken, NumberTooLarge
 
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into LedgerError with what a person can do."""
+    """Turn errors of SQLite into LedgerBroken with what a person can do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -48,7 +48,7 @@ _OF_SYSTEM = {  # an errno, and SQLite's name of the same trouble; any other is 
 }
 
 
-def of_system(path: Path, error: OSError) -> LedgerError:
+def of_system(path: Path, error: OSError) -> LedgerBroken:
     """Return what an error of the file system means for a ledger: what SQLite's own of the same trouble does."""
     return _ledger_error(path, _OF_SYSTEM.get(error.errno or 0, "SQLITE_IOERR"), error.strerror or str(error))
 
@@ -65,10 +65,10 @@ def _no_room(path: Path) -> bool:
         return False
 
 
-def _ledger_error(path: Path, name: str, message: str) -> LedgerError:
+def _ledger_error(path: Path, name: str, message: str) -> LedgerBroken:
     if name.startswith("SQLITE_IOERR") and _no_room(path):
         name = "SQLITE_FULL"  # where SQLite cannot lengthen its -shm it says that the disk does not work
     for start, meaning, hint in _MEANINGS:
         if name.startswith(start):
-            return LedgerError(f"the ledger {path}: {meaning} ({message})", hint)
-    return LedgerError(f"the ledger {path}: {message}", "please report it with this message")
+            return LedgerBroken(f"the ledger {path}: {meaning} ({message})", hint)
+    return LedgerBroken(f"the ledger {path}: {message}", "please report it with this message")

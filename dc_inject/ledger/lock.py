@@ -29,7 +29,7 @@ class InUse(LedgerError):
 
     def __init__(self, path: Path, message: str, *, injects: bool) -> None:
         """Take the ledger and the message, and choose what a person can do."""
-        stop = f"`dc-inject stop {shlex.quote(str(path))}`"
+        stop = f"`dc-inject stop {shlex.quote(str(path.absolute()))}`"
         one = f"a ledger has one injector; {stop} stops it from injecting, from any terminal"
         super().__init__(message, one if injects else "wait until that is over, and run the command again")
         self.injects = injects

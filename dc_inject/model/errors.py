@@ -80,6 +80,10 @@ class LedgerError(DcInjectError):
     exit_code = 3
 
 
+class LedgerBroken(LedgerError):
+    """The file of the ledger, its database or its disk failed, as when the disk is full."""
+
+
 class NumberTooLarge(LedgerError):
     """A number is beyond the integers of 64 bits that a ledger keeps."""
 

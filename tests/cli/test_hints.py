@@ -14,9 +14,10 @@ import click
 import pytest
 
 import dc_inject.cli.run as run_command
-from dc_inject.cli import link_hints
+from dc_inject.cli import link_end, link_hints
 from dc_inject.cli.root import root
-from dc_inject.model.errors import LedgerError, MenuError, UsageError
+from dc_inject.ledger.lock import InUse
+from dc_inject.model.errors import LedgerBroken, LedgerError, MenuError, Temporary, UsageError
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
@@ -187,5 +188,17 @@ def test_an_error_that_no_disk_raised_keeps_its_own_hint(tmp_path: Path):
         raise error
     assert found.value.hint == "end that one"
     with pytest.raises(LedgerError) as found, run_command._telling_what_is_left(start):
-        raise LedgerError("the disk is full", "free some space") from OSError(28, "full")
+        raise LedgerBroken("the disk is full", "free some space")
     assert f"`dc-inject end {tmp_path}/dc27.sqlite --cancel`" in found.value.hint
+
+
+def test_a_test_of_a_link_adds_no_way_to_go_on_to_an_error_of_another_injector():
+    assert link_end.says_how_to_go_on(InUse(Path("dc27.sqlite"), "in use", injects=True))
+    assert not link_end.says_how_to_go_on(LedgerBroken("the disk is full", "free some space"))
+    assert not link_end.says_how_to_go_on(Temporary("FTS did not answer"))
+
+
+def test_the_hint_names_a_ledger_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    hint = InUse(Path("dc27"), "in use", injects=True).hint
+    assert shlex.split(hint.split("`")[1])[-1] == str(tmp_path / "dc27")
