@@ -15,6 +15,7 @@ from dc_inject.model.ports import (
     Identity,
     LinkQueue,
     Missing,
+    Note,
     Observation,
     Outcome,
     Removal,
@@ -41,9 +42,11 @@ class DryBackend:
         """Ask the real service what an expression means."""
         return self._real.resolve(expression)
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+    ) -> Iterator[Item]:
         """Stream the real inventory."""
-        return self._real.inventory(source, datasets)
+        return self._real.inventory(source, datasets, note)
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Ask the real service; what has landed in the simulation is there."""

@@ -24,6 +24,7 @@ from dc_inject.model.ports import (
     Identity,
     LinkQueue,
     Missing,
+    Note,
     Observation,
     Outcome,
     Removal,
@@ -154,12 +155,17 @@ class SimBackend:
             return tuple(sorted(self.items))
         raise Permanent(f"the simulated service knows no RSE expression {expression!r}")
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+    ) -> Iterator[Item]:
         """Stream the items of the source that pass the filter."""
         self._call("inventory", source)
         items = self.items.get(source, ())
         if isinstance(datasets, FileFilter):
             return (item for item in items if pool.passes(item, source, datasets))
+        if note is not None:
+            for item in items:
+                note(item, in_container=False)
         return (item for item in items if pool.matches(item, datasets))
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:

@@ -23,6 +23,7 @@ from dc_inject.model.ports import (
     Candidate,
     Endpoint,
     Identity,
+    Note,
     Observation,
     Outcome,
     Removal,
@@ -96,8 +97,11 @@ class TwinBackend:
             raise Permanent(f"no storage of the grid is {expression!r}", "the twin knows names, `*` and `|`")
         return tuple(matching)
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+    ) -> Iterator[Item]:
         """Make the datasets that the grid's stocks say of a source, under names that pass the filter."""
+        del note  # all of them pass
         self._call()
         if isinstance(datasets, FileFilter) or datasets.landed:
             return

@@ -30,6 +30,7 @@ from dc_inject.model.ports import (
     Candidate,
     Endpoint,
     Identity,
+    Note,
     Observation,
     Outcome,
     Removal,
@@ -67,8 +68,11 @@ class TwinFts:
         self._storage(expression)
         return (urls.normal(expression),)
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+    ) -> Iterator[Item]:
         """Stream the files of a menu's list, or those of the grid's datasets at a source, that pass the filter."""
+        del note  # FTS has no datasets
         self._call()
         if not isinstance(datasets, FileFilter) or datasets.landed:
             return

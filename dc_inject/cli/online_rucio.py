@@ -16,7 +16,7 @@ from dc_inject.model import Cycle, DatasetFilter, Injection, Item, PoolKey, unit
 from dc_inject.model.errors import MenuError, NeedsOperator, Problem, ServiceError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Candidate, ReplicaStatus, RseFacts
-from dc_inject.planning.pool import Coverage
+from dc_inject.planning.pool import Coverage, unmatched
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio import RucioBackend, Survey
@@ -139,7 +139,7 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
     for pool in dict.fromkeys(flow.pool for _, flow in ours if not isinstance(flow.goal, SecondHop)):
         coverage = Coverage(pool.datasets) if isinstance(pool.datasets, DatasetFilter) else None
         try:
-            found = rucio.inventory(*pool, coverage)
+            found = rucio.inventory(*pool, coverage.note if coverage else None)
             size = PoolSize.of(_sampled(found, samples.setdefault(pool, [])))
             if coverage:
                 size, coverages[pool] = size._replace(named=coverage.named), coverage
@@ -174,11 +174,12 @@ def _unmatched(
         if not all(pool in coverages for pool in pools):
             continue
         covered, use = [coverages[pool] for pool in pools], next(iter(pools.values()))
-        idle = set.intersection(*(coverage.exclude for coverage in covered))
-        if idle:
-            message = f"nothing at any source is kept out by {units.some(sorted(idle), MOST_NAMED)} of `exclude`"
+        dids, exclude = unmatched(covered)
+        if exclude:
+            message = (
+                f"nothing at any source is kept out by {units.some(sorted(exclude), MOST_NAMED)} of `exclude`"
+            )
             answers.find(use, "unmatched-exclude", message, "check the names; what is meant by them may go out")
-        dids = set.intersection(*(coverage.dids for coverage in covered))
         there = set().union(*(coverage.in_containers for coverage in covered))
         try:
             asked = dids or datasets.containers

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine.context import EngineContext
-from dc_inject.model import Item, PoolKey, units
+from dc_inject.model import DatasetFilter, Item, PoolKey, units
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Backend
-from dc_inject.planning.pool import in_order
+from dc_inject.planning.pool import Coverage, Unmatched, in_order, is_pattern, unmatched
 
 log = logging.getLogger(__name__)
+
+_MOST_NAMED = 5
 
 
 class Inventories:
@@ -25,6 +27,8 @@ class Inventories:
         self._reading: set[PoolKey] = set()
         self._failed: dict[PoolKey, ServiceError] = {}
         self._known: dict[tuple[str, PoolKey], tuple[datetime | None, list[Item]]] = {}  # as the ledger has them
+        self._coverages: dict[tuple[str, PoolKey], Coverage] = {}  # of pools read by this process
+        self._told: dict[tuple[str, DatasetFilter], Unmatched] = {}
 
     def refresh(
         self, wanted: Mapping[PoolKey, str], deadline: datetime
@@ -39,9 +43,10 @@ class Inventories:
             if pool not in self._reading and (read_at is None or read_at + self._age(pool) <= now):
                 self._reading.add(pool)
                 self._failed.pop(pool, None)
+                coverage = Coverage(pool.datasets) if isinstance(pool.datasets, DatasetFilter) else None
                 read, take = (
-                    partial(_read, self._context.backends[service], pool),
-                    partial(self._take, service, pool),
+                    partial(_read, self._context.backends[service], pool, coverage),
+                    partial(self._take, service, pool, coverage),
                 )
                 calls.start(read, take, f"{service} inventories")  # they take long, and others do not wait
         unread = {pool for pool, service in wanted.items() if ledger.inventory_read_at(service, pool) is None}
@@ -49,6 +54,7 @@ class Inventories:
             calls.wait(deadline)
         unread = {pool for pool in unread if ledger.inventory_read_at(wanted[pool], pool) is None}
         self._known = {key: inventory for key, inventory in self._known.items() if wanted.get(key[1]) == key[0]}
+        self._report_unmatched(wanted)
         pools = {pool: self._items(service, pool) for pool, service in wanted.items() if pool not in unread}
         return pools, {pool: self._failed.get(pool) or _still(wanted[pool], pool) for pool in unread}
 
@@ -62,13 +68,43 @@ class Inventories:
             self._known[service, pool] = read_at, items
         return items
 
-    def _take(self, service: str, pool: PoolKey, items: list[Item] | None, error: ServiceError | None) -> None:
+    def _report_unmatched(self, wanted: Mapping[PoolKey, str]) -> None:
+        """Warn once of entries of a filter that match nothing at any of its sources, when all have been read."""
+        self._coverages = {key: known for key, known in self._coverages.items() if wanted.get(key[1]) == key[0]}
+        pools: dict[tuple[str, DatasetFilter], list[PoolKey]] = {}
+        for pool, service in wanted.items():
+            if isinstance(pool.datasets, DatasetFilter):
+                pools.setdefault((service, pool.datasets), []).append(pool)
+        for (service, datasets), keys in pools.items():
+            coverages = [self._coverages.get((service, key)) for key in keys]
+            read = [coverage for coverage in coverages if coverage is not None]
+            if len(read) < len(keys) or not any(coverage.seen for coverage in read):
+                continue
+            left = unmatched(read)
+            if any(coverage.in_containers - set(datasets.dids) for coverage in read):
+                left = left._replace(
+                    datasets=frozenset(filter(is_pattern, left.datasets))
+                )  # a name is one's, perhaps
+            if left != self._told.get((service, datasets), Unmatched(frozenset(), frozenset())):
+                _warn(keys, left)
+            self._told[service, datasets] = left
+
+    def _take(
+        self,
+        service: str,
+        pool: PoolKey,
+        coverage: Coverage | None,
+        items: list[Item] | None,
+        error: ServiceError | None,
+    ) -> None:
         """Store the answer for a source, whenever it comes."""
         self._reading.discard(pool)
         if error is not None or items is None:
             self._failed[pool] = error or Temporary("the service told nothing")
             return
         self._context.ledger.store_inventory(service, pool, items, self._context.clock.now())
+        if coverage is not None:
+            self._coverages[service, pool] = coverage
         if items:
             log.info(
                 "inventory of %s: %s",
@@ -76,7 +112,7 @@ class Inventories:
                 extra={"event": "inventory", "fields": {"source": pool.source, "items": len(items)}},
             )  # fmt: skip
         else:
-            log.warning("inventory of %s: nothing there matches the menu's patterns and size bounds", pool.source)
+            log.warning("inventory of %s: %s", pool.source, _why_empty(coverage))
 
     def _age(self, pool: PoolKey) -> timedelta:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
@@ -88,5 +124,32 @@ def _still(service: str, pool: PoolKey) -> Temporary:
     return Temporary(f"no answer from {service} yet: the inventory of {pool.source} is still being read")
 
 
-def _read(backend: Backend, pool: PoolKey) -> list[Item]:
-    return list(backend.inventory(pool.source, pool.datasets))
+def _read(backend: Backend, pool: PoolKey, coverage: Coverage | None) -> list[Item]:
+    return list(backend.inventory(pool.source, pool.datasets, coverage.note if coverage else None))
+
+
+def _why_empty(coverage: Coverage | None) -> str:
+    if coverage is None or not coverage.seen:
+        return "nothing there matches the menu's patterns and size bounds"
+    if not coverage.named:
+        return f"none of {units.counted(coverage.seen, 'datasets')} there has a name of `datasets`"
+    return (
+        f"{units.counted(coverage.named, 'datasets')} there have a name of `datasets`, and none passes `files`, "
+        "`mean_file` and `exclude`"
+    )
+
+
+def _warn(pools: Sequence[PoolKey], left: Unmatched) -> None:
+    """Say which entries match nothing; links that are left out (--link, shards) may have sources where they do."""
+    sources = [pool.source for pool in pools]
+    for key, entries in left._asdict().items():
+        if entries:
+            what = "keep nothing out" if key == "exclude" else "match nothing"
+            log.warning(
+                "%s of `%s` %s at any source read here (%s); `dc-inject check --online` names the reasons",
+                units.some(sorted(entries), _MOST_NAMED), key, what, units.some(sources, _MOST_NAMED),
+                extra={
+                    "event": "unmatched",
+                    "fields": {"key": key, "entries": sorted(entries), "sources": sources},
+                },
+            )  # fmt: skip

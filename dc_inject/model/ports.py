@@ -298,6 +298,14 @@ class Stray(NamedTuple):
 Endpoint = tuple[str, int]  # host or address, and port
 
 
+class Note(Protocol):
+    """Takes each dataset of a source, before the filter."""
+
+    def __call__(self, item: Item, *, in_container: bool) -> None:
+        """Note a dataset."""
+        ...
+
+
 class Backend(Protocol):
     """A service that moves bytes; every method may be called again with the same arguments, from any thread.
 
@@ -314,8 +322,13 @@ class Backend(Protocol):
         """Return the names that an RSE expression means now, sorted; raises Permanent if it is not valid."""
         ...
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
-        """Stream the items of a source that pass the filter; costly, so it is asked rarely."""
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+    ) -> Iterator[Item]:
+        """Stream the items of a source that pass the filter; costly, so it is asked rarely.
+
+        Where a service has datasets, `note` is given each dataset before the filter.
+        """
         ...
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:

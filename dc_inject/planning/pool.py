@@ -20,12 +20,14 @@ from functools import cached_property, lru_cache
 from math import gcd
 from operator import attrgetter
 from types import MappingProxyType
+from typing import NamedTuple
 
 from dc_inject.model import DatasetFilter, FileFilter, Item, Order
 from dc_inject.model.items import LARGEST_DATASET
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _Match = Callable[[str], object]
+_WILDCARDS = frozenset("*?[")
 
 # --------------------------------------------------------------------------- what is eligible
 
@@ -51,23 +53,77 @@ def matches(item: Item, datasets: DatasetFilter, *, in_container: bool = False) 
 
 
 class Coverage:
-    """Which entries of a filter match no dataset that a source has; `named` counts those that an entry matches."""
+    """Which entries of a filter match no dataset that a source has.
+
+    `seen` counts the datasets of the source, `named` those that an entry or a container names.
+    """
 
     def __init__(self, datasets: DatasetFilter) -> None:
         """Begin with all entries."""
-        self.named = 0
-        self.dids, self.exclude = set(datasets.dids), set(datasets.exclude)
+        self.seen = self.named = 0
         self.in_containers: set[str] = set()  # names
         self._filter = datasets
+        self._dids, self._exclude = _Entries(datasets.dids), _Entries(datasets.exclude)
+
+    @property
+    def dids(self) -> set[str]:
+        """The entries of `dids` that match nothing so far."""
+        return self._dids.left
+
+    @property
+    def exclude(self) -> set[str]:
+        """The entries of `exclude` that match nothing so far."""
+        return self._exclude.left
 
     def note(self, item: Item, *, in_container: bool) -> None:
         """Take out the entries that match a dataset, whatever its bounds."""
-        name = item.name
-        self.dids -= {pattern for pattern in self.dids if _any((pattern,), name)}
-        self.exclude -= {pattern for pattern in self.exclude if _any((pattern,), name)}
+        self.seen += 1
+        self._dids.note(item.name)
+        self._exclude.note(item.name)
         if in_container:
-            self.in_containers.add(name)
-        self.named += in_container or _any(self._filter.dids, name)
+            self.in_containers.add(item.name)
+        self.named += in_container or _any(self._filter.dids, item.name)
+
+
+class Unmatched(NamedTuple):
+    """Entries of a filter that match no dataset of any of its sources."""
+
+    datasets: frozenset[str]
+    exclude: frozenset[str]
+
+
+def unmatched(coverages: Sequence[Coverage]) -> Unmatched:
+    """Return what the coverages of all sources of a filter, at least one, leave unmatched."""
+    return Unmatched(
+        frozenset(set.intersection(*(coverage.dids for coverage in coverages))),
+        frozenset(set.intersection(*(coverage.exclude for coverage in coverages))),
+    )
+
+
+def is_pattern(entry: str) -> bool:
+    """Whether an entry of a filter has wildcards, and does not just name one DID."""
+    return not _WILDCARDS.isdisjoint(entry)
+
+
+class _Entries:
+    """Patterns that have matched nothing yet; a source can have many datasets, and a filter many names."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = {pattern: _compiled_one(pattern) for pattern in filter(is_pattern, patterns)}
+        self._names = set(patterns) - set(self._patterns)
+
+    @property
+    def left(self) -> set[str]:
+        return {*self._names, *self._patterns}
+
+    def note(self, name: str) -> None:
+        scope, rest = _parts(name)
+        self._names -= {name, rest}
+        matched = [
+            pattern for pattern, (of_scope, of_name) in self._patterns.items() if of_scope(scope) and of_name(rest)
+        ]
+        for pattern in matched:
+            del self._patterns[pattern]
 
 
 def passes(file: Item, source: str, files: FileFilter) -> bool:
@@ -86,22 +142,27 @@ def _glob(pattern: str) -> _Match:
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:
-    scope, colon, rest = name.partition(":")
-    if not colon:
-        scope, rest = "", name
+    scope, rest = _parts(name)
     return any(in_scope(scope) and in_name(rest) for in_scope, in_name in _compiled(patterns))
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the scope and the name of a DID."""
+    scope, colon, rest = name.partition(":")
+    return (scope, rest) if colon else ("", name)
 
 
 @lru_cache(maxsize=1024)
 def _compiled(patterns: tuple[str, ...]) -> tuple[tuple[_Match, _Match], ...]:
-    """Compile `scope:name` patterns, each part by itself; without a colon a pattern is one of the name."""
-    pairs = []
-    for pattern in patterns:
-        scope, colon, name = pattern.partition(":")
-        if not colon:
-            scope, name = "*", pattern
-        pairs.append((re.compile(translate(scope)).match, re.compile(translate(name)).match))
-    return tuple(pairs)
+    return tuple(map(_compiled_one, patterns))
+
+
+def _compiled_one(pattern: str) -> tuple[_Match, _Match]:
+    """Compile a `scope:name` pattern, each part by itself; without a colon it is one of the name."""
+    scope, colon, name = pattern.partition(":")
+    if not colon:
+        scope, name = "*", pattern
+    return re.compile(translate(scope)).match, re.compile(translate(name)).match
 
 
 # --------------------------------------------------------------------------- what is taken

@@ -50,7 +50,7 @@ class Quick:
         """Tell who we are."""
         return self.ports.Identity("rucio", "sim://", "1", "def", "sim", admin=False, may_end=True)
 
-    def inventory(self, source: str, _datasets: object) -> list[Any]:
+    def inventory(self, source: str, _datasets: object, _note: object = None) -> list[Any]:
         """Tell what a source has."""
         return list(self.stock[source])
 

@@ -13,7 +13,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Hold, State, events
 from dc_inject.model.errors import MenuError, NeedsOperator, Permanent, Problem, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Status
-from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
+from tests.engine.world import ALL, CYCLE, GB, START, TB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
 DUE = 112_500_000_000
@@ -305,6 +305,44 @@ def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog):
     ]
 
 
+def _unmatched(caplog):
+    return [
+        (record.fields["key"], record.fields["entries"], record.fields["sources"])
+        for record in caplog.records
+        if getattr(record, "event", "") == "unmatched"
+    ]
+
+
+def test_entries_that_match_nothing_at_any_source_are_told_of_once(tmp_path, caplog):
+    """A typing error in `exclude` injects what was meant to be kept out."""
+    chosen = replace(
+        ALL,
+        dids=("*:/A/*", "/C/*", "*:/Z/*"),
+        exclude=("*:/A/data#001*", "cms:/C/data#0002", "*:/Embrago*", "cms:/C/data"),
+    )
+    links = [flow("A", "B", 1.0, datasets=chosen), flow("C", "B", 1.0, datasets=chosen)]
+    one = world(tmp_path, campaign(links), {"A": items("A", 100, 10 * GB), "C": items("C", 100, 10 * GB)})
+    one.run(cycles=3)
+    assert _unmatched(caplog) == [
+        ("datasets", ["*:/Z/*"], ["A", "C"]),
+        ("exclude", ["*:/Embrago*", "cms:/C/data"], ["A", "C"]),
+    ]
+
+
+def test_nothing_is_told_of_entries_while_a_source_is_not_read(tmp_path, caplog):
+    chosen = replace(ALL, exclude=("*:/C/*",))
+    links = [flow("A", "B", 1.0, datasets=chosen), flow("C", "B", 1.0, datasets=chosen)]
+    one = world(tmp_path, campaign(links), {"A": items("A", 100, 10 * GB)})
+
+    def fault(method, subject):
+        if (method, subject) == ("inventory", "C"):
+            raise Permanent("not this one")
+
+    one.backend.fault = fault
+    one.run(cycles=2)
+    assert _unmatched(caplog) == []
+
+
 def test_a_source_without_fresh_data_is_held_as_pool_dry_with_numbers(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 2, 5 * GB)}, may_end=False)
     one.run(cycles=3)
@@ -399,8 +437,7 @@ def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_
     submit, late = engine._executor.submit, []
 
     def slow(tag, task, lane=""):
-        pool = getattr(task, "args", (None, None))[-1]
-        if getattr(pool, "source", "") == "X":
+        if any(getattr(argument, "source", "") == "X" for argument in getattr(task, "args", ())):
             late.append(lambda: submit(tag, task))
         else:
             submit(tag, task)

@@ -39,6 +39,7 @@ from dc_inject.model.ports import (
     Identity,
     LinkQueue,
     Made,
+    Note,
     Observation,
     Outcome,
     Removal,
@@ -143,8 +144,11 @@ class FtsBackend:
         except ValueError as error:
             raise Permanent(f"{expression!r} is no end of a link through FTS: {error}") from None
 
-    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+    def inventory(
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+    ) -> Iterator[Item]:
         """Stream the files below a source that pass the filter, each with its URL and size."""
+        del note  # FTS has no datasets
         if not isinstance(datasets, FileFilter):
             raise Permanent("FTS is given files, and the menu names datasets")
         with understood():

@@ -38,6 +38,7 @@ from dc_inject.model.ports import (
     LinkQueue,
     Made,
     Missing,
+    Note,
     Observation,
     Outcome,
     Removal,
@@ -46,7 +47,6 @@ from dc_inject.model.ports import (
     RseFacts,
 )
 from dc_inject.model.services import RUCIO
-from dc_inject.planning.pool import Coverage
 
 __all__ = ["RucioBackend", "Survey"]
 
@@ -113,13 +113,13 @@ class RucioBackend:
             return resolve(self.connection, expression)
 
     def inventory(
-        self, source: str, datasets: DatasetFilter | FileFilter, coverage: Coverage | None = None
+        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
     ) -> Iterator[Item]:
-        """Stream the datasets of a source that pass the filter; `coverage` notes all that the source has."""
+        """Stream the datasets of a source that pass the filter; `note` is given all that the source has."""
         if not isinstance(datasets, DatasetFilter):
             raise Permanent("Rucio is given datasets, and the menu names files")
         with understood():
-            yield from inventory(self.connection, source, datasets, coverage)
+            yield from inventory(self.connection, source, datasets, note)
 
     def explain(self, dids: Iterable[str], containers: Iterable[str], there: AbstractSet[str]) -> dict[str, str]:
         """Return why entries of a selection match nothing; `there` are datasets of containers at sources."""

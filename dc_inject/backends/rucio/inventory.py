@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
 from dc_inject.model import Dataset, DatasetFilter, Item, naming
 from dc_inject.model.errors import Permanent
+from dc_inject.model.ports import Note
 from dc_inject.planning import pool
 
-WILDCARDS = frozenset("*?[")
 _DEEPEST = 20  # containers within containers
 
 
-class Note(Protocol):
-    """Takes each dataset of a source, before the filter."""
-
-    def __call__(self, item: Item, *, in_container: bool) -> None:
-        """Note a dataset."""
-        ...
-
-
 def inventory(
-    connection: Connection, source: str, datasets: DatasetFilter, coverage: pool.Coverage | None = None
+    connection: Connection, source: str, datasets: DatasetFilter, note: Note | None = None
 ) -> Iterator[Dataset]:
     """Stream the datasets at a source that pass the filter.
 
     Datasets and containers that the filter names are looked up. For patterns, the dataset locks of the whole RSE
     are streamed: what no rule holds at the source is not eligible anyway, and, unlike list_datasets_per_rse, the
-    server does not build this list in its memory. `coverage` notes each dataset before the filter.
+    server does not build this list in its memory. `note` is given each dataset before the filter.
     """
-    note = coverage.note if coverage else _no_note
-    named = [Did.read(text) for text in datasets.dids if not WILDCARDS & set(text)]
+    note = note or _no_note
+    named = [Did.read(text) for text in datasets.dids if not pool.is_pattern(text)]
     members = members_of(connection, [Did.read(text) for text in datasets.containers], named)
     if len(named) < len(datasets.dids):
         yield from _locked(connection, source, datasets, members, note)

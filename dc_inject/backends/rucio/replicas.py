@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
-from dc_inject.backends.rucio.inventory import WILDCARDS, members_of
+from dc_inject.backends.rucio.inventory import members_of
 from dc_inject.model import Dataset, DatasetFilter, File, urls
 from dc_inject.planning import pool
 
@@ -24,9 +24,9 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     A file is named by its URL; its size and adler32 are Rucio's. Datasets count with what they have at an RSE of
     the prefix's storage. Looked up in bulk: without the RSE, Rucio takes its time for each dataset.
     """
-    named = [Did.read(text) for text in datasets.dids if not WILDCARDS & set(text)]
+    named = [Did.read(text) for text in datasets.dids if not pool.is_pattern(text)]
     inside = members_of(connection, [Did.read(text) for text in datasets.containers], named)
-    patterns = [Did.read(text) for text in datasets.dids if WILDCARDS & set(text)]
+    patterns = [Did.read(text) for text in datasets.dids if pool.is_pattern(text)]
     wanted = map(Did.read, {*inside, *_matching(connection, patterns)})
     there: dict[str, set[Did]] = {}  # what passes, by RSE
     for row in bulk(wanted, lambda dids: connection.call("list_dataset_replicas_bulk", [d.row() for d in dids])):

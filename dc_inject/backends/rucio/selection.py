@@ -7,8 +7,9 @@ from collections.abc import Set as AbstractSet
 
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.dids import Did, metadata
-from dc_inject.backends.rucio.inventory import WILDCARDS, members_of
+from dc_inject.backends.rucio.inventory import members_of
 from dc_inject.model.errors import Permanent
+from dc_inject.planning import pool
 
 
 def explain(
@@ -20,13 +21,13 @@ def explain(
     sources have of containers. It takes two calls, and one more for each container.
     """
     read = {text: _read(text) for text in (*dids, *containers)}
-    names = {text: did for text, did in read.items() if did is not None and not WILDCARDS & set(text)}
+    names = {text: did for text, did in read.items() if did is not None and not pool.is_pattern(text)}
     described = {Did.of(row): row for row in metadata(connection, names.values())}
     scopes, only_containers = set(connection.call("list_scopes")), frozenset(containers)
     for text, did in read.items():
         if did is None:
             yield text, "it is no DID: write scope:name"
-        elif not WILDCARDS & set(did.scope) and did.scope not in scopes:
+        elif not pool.is_pattern(did.scope) and did.scope not in scopes:
             yield text, f"Rucio has no scope {did.scope}"
         elif text not in names:
             yield text, "no source has a dataset of such a name, held by a rule"
