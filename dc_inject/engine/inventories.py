@@ -112,7 +112,10 @@ class Inventories:
                 extra={"event": "inventory", "fields": {"source": pool.source, "items": len(items)}},
             )  # fmt: skip
         else:
-            log.warning("inventory of %s: %s", pool.source, _why_empty(coverage))
+            seen, named = (coverage.seen, coverage.named) if coverage else (0, 0)
+            fields = {"source": pool.source, "items": 0, "seen": seen, "named": named}
+            why = _why_empty(seen, named)
+            log.warning("inventory of %s: %s", pool.source, why, extra={"event": "inventory", "fields": fields})
 
     def _age(self, pool: PoolKey) -> timedelta:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
@@ -128,14 +131,13 @@ def _read(backend: Backend, pool: PoolKey, coverage: Coverage | None) -> list[It
     return list(backend.inventory(pool.source, pool.datasets, coverage.note if coverage else None))
 
 
-def _why_empty(coverage: Coverage | None) -> str:
-    if coverage is None or not coverage.seen:
+def _why_empty(seen: int, named: int) -> str:
+    if not seen:
         return "nothing there matches the menu's patterns and size bounds"
-    if not coverage.named:
-        return f"none of {units.counted(coverage.seen, 'datasets')} there has a name of `datasets`"
+    if not named:
+        return f"it has {units.counted(seen, 'datasets')}, none with a name of `datasets`"
     return (
-        f"{units.counted(coverage.named, 'datasets')} there have a name of `datasets`, and none passes `files`, "
-        "`mean_file` and `exclude`"
+        f"it has {units.counted(named, 'datasets')} of these names, none within `files`, `mean_file` and `exclude`"
     )
 
 

@@ -13,7 +13,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Hold, State, events
 from dc_inject.model.errors import MenuError, NeedsOperator, Permanent, Problem, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Status
-from tests.engine.world import ALL, CYCLE, GB, START, TB, campaign, flow, items, world
+from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
 DUE = 112_500_000_000
@@ -296,53 +296,6 @@ def test_a_blocked_destination_is_held_and_other_links_go_on(tmp_path):
     assert abs(rows["C"].injected - DUE) <= 10 * GB
 
 
-def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog):
-    """As patterns and bounds may be wrong, and a person who waits for traffic should hear of it at once."""
-    one = world(tmp_path, campaign([LINK]), {"A": []})
-    one.run(cycles=1)
-    assert "inventory of A: nothing there matches the menu's patterns and size bounds" in [
-        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
-    ]
-
-
-def _unmatched(caplog):
-    return [
-        (record.fields["key"], record.fields["entries"], record.fields["sources"])
-        for record in caplog.records
-        if getattr(record, "event", "") == "unmatched"
-    ]
-
-
-def test_entries_that_match_nothing_at_any_source_are_told_of_once(tmp_path, caplog):
-    """A typing error in `exclude` injects what was meant to be kept out."""
-    chosen = replace(
-        ALL,
-        dids=("*:/A/*", "/C/*", "*:/Z/*"),
-        exclude=("*:/A/data#001*", "cms:/C/data#0002", "*:/Embrago*", "cms:/C/data"),
-    )
-    links = [flow("A", "B", 1.0, datasets=chosen), flow("C", "B", 1.0, datasets=chosen)]
-    one = world(tmp_path, campaign(links), {"A": items("A", 100, 10 * GB), "C": items("C", 100, 10 * GB)})
-    one.run(cycles=3)
-    assert _unmatched(caplog) == [
-        ("datasets", ["*:/Z/*"], ["A", "C"]),
-        ("exclude", ["*:/Embrago*", "cms:/C/data"], ["A", "C"]),
-    ]
-
-
-def test_nothing_is_told_of_entries_while_a_source_is_not_read(tmp_path, caplog):
-    chosen = replace(ALL, exclude=("*:/C/*",))
-    links = [flow("A", "B", 1.0, datasets=chosen), flow("C", "B", 1.0, datasets=chosen)]
-    one = world(tmp_path, campaign(links), {"A": items("A", 100, 10 * GB)})
-
-    def fault(method, subject):
-        if (method, subject) == ("inventory", "C"):
-            raise Permanent("not this one")
-
-    one.backend.fault = fault
-    one.run(cycles=2)
-    assert _unmatched(caplog) == []
-
-
 def test_a_source_without_fresh_data_is_held_as_pool_dry_with_numbers(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 2, 5 * GB)}, may_end=False)
     one.run(cycles=3)
@@ -428,28 +381,6 @@ def test_what_an_outage_has_kept_back_does_not_leave_in_one_burst(tmp_path):
     assert len(late) > 10
     assert max(late.count(moment) for moment in late) <= 4
     assert abs(one.ledger.rows()[0].injected - DUE) <= 5 * GB
-
-
-def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_comes(tmp_path, monkeypatch):
-    """And holds up no other link, and is not asked for again meanwhile."""
-    one = world(tmp_path, campaign([LINK, flow("X", "C", 1.0)]), {s: items(s, 200, 10 * GB) for s in "AX"})
-    engine = one.engine()
-    submit, late = engine._executor.submit, []
-
-    def slow(tag, task, lane=""):
-        if any(getattr(argument, "source", "") == "X" for argument in getattr(task, "args", ())):
-            late.append(lambda: submit(tag, task))
-        else:
-            submit(tag, task)
-
-    monkeypatch.setattr(engine._executor, "submit", slow)
-    one.heard.at[events.CycleClosed] = lambda: late and late.pop()()
-    engine.run(until=START + 3 * CYCLE)
-    assert one.backend.calls["inventory"] == 2
-    rows = {(row.cycle.start, row.key.link.source): row for row in one.ledger.rows()}
-    assert abs(rows[START, "A"].injected - DUE) <= 10 * GB
-    assert rows[START, "X"].held.hold is Hold.API_ERRORS
-    assert rows[START + 2 * CYCLE, "X"].injected > 0
 
 
 def test_a_service_that_falls_silent_at_the_last_look_is_the_reason_and_not_too_coarse(tmp_path):
