@@ -148,7 +148,7 @@ def _warn(pools: Sequence[PoolKey], left: Unmatched) -> None:
         if entries:
             what = "keep nothing out" if key == "exclude" else "match nothing"
             log.warning(
-                "%s of `%s` %s at any source read here (%s); `dc-inject check --online` names the reasons",
+                "%s of `%s` %s at any source read here (%s); `dc-inject check --online MENUS` names the reasons",
                 units.some(sorted(entries), _MOST_NAMED), key, what, units.some(sources, _MOST_NAMED),
                 extra={
                     "event": "unmatched",
