@@ -30,10 +30,10 @@ from dc_inject.model.scitags import EXPERIMENTS
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import overrides
 from dc_inject.report import export as records
-from dc_inject.report import figures
 from dc_inject.report.export import FIELDS, FORMATS, About
-from dc_inject.report.figures import ReportScope
-from dc_inject.report.sites import site_of
+from dc_inject.summary import figures
+from dc_inject.summary.figures import ReportScope
+from dc_inject.summary.sites import site_of
 from dc_inject.system import disk, files
 
 

@@ -15,7 +15,7 @@ from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, units
-from dc_inject.report.thresholds import AT_ONCE
+from dc_inject.summary.thresholds import AT_ONCE
 
 if TYPE_CHECKING:
     from dc_inject.cli.simulation import Simulated

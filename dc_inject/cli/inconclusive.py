@@ -12,10 +12,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.cli import tables
-from dc_inject.cli.causes import Cause, Kind
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units
+from dc_inject.summary.causes import Cause, Kind
 
 if TYPE_CHECKING:
     from dc_inject.twin.grid import Grid

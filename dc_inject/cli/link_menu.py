@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.cli import tables
-from dc_inject.engine import readings
 from dc_inject.menu.writing import scalar
 from dc_inject.model import Cycle, FlowKey, Link, units
 from dc_inject.planning.steps import Ladder
+from dc_inject.summary import readings
 
 SCENARIO = "link"
 ROOM = 1.25  # of the highest rate: the limits, so that a coarse dataset or a debt of a cycle may go out

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from dc_inject.cli import common, end_files, ledger_files, link_menu
 from dc_inject.cli.link_menu import MiniChallenge
-from dc_inject.engine import readings
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units
@@ -21,6 +20,7 @@ from dc_inject.planning import saturation
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import EARLY, StepOutcome
+from dc_inject.summary import readings
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
 LONGEST_SEARCH = timedelta(days=7)  # a search takes hours, and what a link carries changes within days

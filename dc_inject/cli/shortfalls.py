@@ -20,13 +20,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.cli import hold_reasons, tables
-from dc_inject.cli.causes import Cause, Kind, ShortLink
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units
 from dc_inject.model.holds import Trait
 from dc_inject.model.services import SERVICES
+from dc_inject.summary.causes import Cause, Kind, ShortLink
 
 if TYPE_CHECKING:
     from dc_inject.cli.simulation import Simulated

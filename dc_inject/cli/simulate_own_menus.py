@@ -27,7 +27,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import Cycle, Link, units, urls
 from dc_inject.model.errors import MenuError, ServiceError, UsageError
-from dc_inject.report.thresholds import AT_ONCE
+from dc_inject.summary.thresholds import AT_ONCE
 from dc_inject.system import files
 
 MOST = 20_000  # cycles of links that are simulated; of a larger campaign the first ones

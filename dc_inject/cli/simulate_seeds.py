@@ -37,11 +37,11 @@ from dc_inject.cli import (
     tables,
 )
 from dc_inject.cli.advice import Advice
-from dc_inject.cli.causes import ShortLink
 from dc_inject.cli.hold_reasons import HeldLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
+from dc_inject.summary.causes import ShortLink
 
 if TYPE_CHECKING:
     from dc_inject.twin.world import World

@@ -14,13 +14,14 @@ import click
 
 from dc_inject.cli import advice, closing_table, common, ledger_files, tables
 from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, size
-from dc_inject.engine import control_records, readings
+from dc_inject.engine import control_records
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, State, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
+from dc_inject.summary import readings
 from dc_inject.system.clock import SystemClock
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them

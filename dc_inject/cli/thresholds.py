@@ -20,8 +20,8 @@ from dc_inject.model.errors import ThresholdMissed, UsageError
 from dc_inject.model.events import CycleClosed, Event, Observer
 from dc_inject.model.thresholds import Judgement, Threshold, ThresholdOutcome
 from dc_inject.model.types import FlowKey
-from dc_inject.report import thresholds
-from dc_inject.report.figures import ReportScope, period
+from dc_inject.summary import thresholds
+from dc_inject.summary.figures import ReportScope, period
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What `watch`, and `run` on a terminal, show of a campaign: read from its ledger at one moment.
 
 Nothing is computed anew. How it stands is what `status` says, and totals are those of the closing table. The rows
-of the last hours are added up by the ledger, as for a report, and their figures are those of `report/figures.py`.
+of the last hours are added up by the ledger, as for a report, and their figures are those of `summary/figures.py`.
 They are of cycles that are over, so that a ratio is what stands beside it, moved by due; a cycle that is not over
 is due in full from its beginning, and has sums of its own. Before the first cycle is over there is only that.
 
@@ -26,7 +26,7 @@ from dc_inject.ledger.series import CycleKind, Period, Span, Sums
 from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import Hold, format_numbers
 from dc_inject.model.redaction import visible
-from dc_inject.report import figures
+from dc_inject.summary import figures
 
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dc_inject.engine import readings
-from dc_inject.engine.readings import Classify, LinkReader
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.overrides import Kind
@@ -18,6 +16,8 @@ from dc_inject.planning.progress import Progress
 from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Next, NextStep
 from dc_inject.planning.verdict import Verdict
+from dc_inject.summary import readings
+from dc_inject.summary.readings import Classify, LinkReader
 
 log = logging.getLogger(__name__)
 

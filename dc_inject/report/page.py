@@ -16,10 +16,10 @@ from importlib.resources import files
 
 from dc_inject.model.redaction import visible
 from dc_inject.report import pictures
-from dc_inject.report.figures import SERIES
 from dc_inject.report.sections import heading, sections, title
 from dc_inject.report.tables import Cell, Report, Section, Table, rate, time_of
-from dc_inject.report.tracks import DIMENSIONS
+from dc_inject.summary.figures import SERIES
+from dc_inject.summary.tracks import DIMENSIONS
 
 SCRIPT, LIVE = (
     files("dc_inject.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")

@@ -15,10 +15,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
-from dc_inject.report.figures import OTHERS, SERIES, moment
 from dc_inject.report.sections import heading, title
 from dc_inject.report.tables import Report
-from dc_inject.report.tracks import DIMENSIONS
+from dc_inject.summary.figures import OTHERS, SERIES, moment
+from dc_inject.summary.tracks import DIMENSIONS
 
 WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"

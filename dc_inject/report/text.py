@@ -17,9 +17,9 @@ from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import FlowKey
 from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
-from dc_inject.report import figures
 from dc_inject.report.sections import heading, sections, title
 from dc_inject.report.tables import Report, Section, Table
+from dc_inject.summary import figures
 
 HEADS = (
     *("start", "seconds", "scenario", "source", "destination", "service", "due", "injected", "moved"),

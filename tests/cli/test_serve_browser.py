@@ -10,9 +10,10 @@ import pytest
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import page as server
 from dc_inject.model import Cycle, FlowKey, Link
-from dc_inject.report import figures, page
-from dc_inject.report.figures import ReportScope
+from dc_inject.report import page
 from dc_inject.report.serving import Pages
+from dc_inject.summary import figures
+from dc_inject.summary.figures import ReportScope
 from tests import browser
 from tests.browser import Browser
 from tests.cli.ledgers import CYCLE, GB, START

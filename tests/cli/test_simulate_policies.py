@@ -17,11 +17,11 @@ import pytest
 
 from dc_inject.cli import simulate_seeds, tables
 from dc_inject.cli.advice import Advice
-from dc_inject.cli.causes import Cause, ShortLink
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.summary.causes import Cause, ShortLink
 from tests.cli import ledgers
 
 pytest.importorskip("numpy")  # an extra

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from dc_inject.cli import status
-from dc_inject.engine.readings import ramping
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.types import Signal, Totals
 from dc_inject.model.ports import Observation, Status
+from dc_inject.summary.readings import ramping
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 
 

@@ -16,9 +16,10 @@ from dc_inject.model import Link
 from dc_inject.model.shape import Point, Shape
 from dc_inject.model.thresholds import parse
 from dc_inject.model.types import Flow
-from dc_inject.report import figures, page
-from dc_inject.report.figures import ExcludedWindow, ReportScope
+from dc_inject.report import page
 from dc_inject.report.serving import Pages
+from dc_inject.summary import figures
+from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from tests import browser
 from tests.docs import DOCS
 from tests.engine import world as simulated

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.engine import readings
 from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import LinkRefused, Temporary
 from dc_inject.planning.progress import Progress, conclusion
 from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import StepOutcome
+from dc_inject.summary import readings
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 HOUR = timedelta(hours=1)  # four cycles

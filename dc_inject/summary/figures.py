@@ -34,8 +34,8 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
-from dc_inject.report import marks, repeats, sites, thresholds
-from dc_inject.report.tracks import DIMENSIONS, SITES, Times, Track, Tracks, added
+from dc_inject.summary import marks, repeats, sites, thresholds
+from dc_inject.summary.tracks import DIMENSIONS, SITES, Times, Track, Tracks, added
 
 HOUR = timedelta(hours=1)
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step

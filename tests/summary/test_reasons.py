@@ -11,9 +11,8 @@ import pytest
 
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.errors import Temporary
-
-from .test_files import FTS
-from .world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
+from tests.engine.test_files import FTS
+from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
 
 LINK = file_flow("A", "B", 0.8)  # 90 GB a cycle
 
