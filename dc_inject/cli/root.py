@@ -22,7 +22,7 @@ COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's co
 # name -> (module, first line of help): help is printed without importing what only one command needs.
 COMMANDS = {
     "run": ("dc_inject.cli.run", "Inject menus."),
-    "link": ("dc_inject.cli.link", "Test one link: a mini-challenge in one command."),
+    "link": ("dc_inject.apps.link.command", "Test one link: a mini-challenge in one command."),
     "plan": ("dc_inject.cli.plan", "Show what would be injected, without changing anything."),
     "footprint": ("dc_inject.cli.footprint", "Show what menus require of each site."),
     "simulate": ("dc_inject.cli.simulate", "Run menus in a simulated grid."),

@@ -345,11 +345,11 @@ def _telling_what_is_left(start: _Start) -> Iterator[None]:
     try:
         yield
     except LedgerBroken as error:
-        from dc_inject.cli import link_end  # noqa: PLC0415  only then
+        from dc_inject.apps.link import ending  # noqa: PLC0415  only then
 
         in_place = start.path == ledger_files.file_of(None, start.campaign)
         place = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
-        link_end.explain_stop(place, start.path, error)
+        ending.explain_stop(place, start.path, error)
         raise
 
 

@@ -1,5 +1,5 @@
 """Fixtures that several modules of this folder use."""
 
-from tests.cli.linking import service
+from tests.apps.link.linking import service
 
 __all__ = ["service"]

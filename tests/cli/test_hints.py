@@ -14,7 +14,7 @@ import click
 import pytest
 
 import dc_inject.cli.run as run_command
-from dc_inject.cli import link_end, link_hints
+from dc_inject.apps.link import ending, hints
 from dc_inject.cli.root import root
 from dc_inject.ledger.lock import InUse
 from dc_inject.model.errors import LedgerBroken, LedgerError, MenuError, Temporary, UsageError
@@ -176,7 +176,7 @@ def test_the_test_sees_what_is_wrong(tmp_path: Path) -> None:
 def test_a_refused_menu_keeps_what_is_said_of_going_on():
     error = MenuError([])
     error.hint = "continue"
-    with pytest.raises(MenuError) as found, link_hints.translated():
+    with pytest.raises(MenuError) as found, hints.translated():
         raise error
     assert found.value.hint == "continue"
 
@@ -193,9 +193,9 @@ def test_an_error_that_no_disk_raised_keeps_its_own_hint(tmp_path: Path):
 
 
 def test_a_test_of_a_link_adds_no_way_to_go_on_to_an_error_of_another_injector():
-    assert link_end.says_how_to_go_on(InUse(Path("dc27.sqlite"), "in use", injects=True))
-    assert not link_end.says_how_to_go_on(LedgerBroken("the disk is full", "free some space"))
-    assert not link_end.says_how_to_go_on(Temporary("FTS did not answer"))
+    assert ending.says_how_to_go_on(InUse(Path("dc27.sqlite"), "in use", injects=True))
+    assert not ending.says_how_to_go_on(LedgerBroken("the disk is full", "free some space"))
+    assert not ending.says_how_to_go_on(Temporary("FTS did not answer"))
 
 
 def test_the_hint_names_a_ledger_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,21 +13,22 @@ import click
 import pytest
 from click.testing import Result
 
-from dc_inject.cli import common, link_check, link_hints
-from dc_inject.cli.link import link
+from dc_inject.apps.link import checks, hints
+from dc_inject.apps.link.command import link
+from dc_inject.cli import common
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.errors import of_system
 from dc_inject.ledger.lock import ENDS
 from dc_inject.model.errors import LedgerError, MenuError, UsageError
 from dc_inject.model.ports import RseFacts
+from tests.apps.link.linking import A, B, signalled
 from tests.cli.ledgers import FNAL, make, run
-from tests.cli.linking import A, B, signalled
 from tests.cli.test_hints import NO_KEYS, OF_MODULE, OPTION, SOURCES, texts
 from tests.engine.world import campaign, flow, url
 
 ASKED = (A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "600/h")
-OF_LINK = OF_MODULE["dc_inject.cli.link"]
+OF_LINK = OF_MODULE["dc_inject.apps.link.command"]
 OF_RUN = OF_MODULE["dc_inject.cli.run"]
 
 
@@ -120,14 +121,14 @@ def test_a_source_on_tape_gets_no_advice_to_write_files_there(service, monkeypat
 
 
 def with_answers(monkeypatch: pytest.MonkeyPatch, adds) -> None:
-    ask = link_check.online.ask
+    ask = checks.online.ask
 
     def asked(*arguments):
         told = ask(*arguments)
         adds(told)
         return told
 
-    monkeypatch.setattr(link_check.online, "ask", asked)
+    monkeypatch.setattr(checks.online, "ask", asked)
 
 
 def test_an_interruption_names_commands_that_work(service, tmp_path: Path) -> None:
@@ -192,14 +193,14 @@ def of_link():
          "name a file on a local disk, with XDG_STATE_HOME"),
         ("check the campaign's name, or name the file with --ledger", "check the campaign's name"),
         ("take another folder: `files: {folder: ...}`", "take another folder: --folder"),
-        ("write `slices: no, or [a, b]`", link_hints.NONE),
+        ("write `slices: no, or [a, b]`", hints.NONE),
         ("confirm with --allow-admin", "confirm with --allow-admin"),
         ("", ""),
     ],
 )  # fmt: skip
 def test_link_names_what_its_user_has(hint: str, followed: str) -> None:
-    assert link_hints.for_link(hint) == followed
-    assert link_hints.for_link(followed) == followed, "twice is once"
+    assert hints.for_link(hint) == followed
+    assert hints.for_link(followed) == followed, "twice is once"
 
 
 @pytest.mark.usefixtures("of_link")
@@ -209,7 +210,7 @@ def test_no_text_of_the_package_names_a_key_of_a_menu_or_an_option_of_run_to_a_u
             is_hint = re.search(r"`\w+: |--[a-z]", text) and " " in text and "\n" not in text
             if path.name.startswith("link") or not is_hint or "dc-inject " in text:
                 continue
-            hint = link_hints.for_link(text)
+            hint = hints.for_link(text)
             assert set(re.findall(r"`(\w+): ", hint)) <= NO_KEYS - {"storages", "host"}, f"{path.name}:{line}"
             assert not set(OPTION.findall(hint)) & (OF_RUN - OF_LINK), f"{path.name}:{line}"
 
@@ -217,7 +218,7 @@ def test_no_text_of_the_package_names_a_key_of_a_menu_or_an_option_of_run_to_a_u
 @pytest.mark.usefixtures("of_link")
 def test_the_address_of_fts_is_an_option_of_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(common.ENDPOINT, raising=False)
-    with pytest.raises(UsageError) as error, link_hints.translated():
+    with pytest.raises(UsageError) as error, hints.translated():
         common.fts_endpoint("")
     words = error.value.hint.split("`")[1]
     link.make_context("link", [url("A"), url("B"), "--rate", "1Gb/s", *words.split()])

@@ -18,10 +18,10 @@ import pytest
 
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli import live_view, log_output
+from tests.apps.link.linking import A, B
 from tests.cli import campaigns_to_watch as campaigns
 from tests.cli.campaigns_to_watch import NOW
 from tests.cli.ledgers import run
-from tests.cli.linking import A, B
 
 DEADLINE = 60.0
 ROOT = Path(__file__).parents[2]

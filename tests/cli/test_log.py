@@ -15,8 +15,8 @@ import pytest
 
 from dc_inject.cli import exits, log_output
 from dc_inject.model.errors import UsageError
+from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run
-from tests.cli.linking import A, B
 
 SECRET = "hunter2-opaque"
 ROOT = Path(__file__).parents[2]

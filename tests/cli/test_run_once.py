@@ -13,8 +13,8 @@ import pytest
 from dc_inject.cli import exits, log_output
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import LedgerError, MenuError
+from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run
-from tests.cli.linking import A, B
 
 MENU = f"""menu: 1
 campaign: dc27

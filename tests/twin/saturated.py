@@ -24,12 +24,13 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
 
+from dc_inject.apps.link import mini_challenge
+from dc_inject.apps.link.climbing import Climbing
 from dc_inject.backends.twin import TwinBackend, TwinClock
-from dc_inject.cli import common, link_menu
+from dc_inject.cli import common
 from dc_inject.cli.plan import simulated_engine
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
-from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger
 from dc_inject.model import Link
 from dc_inject.planning.progress import Conclusion, Progress, conclusion
@@ -130,10 +131,10 @@ class Searched:
 def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched:
     """Search in the twin; `every` is the length of a step."""
     ladder = Ladder(case.first * GBPS, every, case.step * GBPS, case.highest * GBPS, saturate=True)
-    cycle = link_menu.cycle_for(ladder)
-    challenge = link_menu.MiniChallenge(
+    cycle = mini_challenge.cycle_for(ladder)
+    challenge = mini_challenge.MiniChallenge(
         "search", "me@example.org", Link("A_Disk", "B_Disk", "rucio"), ladder, cycle, START,
-        link_menu.end_of(START, LONGEST, cycle), ladder.highest, mean_file="0.1..20 GB", accept=ACCEPT,
+        mini_challenge.end_of(START, LONGEST, cycle), ladder.highest, mean_file="0.1..20 GB", accept=ACCEPT,
     )  # fmt: skip
     path = folder / "menu.yaml"
     path.write_text(challenge.text(), "utf-8")

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dc_inject.cli import common, end_files, ledger_files, link_menu
-from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.apps.link import mini_challenge
+from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.cli import common, end_files, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units
@@ -92,7 +93,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         hint = "name two URL prefixes, or choose datasets with --did"
         raise UsageError("--folder is for files through FTS", hint)
     ladder, lasting = _ladder(options, options.rate)
-    cycle = options.cycle or link_menu.cycle_for(ladder)
+    cycle = options.cycle or mini_challenge.cycle_for(ladder)
     if cycle % timedelta(seconds=1):
         raise UsageError("--cycle is not of whole seconds", "its menu counts in them: such as --cycle 90s")
     if 2 * cycle > ladder.shortest:
@@ -113,7 +114,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         ladder=ladder,
         cycle=cycle,
         start=start,
-        until=link_menu.end_of(start, lasting, cycle),
+        until=mini_challenge.end_of(start, lasting, cycle),
         highest=ladder.highest,
         volume=sum(rate * ladder.shortest.total_seconds() for rate in _rates(ladder, lasting)),
         datasets=options.datasets,
@@ -207,7 +208,7 @@ def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
             f"`dc-inject status {shlex.quote(str(path))}` shows other campaigns",
         )
     last = next(values for _, kind, values in reversed(records) if kind == "asked")
-    return link_menu.challenge_from_ledger(last, progress.ladder), progress
+    return mini_challenge.challenge_from_ledger(last, progress.ladder), progress
 
 
 def resume_challenge(
@@ -235,7 +236,7 @@ def resume_challenge(
             f"extend it (such as --for 1h; at least {least}), or see `dc-inject link --verdict {name}`",
         )
     start = now.replace(microsecond=0)
-    until = link_menu.end_of(start, left, begun.cycle)
+    until = mini_challenge.end_of(start, left, begun.cycle)
     progress.resume(until, until - start)
     ledger_files.campaign_in(view, name, path)
     return replace(begun, start=start, until=until), progress

@@ -13,30 +13,14 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import (
-    common,
-    completion,
-    end_files,
-    hangup,
-    ledger_files,
-    link_check,
-    link_end,
-    link_hints,
-    link_menu,
-    link_options,
-    link_others,
-    link_verdict,
-    log_output,
-    params,
-    status,
-    trusting,
-)
+from dc_inject.apps.link import challenges, checks, ending, hints, mini_challenge, others, verdicts
+from dc_inject.apps.link.challenges import LinkOptions
+from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link.ending import EndState
+from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.cli import common, completion, end_files, hangup, ledger_files, log_output, params, status, trusting
 from dc_inject.cli.exits import INTERRUPTED
-from dc_inject.cli.link_end import EndState
-from dc_inject.cli.link_menu import MiniChallenge
-from dc_inject.cli.link_options import LinkOptions
 from dc_inject.cli.run import RunOptions, inject
-from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units
@@ -159,11 +143,11 @@ def link(
     """
     live = log_output.talk(quiet=quiet, plain=plain, fmt=log_format, file=log_file)
     clock, options = SystemClock(), LinkOptions(**given)
-    link_options.refuse_ignored()
+    challenges.refuse_ignored()
     if options.judged:
         _tell(options.judged, options.fmt)
         return
-    with link_hints.translated():
+    with hints.translated():
         _test(source, destination, options, clock, live=live)
 
 
@@ -172,19 +156,19 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
     if options.resume:
         path = ledger_files.existing(options.resume)
         with Ledger.open(path) as ledger:
-            link_options.refuse_running(ledger, options.resume)
-            challenge, progress = link_options.resume_challenge(ledger, path, options.lasting, clock.now())
+            challenges.refuse_running(ledger, options.resume)
+            challenge, progress = challenges.resume_challenge(ledger, path, options.lasting, clock.now())
     else:
-        challenge = link_options.challenge(source, destination, options, clock.now())
+        challenge = challenges.challenge(source, destination, options, clock.now())
         progress = Progress(challenge.ladder, challenge.until)
         _refuse_known(challenge.campaign, clock.now())
     trusting.name(
         challenge.link.source, challenge.link.destination, challenge.endpoint
     )  # by whoever called, here or before
     hangup.interrupt()
-    with link_end.interruptible(challenge.campaign):
-        challenge, storages = link_check.ready(challenge, clock, options.timeout)
-        for warning in link_others.warnings(challenge.campaign, challenge.link, clock.now()):
+    with ending.interruptible(challenge.campaign):
+        challenge, storages = checks.ready(challenge, clock, options.timeout)
+        for warning in others.warnings(challenge.campaign, challenge.link, clock.now()):
             click.echo(f"warning: {warning}", err=True)
         menu = _written(challenge, force=bool(options.resume))
         click.echo(_expected(challenge), err=True)
@@ -194,8 +178,8 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
             path = ledger_files.file_of(None, challenge.campaign)
             if not path.exists():
                 menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
-            elif isinstance(error, DcInjectError | OSError) and not link_end.says_how_to_go_on(error):
-                link_end.explain_stop(challenge.campaign, path, error, clock.now())
+            elif isinstance(error, DcInjectError | OSError) and not ending.says_how_to_go_on(error):
+                ending.explain_stop(challenge.campaign, path, error, clock.now())
             raise
         _tell(challenge.campaign, options.fmt, end_state)
 
@@ -225,7 +209,7 @@ def _carry_out(
                 progress=progress,
                 who=f"dc-inject link of {common.who()}",
                 on_cycle=lambda: _show(ledger, challenge),
-                patience=link_menu.PATIENCE,
+                patience=mini_challenge.PATIENCE,
                 classify=_classify,
                 down=storages.down,
             )
@@ -243,7 +227,7 @@ def _carry_out(
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, challenge.key)
     patience = end_files.PATIENCE if finished else WHEN_STOPPED
-    return link_end.end_rules(challenge.campaign, ledger_path, options, patience)
+    return ending.end_rules(challenge.campaign, ledger_path, options, patience)
 
 
 def _classify(reason: str) -> str:
@@ -261,21 +245,21 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
     """
     path = ledger_files.existing(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        challenge, progress = link_options.load_challenge(view, path)
+        challenge, progress = challenges.load_challenge(view, path)
         holder = view.holder()
         if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed
         menu = _menu_file(challenge.campaign)
-        report = link_verdict.verdict_json(challenge, progress, view, menu, running=holder is not None)
-        error = link_verdict.left_with(report, challenge, view)
-        if report["state"] == link_verdict.RUNNING:
-            so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
+        report = verdicts.verdict_json(challenge, progress, view, menu, running=holder is not None)
+        error = verdicts.left_with(report, challenge, view)
+        if report["state"] == verdicts.RUNNING:
+            so_far = "; ".join(filter(None, (f"{holder} is still running it", verdicts.under_way(progress))))
             click.echo(f"preliminary: {so_far}", err=True)
         elif holder is not None:
             click.echo(f"{holder} is still ending its {challenge.link.service.injections}", err=True)
-    link_verdict.emit(fmt, report)
+    verdicts.emit(fmt, report)
     if end_state is not None:
-        link_end.say_what_is_left(campaign, path, end_state)
+        ending.say_what_is_left(campaign, path, end_state)
     if end_state is EndState.INTERRUPTED:
         raise click.exceptions.Exit(INTERRUPTED)
     if error is not None:
@@ -294,7 +278,7 @@ def _refuse_known(campaign: str, now: datetime) -> None:
     if campaign in ledger_files.campaigns():
         goes_on = ""
         with contextlib.suppress(LedgerError):  # it cannot be read: there is none to continue
-            goes_on = link_end.continued(campaign, ledger_files.existing(campaign), now)
+            goes_on = ending.continued(campaign, ledger_files.existing(campaign), now)
         hint = "; ".join(filter(None, [goes_on, "for a new test, choose another --campaign"]))
         raise UsageError(f"campaign {campaign} exists already", hint)
 
@@ -318,8 +302,8 @@ def _expected(challenge: MiniChallenge) -> str:
     """Say when the verdict is expected, and why that is later than --for."""
     return (
         f"verdict expected {challenge.expected}: the test ends with a cycle of "
-        f"{units.format_duration(challenge.cycle)}, waits up to {link_menu.PATIENCE} more for what is on its way, "
-        f"and then ends its {challenge.link.service.injections}"
+        f"{units.format_duration(challenge.cycle)}, waits up to {mini_challenge.PATIENCE} more for what is on its "
+        f"way, and then ends its {challenge.link.service.injections}"
     )
 
 
@@ -335,7 +319,7 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
         for row in rows:
             if row["numbers"]:
                 log.info("held by %s: %s", row["held"], status.numbers(row["numbers"]))
-        ours = link_verdict.resident(ledger)
+        ours = verdicts.resident(ledger)
         here, most = units.format_size(ours), units.format_size(challenge.space)
         values = {"destination": challenge.link.destination, "bytes": ours, "most": challenge.space}
         log.info(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dc_inject.ledger import LedgerView
+from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run
-from tests.cli.linking import A, B
 
 ASKED = ("--rate", "1Gb/s", "--for", "12m", "--cancel-rate", "60/min")
 SHARED = "it takes part of what this link carries"

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.engine.mini_challenge import Climbing
+from dc_inject.apps.link.climbing import Climbing
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import LinkRefused, Temporary
 from dc_inject.planning.progress import Progress, conclusion

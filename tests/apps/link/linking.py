@@ -54,7 +54,7 @@ def service(
                 monkeypatch.setattr(module, "ThreadExecutor", Executor)
         common = importlib.import_module("dc_inject.cli.common")
         monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
-        monkeypatch.setattr("dc_inject.cli.link_check.online.ask", asked)
+        monkeypatch.setattr("dc_inject.apps.link.checks.online.ask", asked)
         return backend
 
     def asked(

@@ -14,8 +14,9 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import common, link_hints, link_menu, online
-from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.apps.link import hints, mini_challenge
+from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.cli import common, online
 from dc_inject.cli.online_report import Answers
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
@@ -133,7 +134,7 @@ def _refuse(
     if worst.code == "storage-unreachable":
         raise ServiceError(worst.message, _hint(worst, challenge))
     if worst.code == "no-source-files" and challenge.link.source in answers.on_tape:
-        raise UsageError(worst.message, link_hints.for_link(worst.hint))
+        raise UsageError(worst.message, hints.for_link(worst.hint))
     more = _how_to_make(challenge, answers, draft) if worst.code == "no-source-files" else ""
     if worst.code == "no-source-files" and not challenge.link.service.takes_files:
         message, hint = _what_is_there(challenge, backend)
@@ -145,7 +146,7 @@ def _hint(problem: Problem, challenge: MiniChallenge) -> str:
     """Return what helps, in options of this command: there is no menu yet that one could edit."""
     if problem.code in BLOCKS:
         return f"{_cure(problem.code, challenge)}; if it is meant: --accept {problem.code}"
-    hint = link_hints.for_link(problem.hint)
+    hint = hints.for_link(problem.hint)
     return hint if not problem.code or "--accept" in hint else f"{hint}; if it is meant: --accept {problem.code}"
 
 
@@ -305,7 +306,7 @@ def _slow(challenge: MiniChallenge, space: int) -> str:
     top, most = (units.format_rate(rate) for rate in (challenge.highest, space / needed * challenge.highest))
     return (
         f"\nwarning: that is enough to search up to about {most}; {top} takes {units.format_size(needed)} if "
-        f"{challenge.link.service.injections} complete in {units.format_duration(link_menu.STAYS)}: up to "
+        f"{challenge.link.service.injections} complete in {units.format_duration(mini_challenge.STAYS)}: up to "
         f"{overload.FOR_FTS} times what is on its way is kept waiting, and what has arrived stays for a while "
         f"(--space {_bound(_rounded_up(needed))}, if the site agrees, or a lower --max)"
     )
@@ -316,10 +317,10 @@ def _stays(challenge: MiniChallenge) -> timedelta:
 
     A search lets as much wait as it may, or all that a trial asks for, where the link takes nothing of that.
     """
-    there = max(link_menu.STAYS, challenge.cycle) + challenge.cycle
+    there = max(mini_challenge.STAYS, challenge.cycle) + challenge.cycle
     if not challenge.ladder.saturate:
         return there
-    on_its_way = max(overload.FOR_FTS * link_menu.STAYS, link_menu.STAYS + challenge.ladder.shortest)
+    on_its_way = max(overload.FOR_FTS * mini_challenge.STAYS, mini_challenge.STAYS + challenge.ladder.shortest)
     return on_its_way + there
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import end, exits, hangup, ledger_files, link_options
-from dc_inject.cli.link_options import LinkOptions
+from dc_inject.apps.link import challenges
+from dc_inject.apps.link.challenges import LinkOptions
+from dc_inject.cli import end, exits, hangup, ledger_files
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import DcInjectError, LedgerBroken, LedgerError, ServiceError, UsageError
@@ -98,7 +99,7 @@ def continued(campaign: str, path: Path, now: datetime) -> str:
             return ""
         for more in (None, timedelta(hours=1)):
             try:
-                link_options.resume_challenge(view, path, more, now)
+                challenges.resume_challenge(view, path, more, now)
             except UsageError:
                 continue
             option = "" if more is None else " --for 1h"

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.cli import tables
-from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import data_make, link_options
+from dc_inject.apps.link import challenges
+from dc_inject.cli import data_make
 from dc_inject.model import Entry
 from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
 from dc_inject.model.ports import Removal
+from tests.apps.link.linking import SEARCH, A, B
 from tests.cli.ledgers import START, run
-from tests.cli.linking import SEARCH, A, B
 from tests.engine.world import GB, items, source_files, url
 
 
@@ -284,8 +285,8 @@ def test_what_is_missing_is_named(words: tuple[str, ...], said: str) -> None:
 
 
 def test_the_brake_is_the_one_on_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "test-one-link.md").read_text()
-    assert f"Above {link_options.BRAKE * 8 / 1e9:.0f} Gb/s" in page
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "test-one-link.md").read_text()
+    assert f"Above {challenges.BRAKE * 8 / 1e9:.0f} Gb/s" in page
 
 
 @pytest.mark.parametrize(("stopped", "patience"), [(True, "15 s"), (False, "2 min")])

@@ -8,8 +8,8 @@ import pytest
 
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, UsageError
+from tests.apps.link.linking import A, B, signalled
 from tests.cli.ledgers import run
-from tests.cli.linking import A, B, signalled
 from tests.engine.world import url
 
 ASKED = ("--rate", "2Gb/s", "--for", "1h")

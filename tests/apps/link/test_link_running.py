@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import link_options
-from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.apps.link import challenges
+from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.reading import Reading
+from tests.apps.link.linking import SEARCH, A, B, signalled
 from tests.cli.ledgers import START, run
-from tests.cli.linking import SEARCH, A, B, signalled
 from tests.engine.world import GB
 
 
@@ -25,7 +25,7 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
     """It says who runs it, and how far it is."""
     service()
     run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
-    reading = link_options.load_challenge
+    reading = challenges.load_challenge
 
     def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
         asked, whole = reading(view, path)
@@ -34,7 +34,7 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
         progress.take(Reading(START + timedelta(minutes=10), moved=150 * GB))
         return asked, progress
 
-    monkeypatch.setattr(link_options, "load_challenge", under_way)
+    monkeypatch.setattr(challenges, "load_challenge", under_way)
     ended = run("link", "--verdict", "mini")
     assert ended.exception.message == "mini: inconclusive (ended-early)"
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
@@ -63,7 +63,7 @@ def test_steps_that_were_reached_are_no_verdict_of_those_to_come(service, monkey
     service(5)
     steps = ("--rate", "4Gb/s", "--step", "4Gb/s", "--every", "30m", "--for", "1h", "--campaign", "mini")
     run("link", A, B, *steps, "--cancel-rate", "60/min")
-    reading = link_options.load_challenge
+    reading = challenges.load_challenge
 
     def first_of(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
         asked, whole = reading(view, path)
@@ -78,7 +78,7 @@ def test_steps_that_were_reached_are_no_verdict_of_those_to_come(service, monkey
 
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
     assert told() == ("ending", "not reached", "saturated", 5)
-    monkeypatch.setattr(link_options, "load_challenge", first_of)
+    monkeypatch.setattr(challenges, "load_challenge", first_of)
     assert told() == ("running", "inconclusive", "under-way", 2)
 
 
@@ -86,7 +86,7 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
     """Its verdict so far says what the link takes at least, and when it is over."""
     signalled(service(5), "submit", 60)
     begun = run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
-    reading = link_options.load_challenge
+    reading = challenges.load_challenge
 
     def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
         asked, whole = reading(view, path)
@@ -95,7 +95,7 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
         return asked, whole
 
     assert "link --resume mini" in run("link", "--verdict", "mini").exception.hint
-    monkeypatch.setattr(link_options, "load_challenge", under_way)
+    monkeypatch.setattr(challenges, "load_challenge", under_way)
     killed = run("link", "--verdict", "mini")
     assert "still under way" not in killed.stdout
     assert "link --resume mini" in killed.exception.hint

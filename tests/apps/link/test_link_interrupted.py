@@ -17,8 +17,8 @@ from dc_inject.backends.sim import SimBackend
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import Removal
+from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run
-from tests.cli.linking import A, B
 from tests.engine.world import GB, source_files, url
 
 ASKED = ("--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/h")
@@ -78,7 +78,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     """No verdict is made, but it can be asked for; who presses once more loses no line."""
     backend = service(0.5)
     pressed(backend, signal.SIGINT, second)
-    interrupted_in(monkeypatch, "dc_inject.cli.link_end.say_what_is_left")
+    interrupted_in(monkeypatch, "dc_inject.apps.link.ending.say_what_is_left")
     done = run("link", A, B, *ASKED)
     assert done.exit_code == 130
     assert "interrupted: `dc-inject link --verdict mini` prints the verdict so far" in done.stderr
@@ -95,11 +95,11 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
 @pytest.mark.parametrize(
     "place",
     [
-        "dc_inject.engine.mini_challenge.Climbing.finish",
+        "dc_inject.apps.link.climbing.Climbing.finish",
         "dc_inject.cli.campaigns.admit",
         "dc_inject.engine.ending.ManualEnd.observe",
         "dc_inject.cli.end._look_again",
-        "dc_inject.cli.link_verdict.emit",
+        "dc_inject.apps.link.verdicts.emit",
     ],
 )
 def test_an_interruption_at_any_moment_afterwards_says_the_same(
@@ -131,7 +131,7 @@ def interrupted_in(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(owner, name, cut)
 
 
-@pytest.mark.parametrize("place", ["dc_inject.cli.link_check.ready", "dc_inject.cli.run._prepare"])
+@pytest.mark.parametrize("place", ["dc_inject.apps.link.checks.ready", "dc_inject.cli.run._prepare"])
 def test_before_anything_is_injected_nothing_is_left(
     service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

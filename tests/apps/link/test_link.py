@@ -17,7 +17,8 @@ from rich.console import Console
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import link_verdict, tables
+from dc_inject.apps.link import verdicts
+from dc_inject.cli import tables
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Hold, Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
@@ -26,8 +27,8 @@ from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
+from tests.apps.link.linking import SEARCH, A, B, signalled, states
 from tests.cli.ledgers import START, run
-from tests.cli.linking import SEARCH, A, B, signalled, states
 from tests.engine.world import GB, items, source_files, url
 
 
@@ -319,7 +320,7 @@ def test_the_table_of_steps_fits_a_terminal(
         "outcome": "inconclusive", "cause": cause, "next": "stop",
     }  # fmt: skip
     console = Console(width=most, record=True, file=io.StringIO())
-    console.print(tables.table(link_verdict.STEPS, [step], most=most))
+    console.print(tables.table(verdicts.STEPS, [step], most=most))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= most
     assert {"15:20:00", "15:22:00", "inconclusive"} <= set(lines[1].split())
@@ -346,7 +347,7 @@ def verdict_of(**more: object) -> dict[str, object]:
 def test_failed_files_have_their_reasons_or_it_is_said_that_they_have_none(
     capsys: pytest.CaptureFixture[str], files: dict[str, int], said: str
 ) -> None:
-    link_verdict.emit("table", verdict_of(failed_files=files))
+    verdicts.emit("table", verdict_of(failed_files=files))
     assert f"failed files: {said}" in capsys.readouterr().err
 
 
@@ -357,7 +358,7 @@ def test_classes_of_rules_that_were_given_up_are_told(tmp_path: Path) -> None:
         progress.take(Reading(START))
         progress.take(Reading(START + timedelta(minutes=10), classes={"timeout": 4}))
         asked = SimpleNamespace(key=None)
-        assert link_verdict.failed_files(asked, progress, ledger) == {"timeout": 4}
+        assert verdicts.failed_files(asked, progress, ledger) == {"timeout": 4}
 
 
 def test_a_reason_is_told_once(service) -> None:
@@ -438,7 +439,7 @@ def test_the_page_has_every_key(service) -> None:
     told = json.loads(
         run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--format", "json", "--cancel-rate", "60/min").stdout
     )
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "link.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "link.md").read_text()
     example = json.loads(page.split("```json verdict\n")[1].split("```")[0])
     assert list(example) == list(told)
     assert list(example["steps"][0]) == list(told["steps"][0])

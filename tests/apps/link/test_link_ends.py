@@ -14,8 +14,8 @@ from dc_inject.ledger import LedgerView
 from dc_inject.model import State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed
 from dc_inject.model.ports import Observation, Status
+from tests.apps.link.linking import A, B, states
 from tests.cli.ledgers import START, run
-from tests.cli.linking import A, B, states
 from tests.engine.world import source_files, url
 
 

@@ -1,0 +1,5 @@
+"""Fixtures that several modules of this folder use."""
+
+from tests.apps.link.linking import service
+
+__all__ = ["service"]
