@@ -23,10 +23,10 @@ COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's co
 COMMANDS = {
     "run": ("dc_inject.cli.run", "Inject menus."),
     "link": ("dc_inject.apps.link.command", "Test one link: a mini-challenge in one command."),
-    "plan": ("dc_inject.cli.plan", "Show what would be injected, without changing anything."),
-    "footprint": ("dc_inject.cli.footprint", "Show what menus require of each site."),
+    "plan": ("dc_inject.apps.preview.command_plan", "Show what would be injected, without changing anything."),
+    "footprint": ("dc_inject.apps.preview.command_footprint", "Show what menus require of each site."),
     "simulate": ("dc_inject.cli.simulate", "Run menus in a simulated grid."),
-    "check": ("dc_inject.cli.check", "Check menus for errors."),
+    "check": ("dc_inject.apps.preview.command_check", "Check menus for errors."),
     "menu": ("dc_inject.cli.menu", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
     "watch": ("dc_inject.cli.watch", "Watch a campaign on the whole terminal."),
@@ -46,7 +46,7 @@ COMMANDS = {
     "health": ("dc_inject.cli.health", "Check that an injector does its work."),
     "config": ("dc_inject.cli.config", "Show which defaults of options are in force."),
     "completion": ("dc_inject.cli.completion", "Print the completion for a shell."),
-    "ping": ("dc_inject.cli.ping", "Show who you are at the services, and what you may do."),
+    "ping": ("dc_inject.apps.preview.command_ping", "Show who you are at the services, and what you may do."),
     "demo": ("dc_inject.cli.demo", "Run everything once, on a grid on this machine."),
     "sandbox": ("dc_inject.cli.sandbox", "Run a test grid with a real Rucio on this machine."),
 }

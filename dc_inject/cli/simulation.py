@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dc_inject.apps.preview.command_plan import simulated_engine
 from dc_inject.cli import common
-from dc_inject.cli.plan import simulated_engine
 from dc_inject.cli.simulate_fixed import FixedRates, NotInjected
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus

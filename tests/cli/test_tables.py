@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import campaign_list, closing_table, data_list, ping, plan, shortfalls, status, tables
+from dc_inject.apps.preview import command_ping, command_plan
+from dc_inject.cli import campaign_list, closing_table, data_list, shortfalls, status, tables
 from tests.cli import campaigns_to_watch
 from tests.cli.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
@@ -80,7 +81,7 @@ def test_why_a_link_is_short_stands_below_it_where_whole_lines_are_too_wide(most
 @pytest.mark.parametrize("most", [80, 120])
 @pytest.mark.parametrize(
     ("columns", "more"),
-    [(status.ROWS, HELD), (status.BEFORE, HELD), (closing_table.SUMMARY, SUMS), (plan.COLUMNS, HELD)],
+    [(status.ROWS, HELD), (status.BEFORE, HELD), (closing_table.SUMMARY, SUMS), (command_plan.COLUMNS, HELD)],
     ids=["rows", "before", "summary", "plan"],
 )
 def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) -> None:
@@ -113,7 +114,7 @@ TEST_DATA = {
 @pytest.mark.parametrize("most", [80, 100, 120])
 @pytest.mark.parametrize(
     ("columns", "row"),
-    [(campaign_list.COLUMNS[:-1], LISTED), (ping.COLUMNS[:-2], SERVICE), (data_list.COLUMNS, TEST_DATA)],
+    [(campaign_list.COLUMNS[:-1], LISTED), (command_ping.COLUMNS[:-2], SERVICE), (data_list.COLUMNS, TEST_DATA)],
     ids=["campaigns", "ping", "data"],
 )
 def test_a_time_is_not_folded_and_a_row_is_one_line(columns, row, most: int, capsys) -> None:

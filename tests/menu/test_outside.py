@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from dc_inject.cli.check import check
+from dc_inject.apps.preview.command_check import check
 from dc_inject.model.errors import MenuError
 from dc_inject.system import files
 

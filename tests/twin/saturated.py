@@ -26,9 +26,9 @@ from statistics import fmean
 
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.preview.command_plan import simulated_engine
 from dc_inject.backends.twin import TwinBackend, TwinClock
 from dc_inject.cli import common
-from dc_inject.cli.plan import simulated_engine
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger

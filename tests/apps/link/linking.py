@@ -12,8 +12,8 @@ import pytest
 
 from dc_inject import menu
 from dc_inject.analysis import lint
+from dc_inject.apps.preview.online_report import Answers
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli.online_report import Answers
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import Problem, Temporary

@@ -16,7 +16,7 @@ from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.model.errors import NeedsOperator
 from tests.cli.ledgers import START, run
 
-command = importlib.import_module("dc_inject.cli.ping")
+command = importlib.import_module("dc_inject.apps.preview.command_ping")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dc_inject.cli import plots
+from dc_inject.apps.preview import plots
 from dc_inject.model import DatasetFilter, Flow, Link
 from dc_inject.model.shape import Point, Shape
 

@@ -21,7 +21,7 @@ from tests.cli.ledgers import START, run
 from tests.cli.storages import TOKEN, Open, a_service
 from tests.menu.texts import text
 
-command = importlib.import_module("dc_inject.cli.ping")
+command = importlib.import_module("dc_inject.apps.preview.command_ping")
 
 MENU = {
     "fts": 'fts: {endpoint: "https://fts.example.org:8446"}',
@@ -103,7 +103,7 @@ def test_a_clock_that_differs_is_reported(
 
 def test_every_key_is_on_the_page() -> None:
     """Programs are written by the page."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "ping.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "ping.md").read_text()
     keys = {column.key for column in (*command.COLUMNS, *command.STORAGES)}
     assert {key for key in keys if f"`{key}`" not in page} == set()
 

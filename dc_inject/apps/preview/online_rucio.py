@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dc_inject.analysis import lint
 from dc_inject.analysis.lint import PoolSize
-from dc_inject.cli.online_report import Answers, Use, uses
+from dc_inject.apps.preview.online_report import Answers, Use, uses
 from dc_inject.engine import admission, preflight
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Cycle, DatasetFilter, Injection, Item, PoolKey, units

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from dc_inject import ledger, menu
 from dc_inject.analysis import lint
-from dc_inject.cli import common, ledger_files, online_rucio, tables
-from dc_inject.cli.online_report import Answers, Use, uses
+from dc_inject.apps.preview import online_rucio
+from dc_inject.apps.preview.online_report import Answers, Use, uses
+from dc_inject.cli import common, ledger_files, tables
 from dc_inject.engine import admission, another_injector
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft

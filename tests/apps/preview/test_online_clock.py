@@ -11,9 +11,9 @@ from click.testing import Result
 
 pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
+from dc_inject.apps.preview import online
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import online
-from tests.cli import test_online
+from tests.apps.preview import test_online
 
 # Its fixtures: FTS and storages by their real clients.
 storage, replicas, services, check = (

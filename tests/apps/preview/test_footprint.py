@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dc_inject.analysis.footprint import Assumptions
-from dc_inject.cli import footprint
+from dc_inject.apps.preview import command_footprint
 from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
 from tests.menu.texts import scenarios, text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "footprint.md").read_text()
 UNITS = ("Gb/s", "GB/s", "%", "TB", "TB/24 h", " h", "/h", "at a time")
 COUNTS = {"links", "on the busiest link", "FTS's limit of a link"}
@@ -25,7 +25,7 @@ COUNTS = {"links", "on the busiest link", "FTS's limit of a link"}
 
 def columns() -> list[tuple[str, str]]:
     """The keys and heads of all columns with numbers."""
-    return [(column.key, column.head) for topic in footprint.TOPICS.values() for column in topic]
+    return [(column.key, column.head) for topic in command_footprint.TOPICS.values() for column in topic]
 
 
 def refusal(*words) -> tuple[int, str]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import common, ledger_files, log_output, online, tables, trusting
+from dc_inject.apps.preview import online
+from dc_inject.cli import common, ledger_files, log_output, tables, trusting
 from dc_inject.engine import admission
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent

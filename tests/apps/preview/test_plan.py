@@ -65,7 +65,7 @@ def test_an_inventory_is_a_regular_file_of_bounded_size(menu: Path, monkeypatch:
     error = run("plan", menu, "--inventory", pipe).exception
     assert isinstance(error, MenuError)
     assert "not a regular file" in str(error.problems[0])
-    monkeypatch.setattr("dc_inject.cli.inventory_file.LARGEST", 40)
+    monkeypatch.setattr("dc_inject.apps.preview.inventory_file.LARGEST", 40)
     large = menu.with_name("large.csv")
     large.write_text("source,name,bytes,files\n" + "A,cms:one,1,1\n" * 10)
     error = run("plan", menu, "--inventory", large).exception
