@@ -27,7 +27,7 @@ COMMANDS = {
     "footprint": ("dc_inject.apps.preview.command_footprint", "Show what menus require of each site."),
     "simulate": ("dc_inject.cli.simulate", "Run menus in a simulated grid."),
     "check": ("dc_inject.apps.preview.command_check", "Check menus for errors."),
-    "menu": ("dc_inject.cli.menu", "Make, convert and compare menu files."),
+    "menu": ("dc_inject.apps.menutools.command", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
     "watch": ("dc_inject.cli.watch", "Watch a campaign on the whole terminal."),
     "report": ("dc_inject.cli.report", "Report on a campaign: figures over time, by scenario and site."),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.menu import importing, writing
-from dc_inject.menu.importing import Imported, Options
+from dc_inject.apps.menutools import importing
+from dc_inject.apps.menutools.importing import Imported, Options
+from dc_inject.menu import writing
 from dc_inject.model.errors import MenuError, Problem
 from tests.fuzz.broken import no_secret
 

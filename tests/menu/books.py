@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from dc_inject.menu.workbooks import position
+from dc_inject.apps.menutools.workbooks import position
 
 FORMATS = {
     "": "General",

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, ledger_files, log_output, menu_files, menu_heading, trusting
-from dc_inject.menu import MenuDraft, differences, expanding
+from dc_inject.apps.menutools import expanding, heading
+from dc_inject.cli import common, ledger_files, log_output, menu_files, trusting
+from dc_inject.menu import MenuDraft, differences
 from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import DcInjectError, MenuError, Problem, UsageError
@@ -85,7 +86,7 @@ def expand(
         raise MenuError([Problem(name, 0, message, "ask Rucio with --online, or name them with --rses")])
     goal = menu_files.goal(file, output)
     text = written_out(draft, names, goal)
-    menu_files.say(menu_heading.together(menu_heading.checked(text, goal)))
+    menu_files.say(heading.together(heading.checked(text, goal)))
     menu_files.write(text, output, force=force)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.menu import scaling
-from dc_inject.menu.round_trip import RoundTrip
+from dc_inject.apps.menutools import scaling
+from dc_inject.apps.menutools.round_trip import RoundTrip
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from tests.menu.texts import draft, rates, scenarios, text

@@ -10,12 +10,13 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dc_inject.menu import nodes, round_trip, writing
+from dc_inject.apps.menutools import round_trip
+from dc_inject.apps.menutools.round_trip import Commented, RoundTrip
+from dc_inject.menu import nodes, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.includes import Load, MenuReader, path_of
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
-from dc_inject.menu.round_trip import Commented, RoundTrip
 from dc_inject.menu.schema import LinkEntry, Scenario
 from dc_inject.menu.shares_and_meshes import FlowWriter
 from dc_inject.model import Flow, units

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.menu import importing, workbooks
-from dc_inject.menu.importing import Imported, Options
-from dc_inject.menu.tables import Layout
+from dc_inject.apps.menutools import importing, workbooks
+from dc_inject.apps.menutools.importing import Imported, Options
+from dc_inject.apps.menutools.tables import Layout
 from dc_inject.model.errors import MenuError, Problem
 from tests.menu import books
 from tests.menu.books import Formula, Value

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.menu import MenuDraft, differences, expanding
+from dc_inject.apps.menutools import expanding
+from dc_inject.menu import MenuDraft, differences
 from dc_inject.model.errors import MenuError
 from tests.menu.texts import A, B, draft, fts, scenarios, text
 

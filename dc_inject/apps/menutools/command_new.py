@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, menu_files, menu_heading
+from dc_inject.apps.menutools import heading as menu_heading
+from dc_inject.cli import common, menu_files
 from dc_inject.cli.params import (
     DID,
     ENDPOINT,

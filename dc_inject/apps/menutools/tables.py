@@ -11,11 +11,12 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dc_inject.menu import cells, values, workbooks
+from dc_inject.apps.menutools import workbooks
+from dc_inject.apps.menutools.workbooks import Sheet
+from dc_inject.menu import cells, values
 from dc_inject.menu.cells import Cell, TableRow
 from dc_inject.menu.nodes import FirstComplaints, Place
 from dc_inject.menu.values import WrongError
-from dc_inject.menu.workbooks import Sheet
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError, column_letters
 

@@ -10,12 +10,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dc_inject.menu import addresses, cells, tables, values
+from dc_inject.apps.menutools import tables
+from dc_inject.apps.menutools.tables import Layout, Table
+from dc_inject.menu import addresses, cells, values
 from dc_inject.menu.cells import Amount, Cell, TableRow
 from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import FirstComplaints, Place
 from dc_inject.menu.shares_and_meshes import MOST_LINKS
-from dc_inject.menu.tables import Layout, Table
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError

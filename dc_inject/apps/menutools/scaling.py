@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from dc_inject.apps.menutools.round_trip import Position, RoundTrip
 from dc_inject.menu import fields as f
 from dc_inject.menu import nodes
 from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
-from dc_inject.menu.round_trip import Position, RoundTrip
 from dc_inject.menu.validation import MenuModel, parts_of
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from dc_inject.apps.menutools.command_diff import diff
+from dc_inject.apps.menutools.command_expand import expand
+from dc_inject.apps.menutools.command_import import import_
+from dc_inject.apps.menutools.command_new import new
+from dc_inject.apps.menutools.command_scale import scale
 from dc_inject.cli import tables
-from dc_inject.cli.menu_diff import diff
-from dc_inject.cli.menu_expand import expand
-from dc_inject.cli.menu_import import import_
-from dc_inject.cli.menu_new import new
-from dc_inject.cli.menu_scale import scale
 from dc_inject.menu import schema as menu_schema
 
 

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.menu import importing, writing
-from dc_inject.menu.importing import Imported, Options
+from dc_inject.apps.menutools import importing
+from dc_inject.apps.menutools.importing import Imported, Options
+from dc_inject.apps.menutools.tables import Layout
+from dc_inject.menu import writing
 from dc_inject.menu.nodes import LARGEST_FILE
-from dc_inject.menu.tables import Layout
 from dc_inject.model.errors import MenuError, Problem
 
 

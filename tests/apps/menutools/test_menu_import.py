@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.menu import workbooks
+from dc_inject.apps.menutools import workbooks
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
 from tests.cli.ledgers import run

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.apps.menutools.command_new import MORE
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli import params
-from dc_inject.cli.menu_new import MORE
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
 from tests.cli.ledgers import run
 from tests.menu.texts import draft, rates
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINK = ("--from", "A", "--to", "B", "--rate", "5Gb/s")
 ANSWERS = {
     "Campaign": "dc27",

@@ -9,10 +9,12 @@ from typing import Literal
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, menu_files, menu_heading, params
-from dc_inject.menu import importing, writing
+from dc_inject.apps.menutools import heading as menu_heading
+from dc_inject.apps.menutools import importing
+from dc_inject.apps.menutools.tables import Layout
+from dc_inject.cli import common, menu_files, params
+from dc_inject.menu import writing
 from dc_inject.menu.cells import Amount
-from dc_inject.menu.tables import Layout
 from dc_inject.model import units
 from dc_inject.system import files
 
