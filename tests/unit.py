@@ -25,7 +25,7 @@ CASES = "tries many cases"
 WHOLE = "plans whole challenges"
 
 LEFT_OUT = {
-    "cli/test_data.py": KILLS,
+    "apps/data/test_data.py": KILLS,
     "cli/test_hangup.py": SERVER,
     "apps/link/test_link.py": DAYS,
     "apps/link/test_link_ends.py": DAYS,

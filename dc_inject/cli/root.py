@@ -42,7 +42,7 @@ COMMANDS = {
     "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
     "campaigns": ("dc_inject.cli.campaign_list", "List the campaigns on this machine, or forget some."),
     "ledger": ("dc_inject.cli.ledger", "Check, back up or rebuild a ledger."),
-    "data": ("dc_inject.cli.data", "Make, list or delete test data at a source."),
+    "data": ("dc_inject.apps.data.command", "Make, list or delete test data at a source."),
     "health": ("dc_inject.cli.health", "Check that an injector does its work."),
     "config": ("dc_inject.cli.config", "Show which defaults of options are in force."),
     "completion": ("dc_inject.cli.completion", "Print the completion for a shell."),

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from rucio.common import exception as rucio
 
+from dc_inject.apps.data.filling import fill
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.found_sets import erase, find_sets, sweep
 from dc_inject.backends.rucio.sets import ASKED, RucioSet
@@ -20,7 +21,6 @@ from dc_inject.model.deletion import NotOurs
 from dc_inject.model.errors import Permanent, Temporary, UsageError
 from dc_inject.model.samples import FileSet
 from dc_inject.storage import WebDav
-from dc_inject.testdata.filling import fill
 from tests.backends.catalogue import Catalogue, CatalogueClient
 from tests.backends.fake import FakeClient, FakeRse
 from tests.storage.server import DavServer, running

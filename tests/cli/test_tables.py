@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.apps.data import command_list
 from dc_inject.apps.preview import command_ping, command_plan
-from dc_inject.cli import campaign_list, closing_table, data_list, shortfalls, status, tables
+from dc_inject.cli import campaign_list, closing_table, shortfalls, status, tables
 from tests.cli import campaigns_to_watch
 from tests.cli.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
@@ -114,7 +115,11 @@ TEST_DATA = {
 @pytest.mark.parametrize("most", [80, 100, 120])
 @pytest.mark.parametrize(
     ("columns", "row"),
-    [(campaign_list.COLUMNS[:-1], LISTED), (command_ping.COLUMNS[:-2], SERVICE), (data_list.COLUMNS, TEST_DATA)],
+    [
+        (campaign_list.COLUMNS[:-1], LISTED),
+        (command_ping.COLUMNS[:-2], SERVICE),
+        (command_list.COLUMNS, TEST_DATA),
+    ],
     ids=["campaigns", "ping", "data"],
 )
 def test_a_time_is_not_folded_and_a_row_is_one_line(columns, row, most: int, capsys) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import common, data_places, log_output, tables
+from dc_inject.apps.data import places
+from dc_inject.cli import common, log_output, tables
 from dc_inject.model import units, urls
 from dc_inject.storage import Storage
 from dc_inject.storage.sets import find_sets
@@ -28,8 +29,8 @@ COLUMNS = (
 
 @click.command("list")
 @click.argument("source", required=False)
-@data_places.SCOPE
-@data_places.BEFORE
+@places.SCOPE
+@places.BEFORE
 @common.TIMEOUT
 @common.FORMAT
 def list_(source: str | None, scope: str | None, before: str, timeout: float, fmt: str) -> None:
@@ -40,9 +41,9 @@ def list_(source: str | None, scope: str | None, before: str, timeout: float, fm
     Example: dc-inject data list davs://se.example.org:443/dc27 --format json
     """
     log_output.talk(quiet=True)
-    at = data_places.place(source, scope=scope, name_prefix=before) if source else ""
+    at = places.place(source, scope=scope, name_prefix=before) if source else ""
     if urls.is_url(at):
-        with data_places.storage(timeout) as storage:
+        with places.storage(timeout) as storage:
             rows = _at_storage(storage, at)
         empty = {"scope", "datasets", "rules_elsewhere", "until"} if fmt == "table" else set()
         _say_if_none(rows, at)
@@ -78,8 +79,8 @@ def _in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[
     from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  as said
 
     with understood():
-        connection = data_places.rucio(timeout)
-        sets = rucio.find_sets(connection, data_places.own_scope(connection, scope), before)
+        connection = places.rucio(timeout)
+        sets = rucio.find_sets(connection, places.own_scope(connection, scope), before)
     return [
         {
             "set": rucio_set.set.name,

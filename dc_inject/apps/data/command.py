@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from dc_inject.cli.data_drop import drop
-from dc_inject.cli.data_list import list_
-from dc_inject.cli.data_make import make
+from dc_inject.apps.data.command_drop import drop
+from dc_inject.apps.data.command_list import list_
+from dc_inject.apps.data.command_make import make
 
 
 @click.group()

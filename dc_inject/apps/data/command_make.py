@@ -15,7 +15,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from dc_inject.cli import common, data_places, exits, log_output, tables
+from dc_inject.apps.data import places
+from dc_inject.apps.data.filling import SetWriter, fill
+from dc_inject.cli import common, exits, log_output, tables
 from dc_inject.engine import admission
 from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
@@ -23,7 +25,6 @@ from dc_inject.model.samples import FileSet
 from dc_inject.storage import Writable
 from dc_inject.storage.sets import StorageSet
 from dc_inject.storage.upload import Moved, Written
-from dc_inject.testdata.filling import SetWriter, fill
 
 PER_DATASET = 100  # files
 LIFETIME = "30 d"
@@ -62,8 +63,8 @@ class _Request:
 @click.option("--files", required=True, type=click.IntRange(1), help="The number of files.")
 @click.option("--size", required=True, help="The size of each file, such as 1GB.")
 @click.option("--dataset-files", type=click.IntRange(1), help="Files of a dataset in Rucio.  [default: 100]")
-@data_places.SCOPE
-@data_places.BEFORE
+@places.SCOPE
+@places.BEFORE
 @click.option(
     "--lifetime", help="The time after which Rucio deletes it all, such as 14d, or `none`.  [default: 30 d]"
 )
@@ -107,8 +108,8 @@ def make(
     Example: dc-inject data make davs://se.example.org:443/dc27 rehearsal --files 1000 --size 512MiB > sources.csv
     """
     log_output.talk(quiet=True)
-    at = data_places.place(source, **rucio)
-    with data_places.storage(timeout) as storage:
+    at = places.place(source, **rucio)
+    with places.storage(timeout) as storage:
         if urls.is_url(at):
             request = _at_storage(storage, at, _set(name, files, size), look=dry_run)
         else:
@@ -160,8 +161,8 @@ def _at_rse(
     from dc_inject.backends.rucio.sets import RucioSet  # noqa: PLC0415  as said
 
     with understood():
-        connection = data_places.rucio(timeout)
-        where = data_places.own_scope(connection, scope)
+        connection = places.rucio(timeout)
+        where = places.own_scope(connection, scope)
         place = RucioSet(connection, storage, rse, where, wanted, lifetime=_lifetime(lifetime or LIFETIME))
         prospect = place.prospect()
         if prospect.admin and not allow_admin:
