@@ -15,6 +15,7 @@ from string import Template
 
 import click
 
+from dc_inject.apps.report import pictures
 from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.cli import hangup
@@ -23,7 +24,6 @@ from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, FlowKey, units
 from dc_inject.model.errors import ServiceError, ThresholdMissed
 from dc_inject.model.ports import Candidate
-from dc_inject.report import pictures
 from dc_inject.sandbox import Sandbox, default_folder, default_xrootd, ensure_xrootd
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor

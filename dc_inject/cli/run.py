@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from dc_inject.apps.report import command_serve, live_view, watch_figures
 from dc_inject.backends.dry import DryBackend
 from dc_inject.cli import (
     active_overrides,
@@ -24,15 +25,12 @@ from dc_inject.cli import (
     hangup,
     kept_menus,
     ledger_files,
-    live_view,
     log_output,
     params,
-    serve,
     starting,
     tables,
     thresholds,
     trusting,
-    watch_figures,
 )
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.another_injector import Alone
@@ -105,7 +103,7 @@ class RunOptions:
 @click.option(
     "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
 )
-@serve.SERVE
+@command_serve.SERVE
 @thresholds.ABORT_ON
 @click.option(
     "--textfile",
@@ -215,7 +213,9 @@ def inject(
         if options.metrics_address:
             stack.enter_context(metrics.serve(options.metrics_address))
         if options.serve_port is not None:
-            stack.enter_context(serve.serving({campaign: start.path}, options.serve_port, metrics=metrics.app()))
+            stack.enter_context(
+                command_serve.serving({campaign: start.path}, options.serve_port, metrics=metrics.app())
+            )
         manager = ServiceManager(os.environ)
         executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
         stack.callback(executor.close)

@@ -7,8 +7,8 @@ import re
 from html import unescape
 from pathlib import Path
 
-from dc_inject.cli.watch_app import WatchApp
-from tests.cli.campaigns_to_watch import NOW, standing
+from dc_inject.apps.report.watch_app import WatchApp
+from tests.apps.report.campaigns_to_watch import NOW, standing
 
 CHARACTER = 12.2  # the width of one in a picture of a terminal
 

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from html import escape
 
+from dc_inject.apps.report.export import FIELDS
 from dc_inject.metrics.catalogue import LEDGER, LINK, PROCESS, Spec
-from dc_inject.report.export import FIELDS
 from tests.docs import DOCS, ROOT, responses
 from tests.docs.command_reference import cli
 

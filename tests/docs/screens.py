@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from dc_inject.cli import live_view
+from dc_inject.apps.report import live_view
 from dc_inject.engine import closing
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.series import Period
-from tests.cli import campaigns_to_watch as watching
+from tests.apps.report import campaigns_to_watch as watching
 from tests.cli.screens import app, on_screen, text
 from tests.docs import DOCS
 

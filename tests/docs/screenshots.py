@@ -10,14 +10,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from dc_inject.apps.report import page
+from dc_inject.apps.report.serving import Pages
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import page as server
 from dc_inject.model import Link
 from dc_inject.model.shape import Point, Shape
 from dc_inject.model.thresholds import parse
 from dc_inject.model.types import Flow
-from dc_inject.report import page
-from dc_inject.report.serving import Pages
 from dc_inject.summary import figures
 from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from tests import browser

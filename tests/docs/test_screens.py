@@ -11,7 +11,7 @@ from tests.docs import DOCS
 
 pytest.importorskip("textual")
 
-from tests.cli import campaigns_to_watch as watching
+from tests.apps.report import campaigns_to_watch as watching
 from tests.cli.screens import text
 from tests.docs import screens
 

@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from dc_inject.cli import watch_figures
+from dc_inject.apps.report import watch_figures
 from dc_inject.model.errors import LedgerError, UsageError
-from tests.cli import campaigns_to_watch as campaigns
-from tests.cli.campaigns_to_watch import LAST, NOW
+from tests.apps.report import campaigns_to_watch as campaigns
+from tests.apps.report.campaigns_to_watch import LAST, NOW
 from tests.cli.ledgers import run
 
 pytest.importorskip("textual")
 
 from textual.widgets import DataTable
 
-from dc_inject.cli import watch
-from dc_inject.cli.watch_app import WatchApp
+from dc_inject.apps.report import command_watch
+from dc_inject.apps.report.watch_app import WatchApp
 from tests.bench import bench_report
 from tests.cli.screens import app, on_screen, text
 
@@ -202,8 +202,8 @@ def test_without_a_terminal_it_names_status(ledger: Path, monkeypatch: pytest.Mo
     assert isinstance(error, UsageError)
     assert "needs a terminal" in error.message
     assert f"dc-inject status {ledger} --watch 10" in (error.hint or "")
-    monkeypatch.setattr(watch, "_terminal", lambda: True)
-    monkeypatch.setattr(watch, "find_spec", lambda _name: None)
+    monkeypatch.setattr(command_watch, "_terminal", lambda: True)
+    monkeypatch.setattr(command_watch, "find_spec", lambda _name: None)
     error = run("watch", ledger).exception
     assert isinstance(error, UsageError)
     assert "[watch]" in (error.hint or "")
@@ -213,7 +213,7 @@ def test_a_ledger_that_cannot_be_read_is_told_before_the_screen(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is not there, no ledger, or of another version: exit code 3, and the terminal is not touched."""
-    monkeypatch.setattr(watch, "_terminal", lambda: True)
+    monkeypatch.setattr(command_watch, "_terminal", lambda: True)
     monkeypatch.setattr(WatchApp, "run", lambda _self: pytest.fail("the screen was opened"))
     (tmp_path / "text.sqlite").write_text("hello " * 1000)
     newer = tmp_path / "newer.sqlite"

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from dc_inject.apps.report import export
+from dc_inject.apps.report.export import FIELDS
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State, naming
 from dc_inject.model.errors import LedgerError, Permanent, Temporary, UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
-from dc_inject.report import export
-from dc_inject.report.export import FIELDS
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, injection, make, run
 from tests.engine import world as simulated
 from tests.engine.world import file_flow, flow, items, source_files, world

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from dc_inject.apps.report import overlay as wan
+from dc_inject.apps.report import text
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.services import SIMULATED
-from dc_inject.report import overlay as wan
-from dc_inject.report import text
 from dc_inject.summary import repeats
 from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START, run
 from tests.engine import world as simulated

@@ -21,8 +21,9 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, Static
 
-from dc_inject.cli import closing_table, hangup, live_lines, tables, watch_figures
-from dc_inject.cli.watch_figures import NAMES, SHORT, Line, Standing
+from dc_inject.apps.report import live_lines, watch_figures
+from dc_inject.apps.report.watch_figures import NAMES, SHORT, Line, Standing
+from dc_inject.cli import closing_table, hangup, tables
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
 

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from dc_inject.apps.report.sections import heading, title
+from dc_inject.apps.report.tables import Report
 from dc_inject.model.errors import UsageError
-from dc_inject.report.sections import heading, title
-from dc_inject.report.tables import Report
 from dc_inject.summary.figures import OTHERS, SERIES, moment
 from dc_inject.summary.tracks import DIMENSIONS
 

@@ -16,15 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.apps.report import live_view
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import live_view, log_output
+from dc_inject.cli import log_output
 from tests.apps.link.linking import A, B
-from tests.cli import campaigns_to_watch as campaigns
-from tests.cli.campaigns_to_watch import NOW
+from tests.apps.report import campaigns_to_watch as campaigns
+from tests.apps.report.campaigns_to_watch import NOW
 from tests.cli.ledgers import run
 
 DEADLINE = 60.0
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 STORY = """
 import logging, os, signal, sys, threading

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.apps.report import page
+from dc_inject.apps.report.serving import Pages
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import page as server
 from dc_inject.model import Cycle, FlowKey, Link
-from dc_inject.report import page
-from dc_inject.report.serving import Pages
 from dc_inject.summary import figures
 from dc_inject.summary.figures import ReportScope
 from tests import browser
+from tests.apps.report.test_serve import ask
 from tests.browser import Browser
 from tests.cli.ledgers import CYCLE, GB, START
-from tests.cli.test_serve import ask
 
 pytest.importorskip("vl_convert")
 EVERY = 0.2  # seconds

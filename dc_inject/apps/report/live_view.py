@@ -25,8 +25,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from dc_inject.cli import live_lines
-from dc_inject.cli.watch_figures import Standing, one_line
+from dc_inject.apps.report import live_lines
+from dc_inject.apps.report.watch_figures import Standing, one_line
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Clock
 

@@ -12,13 +12,13 @@ from heapq import merge
 from itertools import groupby
 from operator import add, attrgetter
 
+from dc_inject.apps.report.sections import heading, sections, title
+from dc_inject.apps.report.tables import Report, Section, Table
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import FlowKey
 from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
-from dc_inject.report.sections import heading, sections, title
-from dc_inject.report.tables import Report, Section, Table
 from dc_inject.summary import figures
 
 HEADS = (

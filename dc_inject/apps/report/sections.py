@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
+from dc_inject.apps.report import losses
+from dc_inject.apps.report.tables import (
+    NONE,
+    Cell,
+    Report,
+    Section,
+    Table,
+    number,
+    percent,
+    rate,
+    ratio,
+    size,
+    time_of,
+)
 from dc_inject.model.units import counted, format_duration, format_size
 from dc_inject.planning.progress import in_words
-from dc_inject.report import losses
-from dc_inject.report.tables import NONE, Cell, Report, Section, Table, number, percent, rate, ratio, size, time_of
 from dc_inject.summary.tracks import SITES
 
 FIXED = {"fixed": "a fixed rate"}  # a policy of simulations

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dc_inject.cli import watch_figures
-from dc_inject.cli.watch_figures import Standing
+from dc_inject.apps.report import watch_figures
+from dc_inject.apps.report.watch_figures import Standing
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, naming
 from dc_inject.model.overrides import Kind

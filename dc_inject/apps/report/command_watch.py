@@ -1,8 +1,8 @@
 """`dc-inject watch`: a campaign on the whole terminal, from its ledger alone, while it runs and afterwards.
 
 It opens the ledger read-only for a moment at a time, so that it never holds an injector up. Its figures are read
-in `cli/watch_figures.py`, first before the screen is opened, so that a wrong name is an error like any other.
-Textual shows them (`cli/watch_app.py`), which is an extra: everybody else has `status`.
+in `watch_figures.py`, first before the screen is opened, so that a wrong name is an error like any other.
+Textual shows them (`watch_app.py`), which is an extra: everybody else has `status`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, ledger_files, params, watch_figures
+from dc_inject.apps.report import watch_figures
+from dc_inject.cli import common, ledger_files, params
 from dc_inject.model.errors import UsageError
 from dc_inject.system.clock import SystemClock
 
@@ -48,7 +49,7 @@ def watch(campaign: str, last: timedelta, ledger_path: Path | None) -> None:
     if find_spec("textual") is None:
         hint = f"`pip install '.[watch]'` in the clone installs it; without it {instead}"
         raise UsageError("watching needs Textual, which is not installed", hint)
-    from dc_inject.cli.watch_app import WatchApp  # noqa: PLC0415  it is an extra, and takes half a second
+    from dc_inject.apps.report.watch_app import WatchApp  # noqa: PLC0415  it is an extra, and takes half a second
 
     path = ledger_files.existing(campaign, ledger_path)
     clock = SystemClock()

@@ -12,6 +12,9 @@ from typing import Any
 
 import click
 
+from dc_inject.apps.report import overlay as wan
+from dc_inject.apps.report import page, pictures, text
+from dc_inject.apps.report.compare import compared
 from dc_inject.cli import common, ledger_files, menu_files, params
 from dc_inject.cli.thresholds import FAIL_UNDER
 from dc_inject.engine import control_records
@@ -20,9 +23,6 @@ from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
 from dc_inject.model.thresholds import Threshold
-from dc_inject.report import overlay as wan
-from dc_inject.report import page, pictures, text
-from dc_inject.report.compare import compared
 from dc_inject.summary import figures, readings, thresholds
 from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from dc_inject.system import disk, files

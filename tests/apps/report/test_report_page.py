@@ -16,11 +16,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dc_inject.cli import report as command
+from dc_inject.apps.report import command_report as command
+from dc_inject.apps.report import pictures, sections
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import UsageError
-from dc_inject.report import pictures, sections
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 pytest.importorskip("vl_convert")
@@ -55,7 +55,7 @@ def page(ledger: Path) -> str:
 def test_nothing_in_it_is_fetched_and_only_our_script_runs(page: str) -> None:
     """No address but the name of SVG, no source and no link but inside; a policy says the same."""
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert script == (resources.files("dc_inject.report") / "page.js").read_text()
+    assert script == (resources.files("dc_inject.apps.report") / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     allowed = f"script-src 'sha256-{digest}'; connect-src 'none'; form-action 'none'; base-uri 'none'"

@@ -20,9 +20,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from dc_inject.apps.report import page
 from dc_inject.model.errors import DcInjectError
 from dc_inject.model.redaction import visible
-from dc_inject.report import page
 
 Make = Callable[[Path], bytes]  # the page of a ledger; raises DcInjectError where there is none
 Headers = list[tuple[str, str]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dc_inject.apps.report.tables import NONE, Cell, Report, Section, Table, percent, size
 from dc_inject.model.units import format_size
-from dc_inject.report.tables import NONE, Cell, Report, Section, Table, percent, size
 
 TITLE = "Not moved when its rule ended"
 WORST = 20  # links in the table of those that lost most

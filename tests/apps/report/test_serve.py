@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from dc_inject.cli import serve as command
+from dc_inject.apps.report import command_serve as command
+from dc_inject.apps.report import serving
+from dc_inject.apps.report.serving import Pages
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.page import only_here
 from dc_inject.model.errors import ServiceError, UsageError
-from dc_inject.report import serving
-from dc_inject.report.serving import Pages
 from tests.cli.ledgers import CYCLE, FNAL, GB, run
 
 HERE = "127.0.0.1:9466"

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.resources import files
 
+from dc_inject.apps.report import pictures
+from dc_inject.apps.report.sections import heading, sections, title
+from dc_inject.apps.report.tables import Cell, Report, Section, Table, rate, time_of
 from dc_inject.model.redaction import visible
-from dc_inject.report import pictures
-from dc_inject.report.sections import heading, sections, title
-from dc_inject.report.tables import Cell, Report, Section, Table, rate, time_of
 from dc_inject.summary.figures import SERIES
 from dc_inject.summary.tracks import DIMENSIONS
 
 SCRIPT, LIVE = (
-    files("dc_inject.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
+    files("dc_inject.apps.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
 )
 FOLDED = ("over-time", "wan")  # sections whose table is the picture again
 MANY = 12  # columns: tables with more are printed smaller

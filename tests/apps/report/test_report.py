@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.cli import report as command
+from dc_inject.apps.report import command_report as command
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError, UsageError
@@ -305,7 +305,7 @@ def keys(value: object, path: str = "") -> set[str]:
 
 def test_the_page_has_every_key(campaign: Path) -> None:
     """Amounts are written out once, for the totals."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "report.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "report.md").read_text()
     example = json.loads(page.partition("```json report\n")[2].partition("```")[0])
     amounts = set(example["totals"]) - {"due"}
 
