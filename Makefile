@@ -81,13 +81,13 @@ hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMM
 	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile
 
 twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)
-	@JOBS=$(JOBS) $(BIN)/python -m tests.twin.scenarios $(or $(SEEDS),3)
+	@JOBS=$(JOBS) $(BIN)/python -m tests.apps.twin.scenarios $(or $(SEEDS),3)
 
 calibrate: $(FTS) ## Run a campaign on the sandbox, fit a grid to its ledger, and compare what it predicts, link by link (16 min)
-	@$(BIN)/python -m tests.twin.sandbox_check
+	@$(BIN)/python -m tests.apps.twin.sandbox_check
 
 simgrid: $(READY) ## Compare ten small grids of the twin with SimGrid, which has to be installed (1 min)
-	@$(BIN)/python -m tests.twin.simgrid_check
+	@$(BIN)/python -m tests.apps.twin.simgrid_check
 
 golden: $(FTS) ## Write the golden files anew that tests compare with; see with git what changed
 	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden

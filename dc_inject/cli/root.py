@@ -25,7 +25,7 @@ COMMANDS = {
     "link": ("dc_inject.apps.link.command", "Test one link: a mini-challenge in one command."),
     "plan": ("dc_inject.apps.preview.command_plan", "Show what would be injected, without changing anything."),
     "footprint": ("dc_inject.apps.preview.command_footprint", "Show what menus require of each site."),
-    "simulate": ("dc_inject.cli.simulate", "Run menus in a simulated grid."),
+    "simulate": ("dc_inject.apps.twin.command", "Run menus in a simulated grid."),
     "check": ("dc_inject.apps.preview.command_check", "Check menus for errors."),
     "menu": ("dc_inject.apps.menutools.command", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),

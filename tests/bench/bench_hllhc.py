@@ -16,12 +16,12 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from dc_inject.apps.twin.grid.description import Fts, Grid, LinkTraits, Rucio, Site, Storage
+from dc_inject.apps.twin.grid.rucio import Rule
+from dc_inject.apps.twin.grid.transfers import Queue
+from dc_inject.apps.twin.grid.world import World
 from dc_inject.menu import campaign
 from dc_inject.system import files
-from dc_inject.twin.grid import Fts, Grid, LinkTraits, Rucio, Site, Storage
-from dc_inject.twin.rucio import Rule
-from dc_inject.twin.transfers import Queue
-from dc_inject.twin.world import World
 
 MENU = Path(__file__).resolve().parents[2] / "menus" / "hllhc" / "full.yaml"
 FILE, SPEED, CYCLE, LIFETIME = 5e9, 6e6, 900.0, 7200.0

@@ -54,10 +54,10 @@ def _grid(files: str, folder: Path) -> Path:
 
 def run(cycles: int, policy: str | None, files: str = "") -> dict[str, Any]:
     """Simulate in this process; return CPU seconds and memory at the end of each cycle, and what came out."""
-    from dc_inject.cli import forecast  # noqa: PLC0415  of the checkout that this process is for
+    from dc_inject.apps.twin import forecast  # noqa: PLC0415  of the checkout that this process is for
     from dc_inject.ledger import Ledger  # noqa: PLC0415
 
-    older = find_spec("dc_inject.cli.simulation") is None
+    older = find_spec("dc_inject.apps.twin.simulation") is None
     simulation = import_module("dc_inject.cli." + ("simulate" if older else "simulation"))
     spent: list[float] = []
     memory: list[float] = []

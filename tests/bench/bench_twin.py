@@ -11,10 +11,10 @@ import resource
 import sys
 import time
 
-from dc_inject.twin.grid import Fts, Grid, LinkTraits, Rucio, Site, Storage
-from dc_inject.twin.rucio import Rule
-from dc_inject.twin.transfers import Queue
-from dc_inject.twin.world import World
+from dc_inject.apps.twin.grid.description import Fts, Grid, LinkTraits, Rucio, Site, Storage
+from dc_inject.apps.twin.grid.rucio import Rule
+from dc_inject.apps.twin.grid.transfers import Queue
+from dc_inject.apps.twin.grid.world import World
 
 LINKS, SITES, DAYS = 1200, 70, 1
 RATE = 300e9  # bytes a second of all links together: 2.4 Tb/s

@@ -10,7 +10,7 @@ from html import escape
 from itertools import accumulate
 from pathlib import Path
 
-from dc_inject.cli import forecast, simulation
+from dc_inject.apps.twin import forecast, simulation
 from tests.docs import ROOT
 
 CYCLES = 64

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dc_inject.apps.twin.grid.description import Grid, Site, Stock, Storage
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import SimBackend, SimClock
@@ -32,7 +33,6 @@ from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
 from dc_inject.system.clock import SystemClock
-from dc_inject.twin.grid import Grid, Site, Stock, Storage
 
 from ...conftest import rucio_config
 from ..fake import GB, FakeRse, FakeRucio
@@ -152,8 +152,8 @@ def _sim(_request: pytest.FixtureRequest) -> Iterator[Place]:
 
 def _twin(_request: pytest.FixtureRequest) -> Iterator[Place]:
     pytest.importorskip("numpy")  # an extra
-    from dc_inject.backends.twin import TwinBackend, TwinClock  # noqa: PLC0415  they need it
-    from dc_inject.twin.world import World  # noqa: PLC0415
+    from dc_inject.apps.twin.backend import TwinBackend, TwinClock  # noqa: PLC0415  they need it
+    from dc_inject.apps.twin.grid.world import World  # noqa: PLC0415
 
     storages = {name: Storage(name, name) for name in (FROM, TO)}
     stock = (Stock((FROM,), 4, (3, 3), (2.0 * GB, 2.0 * GB)),)

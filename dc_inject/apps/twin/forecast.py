@@ -1,0 +1,297 @@
+"""The results of a simulation: closing table, fill of storages, queues, and which links fall short."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dc_inject.apps.twin import forecast_csv, inconclusive, shortfalls
+from dc_inject.cli import advice, closing_table, hold_reasons, tables
+from dc_inject.ledger import SummaryLine
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Period
+from dc_inject.model import FlowKey, units
+from dc_inject.summary.thresholds import AT_ONCE
+
+if TYPE_CHECKING:
+    from dc_inject.apps.twin.grid.world import World
+    from dc_inject.apps.twin.simulation import Simulated
+
+MOVED = {"moved_of_due": "moved/due", "moved_of_target": "moved/target"}  # what people call these figures
+LOSSES = {
+    "failed_bytes": "failed in all attempts",
+    "unsent_bytes": "expired before their transfers had begun",
+    "interrupted_bytes": "expired unfinished",
+}
+MOST_ROWS = 60  # links of a closing table, and of the forecast
+MOST_STORAGES = 20  # the fullest ones; JSON has all
+MOST_NAMED = 5  # storages without space, in one line
+
+STORAGES = (
+    tables.Column("storage", "storage"),
+    tables.Column("site", "site", spare=1),
+    tables.Column("space", "space", units.format_size, right=True),
+    tables.Column("most_used", "most used", units.format_size, right=True),
+    tables.Column("most_filled", "filled", tables.percent, right=True),
+    tables.Column("hours_nearly_full", "hours above 98 %", lambda hours: f"{hours:.1f}", right=True),
+    tables.Column("to_delete", "files to delete at the end", right=True, spare=2),
+)
+QUEUES = (
+    tables.Column("queue", "files that"),
+    tables.Column("mean", "mean", units.grouped, right=True),
+    tables.Column("most", "most", right=True),
+    tables.Column("at", "at"),
+)
+
+
+def moved_of_due(lines: Sequence[SummaryLine]) -> float:
+    """Return what was moved, of all that links were due."""
+    due = sum(line.due for line in lines)
+    return sum(line.moved for line in lines) / due if due else 1.0
+
+
+def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> float:
+    """Return the part of what links were due that each of them moved in time.
+
+    More than its due does not count for a link: nobody asked for it, and it makes up for no other link. What has
+    arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
+    comes later was left in a queue.
+    """
+    moved, due = _moved_in_time(ledger, end), sum(line.due for line in lines)
+    return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
+
+
+def late_bytes(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> int:
+    """Return how much of what links were due has moved, but too late for `moved_of_target`."""
+    moved = _moved_in_time(ledger, end)
+    return sum(max(min(line.moved, line.due) - min(moved[line.key], line.due), 0) for line in lines)
+
+
+def _moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
+    """Return what each link has moved a cycle after the menus' end."""
+    first, moved = ledger.first_cycle(), Counter[FlowKey]()
+    if first is not None:
+        for span in ledger.spans(Period(first.start, end + timedelta.resolution), AT_ONCE):
+            moved[span.key] += span.sums.moved
+    return moved
+
+
+def title(subject: str, grid: str, policy: str | None, control: Mapping[str, int]) -> str:
+    """Return what a table is of, with the control in force: that of the policy, or else that of the menus."""
+    if policy:
+        return f"{subject} in {grid}, policy {policy}"
+    modes = [f"{mode} for {units.counted(links, 'links')}" for mode, links in control.items()]
+    how = ", ".join(modes if len(modes) > 1 else control)
+    return f"{subject} in {grid}" + (f", control as the menus say: {how}" if how else "")
+
+
+def show(
+    fmt: str,
+    ledger: Reader,
+    made: Simulated,
+    seed: int,
+    policy: str | None = None,
+) -> None:
+    """Print it all: as tables, as one JSON object, or the closing table as CSV."""
+    campaign, world, start, end = made.campaign, made.world, made.start, made.end
+    advised = advice.advised(ledger)
+    closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
+    beyond = inconclusive.beyond_measured(ledger, world.grid)
+    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
+    short = [link.row for link in shortfalls.short(lines, ledger, made)]
+    held = hold_reasons.held_links(ledger)
+    if fmt == "csv":
+        rows = forecast_csv.rows(closing["links"], inconclusive.marked(short, unsure), unsure, held)
+        tables.emit("csv", (*closing_table.columns(rows), *forecast_csv.COLUMNS), rows)
+        return
+    report: dict[str, Any] = {
+        "campaign": campaign,
+        "grid": world.grid.name,
+        "policy": policy,
+        "control": dict(made.control),
+        "seed": seed,
+        "start": tables.moment(start),
+        "end": tables.moment(end),
+        "links": closing["links"],
+        "total": closing["total"],
+        "moved_of_due": moved_of_due(lines),
+        "moved_of_target": moved_of_target(ledger, lines, end),
+        "late_bytes": late_bytes(ledger, lines, end),
+        "advice": advice.rows(advised.held),
+        "holds": hold_reasons.reasons(held),
+        "storages": storages(world),
+        "queues": queues(world, start),
+        "lost": with_unseen(lost(world), closing["total"]),
+        "forecast": inconclusive.marked(short, unsure),
+        "inconclusive": unsure,
+    }
+    if fmt == "json":
+        tables.emit_json(report)
+        return
+    many = len(report["links"]) > MOST_ROWS
+    rows = [report["total"]] if many else [*report["links"], report["total"]]
+    what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy, made.control)
+    tables.emit("table", closing_table.columns(rows), rows, what)
+    if many:
+        click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")
+    hold_reasons.show(report["holds"])
+    advice.show(advised.given, report["advice"])
+    _show_storages(report["storages"])
+    if queued := [row for row in report["queues"] if row["most"]]:
+        click.echo()
+        tables.emit("table", QUEUES, queued)
+    if report["forecast"]:
+        click.echo()
+        tables.emit_first(shortfalls.COLUMNS, report["forecast"], MOST_ROWS, "links")
+    show_inconclusive(unsure)
+    click.echo()
+    tables.console().print(_sentence(report))
+    show_without_space(without_space(world))
+
+
+def show_inconclusive(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print of which links the simulation says nothing, and why."""
+    if rows:
+        click.echo()
+        tables.emit_first(inconclusive.COLUMNS, rows, MOST_ROWS, "links")
+
+
+def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the fullest storages as a table, and count the others that were used."""
+    used = [row for row in rows if row["most_used"]]
+    limited = sorted((row for row in used if row["space"]), key=lambda row: -row["most_filled"])
+    shown, rest = limited[:MOST_STORAGES], limited[MOST_STORAGES:]
+    if shown:
+        click.echo()
+        tables.emit("table", STORAGES, shown)
+    if rest:
+        fullest = tables.percent(rest[0]["most_filled"])
+        click.echo(f"and {units.counted(len(rest), 'storages')} more, filled to {fullest} at most")
+
+
+def storages(world: World) -> list[dict[str, Any]]:
+    """Return how full each storage was, at most, and what is left to delete."""
+    rows = []
+    for name, number in world.network.storages.items():
+        spec = world.grid.storages[name]
+        most = float(world.storages.most_used[number])
+        rows.append(
+            {
+                "storage": name,
+                "site": spec.site,
+                "space": spec.space,
+                "most_used": round(most),
+                # What arrives in a step of the world is counted at its end, so that it may seem a little too much.
+                "most_filled": min(most / spec.space, 1.0) if spec.space else None,
+                "hours_nearly_full": float(world.storages.hours_nearly_full[number]),
+                "to_delete": world.storages.backlog(number),
+            }
+        )
+    return rows
+
+
+def without_space(world: World) -> list[str]:
+    """Return the storages at which data arrived, and for which the grid has no space: they never get full."""
+    return [row["storage"] for row in storages(world) if row["most_used"] and not row["space"]]
+
+
+def show_without_space(names: Sequence[str]) -> None:
+    """Say that a forecast knows nothing of these disks, since no fill of theirs is a false all-clear."""
+    if not names:
+        return
+    named, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED
+    who = f"{named} and {more} more" if more > 0 else named
+    click.echo(
+        f"no forecast of full disks for {who}: the grid gives {'it' if len(names) == 1 else 'them'} no `space`"
+    )
+
+
+def above_98(hours: Mapping[str, float]) -> str:
+    """Say which disks were above 98 %, and for how long, by their names; nothing if none was."""
+    full = sorted(((time, name) for name, time in hours.items() if time), key=lambda disk: (-disk[0], disk[1]))
+    if not full:
+        return ""
+    named = [f"{name} for {units.format_duration(timedelta(hours=time))}" for time, name in full[:MOST_NAMED]]
+    more = f" and {len(full) - MOST_NAMED} more" if len(full) > MOST_NAMED else ""
+    return f"{'disks are' if len(full) > 1 else 'a disk is'} above 98 %: {', '.join(named)}{more}"
+
+
+def queues(world: World, start: datetime) -> list[dict[str, Any]]:
+    """Return how many files waited where, and when it was most; None where none ever did."""
+    words = {
+        "unsent": "wait for Rucio's submitter",
+        "queued": "wait in FTS",
+        "active": "FTS moves",
+        "cancelling": "FTS has still to cancel",
+        "to_delete": "wait for the reaper",
+    }
+    rows = []
+    for key, text in words.items():
+        values = [(getattr(sample, key), sample.at) for sample in world.samples]
+        most, at = max(values, key=lambda pair: pair[0])
+        moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo) if most else None
+        mean = sum(value for value, _ in values) / len(values)
+        rows.append({"queue": text, "mean": mean, "most": most, "at": tables.moment(moment)})
+    return rows
+
+
+def lost(world: World) -> dict[str, int]:
+    """Return what ended without having arrived."""
+    return dataclasses.asdict(world.rucio.lost)
+
+
+def with_unseen(lost: Mapping[str, int], total: Mapping[str, Any]) -> dict[str, int]:
+    """Return what was lost, and what the ledger counts beside it: what arrived after the last look at its rule."""
+    not_arrived = sum(lost[name] for name in LOSSES)
+    return {**lost, "unseen_bytes": total["not_moved"] + total["failed"] - not_arrived}
+
+
+def _sentence(report: dict[str, Any]) -> str:
+    """Say the whole in two lines."""
+    parts = [f"{name} {tables.percent(report[key])}" for key, name in MOVED.items()]
+    figures = ", ".join(parts) if report["total"]["due"] else "nothing was due"
+    return f"{figures}; {'; '.join(_verdict(report))}\n{_losses(report['lost'], report['total'])}"
+
+
+def _losses(lost: Mapping[str, int], total: Mapping[str, Any]) -> str:
+    """Say what had not moved: parts that add up to `not moved` of the closing table, and `failed` of jobs."""
+    failed = total["failed"]
+    again = f"; {units.format_size(failed)} of jobs are due again" if failed else ""
+    words = LOSSES | {
+        "failed_bytes": f"failed in all attempts ({units.counted(lost['failed_files'], 'files')}{again})",
+        "unseen_bytes": "arrived after the last look at their rules",
+    }
+    parts = [f"{units.format_size(lost[name])} {what}" for name, what in words.items() if lost[name]]
+    what = f"not moved{' or failed' if failed else ''} {units.format_size(total['not_moved'] + failed)}"
+    cancelled = f"files cancelled: {units.grouped(lost['cancelled_files'])}"
+    return f"{what}{': ' if parts else ''}{', '.join(parts)}; {cancelled}"
+
+
+def _verdict(report: dict[str, Any]) -> Iterator[str]:
+    """Yield for how many links the simulation is inconclusive, whether any will be short, and disks above 98 %."""
+    links, few, unsure = (len(report[key]) for key in ("links", "forecast", "inconclusive"))
+    of_all = f"of {units.counted(links, 'links')}"
+    disks = above_98({row["storage"]: row["hours_nearly_full"] for row in report["storages"]})
+    if unsure:
+        yield f"inconclusive for {units.grouped(unsure)} {of_all}"
+    if few:
+        yield f"{units.grouped(few)} {of_all} will be short"
+    elif unsure < links or not links:
+        more = ", and ".join(filter(None, (_late(report), disks)))
+        yield f"no {'other ' if unsure else ''}link will be short{f', but {more}' if more else ''}"
+        return
+    if disks:
+        yield disks
+
+
+def _late(report: dict[str, Any]) -> str:
+    """Say how much arrives after the end, if `moved/target` is low for it."""
+    late, due = report["late_bytes"], report["total"]["due"]
+    if report["moved_of_target"] >= shortfalls.SHORT or not late:
+        return ""
+    return f"{units.format_size(late)} ({tables.percent(late / due)} of what is due) arrives only after the end"

@@ -1,0 +1,97 @@
+"""Weighted max-min sharing: who gets how much when several want the same.
+
+Each flow wants at most so much, has a weight, and passes several resources (a storage, a WAN, a link). The
+shares are max-min fair: no flow can get more per weight without taking from one that has no more per weight.
+TCP connections share a bottleneck about like that, with the number of connections as the weight, and so FTS
+shares the slots of a storage among links.
+
+It is found by progressive filling, many flows at a time. In each round the level of a resource is what it has
+left per weight of the flows that are still open. Levels only rise from round to round, so two kinds of flows can
+be settled at once: those that want no more than the lowest level on their way; and those of a resource which is
+the lowest level for all of its open flows, none of which is of the first kind. A resource on which less is wanted
+than it has limits nobody, and is left out from the start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dc_inject.apps.twin.grid.arrays import Flags, Floats, Ints, summed
+
+_HAIR = 1e-12  # two levels that differ by less, relatively, are the same
+
+
+class Sharing:
+    """Shares the same resources among the same flows again and again.
+
+    `members[flow]` are the numbers of the resources that a flow passes; resource 0 stands for none and is
+    without limit.
+    """
+
+    def __init__(self, members: Ints, resources: int) -> None:
+        """Take which flow passes which resources, and how many resources there are, 0 included."""
+        self._columns = [column.copy() for column in members.T]
+        self._resources = resources
+
+    def rates(self, wanted: Floats, weights: Floats, capacity: Floats, rounds: int | None = None) -> Floats:
+        """Return what each flow gets, at most what it wants; flows that weigh nothing get nothing.
+
+        After `rounds` rounds, flows that are still open get what the levels of that round allow, which may leave
+        some capacity unused.
+        """
+        active = np.flatnonzero((wanted > 0) & (weights > 0))
+        rates = np.zeros(len(wanted))
+        rates[active] = wanted[active]
+        scarce = self._loads([column[active] for column in self._columns], wanted[active]) > capacity
+        scarce[0] = False
+        limited = np.zeros(len(active), dtype=bool)
+        for column in self._columns:
+            limited |= scarce[column[active]]
+        flows = active[limited]
+        columns = [np.where(scarce[column[flows]], column[flows], 0) for column in self._columns]
+        columns = [column for column in columns if column.any()]
+        given = wanted[active[~limited]]
+        left = capacity - self._loads([column[active[~limited]] for column in self._columns], given)
+        while len(flows):
+            level = self._levels(columns, weights[flows], left)
+            lowest = np.full(len(flows), np.inf)
+            for column in columns:
+                np.minimum(lowest, level[column], out=lowest)
+            content = wanted[flows] <= weights[flows] * lowest * (1 + _HAIR)
+            if rounds == 1:
+                settled = np.ones(len(flows), dtype=bool)
+            else:
+                settled = content | self._at_bottleneck(columns, lowest, level, ~content)
+                rounds = None if rounds is None else rounds - 1
+            rates[flows] = np.where(content, wanted[flows], weights[flows] * lowest)
+            left -= self._loads([column[settled] for column in columns], rates[flows[settled]])
+            flows, columns = flows[~settled], [column[~settled] for column in columns]
+        return rates
+
+    def _loads(self, columns: list[Ints], amounts: Floats) -> Floats:
+        """Return the sum of amounts at each resource."""
+        loads = np.zeros(self._resources)
+        for column in columns:
+            loads += summed(column, amounts, self._resources)
+        return loads
+
+    def _levels(self, columns: list[Ints], weights: Floats, left: Floats) -> Floats:
+        """Return what each resource has left per weight of its flows."""
+        weighing = self._loads(columns, weights)
+        levels = np.full(self._resources, np.inf)
+        np.divide(np.maximum(left, 0.0), weighing, out=levels, where=weighing > 0)
+        levels[0] = np.inf
+        return levels
+
+    def _at_bottleneck(self, columns: list[Ints], lowest: Floats, level: Floats, hungry: Flags) -> Flags:
+        """Return which flows pass a resource that is the lowest for all of its flows, all of which want more."""
+        flows, here = np.zeros(self._resources), np.zeros(self._resources)
+        for column in columns:
+            flows += summed(column, np.ones(len(column)), self._resources)
+            is_lowest = hungry & (lowest >= level[column] * (1 - _HAIR))
+            here += summed(column, is_lowest, self._resources)
+        tight = (here == flows) & np.isfinite(level)
+        at_bottleneck = np.zeros(len(lowest), dtype=bool)
+        for column in columns:
+            at_bottleneck |= tight[column]
+        return at_bottleneck

@@ -1,0 +1,337 @@
+"""Calibration where a ledger tells little: what is not known is said, and the file can be read all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dc_inject.apps.twin.grid import grid_file, grid_text
+from dc_inject.apps.twin.grid.calibration import calibrated
+from dc_inject.apps.twin.grid.description import Grid
+from dc_inject.apps.twin.grid.replay import Past, Sent, replay
+from dc_inject.apps.twin.grid.rule_times import attempts
+from tests.apps.twin.grids import GB
+
+CYCLE, CYCLES = 900.0, 12
+LINK = ("A", "B")
+ONE = Sent(LINK, "test", 3, 10 * 10**9, 10, 0.0, 7200.0)
+
+
+def past(*sent: Sent, moved: float = 0.0) -> Past:
+    return Past("p", CYCLE, CYCLES, CYCLE / 5, sent, {LINK: np.full(CYCLES, moved)})
+
+
+def grid(fit) -> Grid:
+    return grid_file.read(grid_text.text(fit).encode(), "grid")
+
+
+def every(seconds: float, **how) -> list[Sent]:
+    starts = np.arange(0.0, CYCLE * CYCLES - 1, seconds)
+    return [replace(ONE, accepted=float(at), expires=float(at) + 7200, **how) for at in starts]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [ONE],  # nobody knows what became of it
+        every(300.0),  # nothing is ever complete
+        every(300.0, ended=7200.0, failed=10),  # all of it fails
+        every(300.0, completed=9000.0, ended=9000.0, done=10),  # nothing is ever deleted
+        every(300.0, completed=9000.0, ended=9000.0, gone=10800.0, done=10),
+    ],
+)
+def test_whatever_a_ledger_tells_a_grid_is_made_that_can_be_read(sent):
+    made = calibrated(past(*sent), grid)
+    text = grid_text.text(made.fit, made)
+    assert grid_file.read(text.encode(), "grid").links["A:B"].rate is None
+    assert "not known" in text
+
+
+def test_nothing_of_later_cycles_is_known_when_earlier_ones_are_fitted():
+    one = replace(ONE, completed=5000.0, ended=6000.0, gone=9000.0, done=9, failed=1)
+    (known,) = past(one, replace(ONE, accepted=4000.0)).until(4).sent
+    assert (known.completed, known.ended, known.gone, known.done, known.failed) == (None, None, None, 0, 0)
+    (known, _) = past(one, replace(ONE, accepted=4000.0)).until(6).sent
+    assert (known.completed, known.ended, known.gone, known.done) == (5000.0, None, None, 9)
+
+
+def test_a_replay_moves_what_was_sent_when_it_was_and_sees_it_at_looks():
+    text = "grid: 1\nname: x\nsites: {S: {storages: {A: {}, B: {}}}}\n"
+    told = replay(past(ONE, replace(ONE, accepted=4000.0, expires=9000.0)), grid_file.read(text.encode(), "g"))
+    assert told.moved[LINK].nonzero()[0].tolist() == [0, 4]
+    assert told.moved[LINK].sum() == pytest.approx(20 * GB)
+    assert all(when is not None and when % (CYCLE / 5) == 0 for when in told.completed)
+
+
+def test_files_that_are_quicker_than_the_assumed_overhead_have_one_of_half_their_time():
+    quick = [replace(one, completed=one.accepted + 4.0, ended=one.accepted + 4.0, done=10) for one in every(30.0)]
+    made = calibrated(replace(past(*quick), cycle=30.0, cycles=60, look=6.0), grid)
+    files = made.fit.links[LINK].files
+    assert files.overhead is None
+    assert 0 < files.overhead_or_assumed <= files.speed.bound / 2 <= 2
+    assert "show only that a file takes at most " in grid_text.text(made.fit)  # daemons and looks take as long
+    assert f"overhead: {files.overhead_or_assumed:.3g} s" in grid_text.text(made.fit, made)
+
+
+def test_the_unluckiest_file_takes_more_attempts_the_more_there_are():
+    few, many = attempts(0.2, np.array([1.0, 100.0]))
+    assert few == pytest.approx(1 + 0.2 + 0.04 + 0.008)
+    assert 2.5 < many < 4
+    assert attempts(0.0, np.array([50.0]))[0] == 1
+
+
+def test_a_capacity_does_not_make_up_for_failures_that_stop_a_replay():
+    """Files that failed in a bad hour look like attempts that fail all day: FTS would move nearly nothing."""
+    large = every(300.0, bytes=1000 * GB)
+    quick = [replace(one, completed=one.accepted + 60, done=10) for one in large[:2]]
+    late = [replace(one, completed=one.accepted + 3600, done=10) for one in large[2:]]
+    failed = [replace(one, done=0, failed=10) for one in late[::3]]
+    rate = (
+        calibrated(past(*quick, *sorted(late + failed, key=lambda one: one.accepted), moved=3000.0 * GB), grid)
+        .fit.links[LINK]
+        .rate
+    )
+    assert rate.value is not None
+    assert rate.value <= 2 * rate.bound
+
+
+def failing(*failed: int, files: int = 60) -> str:
+    """The line on failures of a link of which so many files failed in one rule after the other, until it stood."""
+    rules = [
+        replace(ONE, files=files, accepted=at, completed=at + 300, ended=at + 300, done=files - lost, failed=lost)
+        for at, lost in zip(np.linspace(0.0, 10_000.0, len(failed)), failed, strict=True)
+    ]
+    rules.append(replace(ONE, accepted=10_100.0, ended=10_800.0))  # expired unsent
+    fit = calibrated(past(*rules, moved=10.0 * GB), grid).fit
+    (line,) = [line.strip() for line in grid_text.text(fit).splitlines() if "failures:" in line]
+    return line
+
+
+def test_few_failures_are_no_rate():
+    """As fourth root of the part that failed in all attempts, 3 of 5,520 would be 15 % of the attempts."""
+    spread, together = ([3 * (n == 50) if at_once else n in {10, 50, 80} for n in range(92)] for at_once in (0, 1))
+    expected = "# failures: not known; 3 of 5,520 files failed for good, too few or too close together for a rate"
+    for failed in (spread, together):
+        assert failing(*map(int, failed)).startswith(expected)
+    expected = "# failures: not known; none of 5,520 files failed for good, so at most 15.3 % of attempts"
+    assert failing(*[0] * 92) == expected
+
+
+def test_failures_of_an_incident_are_no_rate_and_those_of_most_of_the_time_are():
+    assert failing(*[0] * 40, *[60] * 10, *[0] * 50).startswith("# failures: not known; 600 of 6,000 files")
+    always = [6, *[6] * 99]
+    assert failing(*always).startswith("failures: 56.23 %  # fitted: 600 of 6,000 files failed for good")
+    assert failing(*always[:40], *[60] * 10, *always[:50]).startswith("failures: 56.23 %")
+
+
+def test_failures_of_an_incident_that_reached_into_the_middle_part_are_no_rate():
+    """Two bad hours and what they leave are three parts of a campaign of eight hours; two have no failure."""
+    expected = (
+        "# failures: not known; 900 of 6,000 files failed for good, too few or too close together for a rate"
+    )
+    told = failing(*[0] * 40, *[20] * 45, *[0] * 15)
+    assert told.startswith(expected)
+    assert told.endswith("so at most times at most 22.4 % of attempts")
+
+
+def test_failures_that_came_together_allow_no_rate_that_leaves_as_many_at_all_times():
+    """12 of 6,000 would be 21 % of the attempts; but then three of five parts would hardly ever have none."""
+    assert failing(*[0] * 50, 12, *[0] * 49).endswith("so at most times at most 19.3 % of attempts")
+
+
+def collapsing(failures: float) -> Past:
+    """What a link moves that gets four rules at once, again and again, and of whose files one fails for good."""
+    each, starts = replace(ONE, bytes=270 * GB, files=60), np.repeat(np.arange(0.0, 8 * 3600, 2160), 4)
+    sent = [replace(each, accepted=float(at), expires=float(at) + 7200) for at in starts]
+    text = (
+        "grid: 1\nname: x\ndefaults: {link: {file_speed: 20 MB/s, overhead: 10 s, "
+        f"failures: {failures:g} %}}}}\nsites: {{S: {{storages: {{A: {{}}, B: {{}}}}}}}}\n"
+    )
+    long = replace(past(*sent), cycles=32, moved={LINK: np.zeros(32)})
+    seen = replay(long, grid_file.read(text.encode(), "g"))
+    rules = [
+        replace(rule, completed=at, ended=min(at or rule.expires, rule.expires), done=60 if at else 20)
+        for rule, at in zip(sent, seen.completed, strict=True)
+    ]
+    rules[30] = replace(rules[30], done=rules[30].done - 1, failed=1)
+    return replace(long, sent=rules, moved=seen.moved)
+
+
+def test_failures_that_take_transfers_from_a_link_are_found_by_replays_though_few_files_fail_for_good():
+    """18 % of the attempts is 3 of 3,000 files: too few for a rate, and enough for FTS to go down."""
+    fit = calibrated(collapsing(18), grid).fit
+    link = fit.links[LINK]
+    assert link.is_full_at_times
+    assert 0.12 <= link.failures.rate.value <= 0.25
+    assert link.failures.apart[1] < 0.97 * link.failures.apart[0]
+    assert grid_text.full_at_times(fit) == []
+    assert " files failed for good; with this rate a replay of" in grid_text.text(fit)
+
+
+def test_an_outage_with_failed_files_is_no_rate_of_failures():
+    """A replay with attempts that fail all day is further from what moved before and after it."""
+    fine = collapsing(0)
+    moved = fine.moved[LINK].copy()
+    moved[20:26] = 0.0
+    rules = [
+        replace(rule, completed=None, done=0, failed=60, ended=rule.accepted + 7200)
+        if 20 <= rule.accepted / CYCLE < 26
+        else rule
+        for rule in fine.sent
+    ]
+    fit = calibrated(replace(fine, sent=rules, moved={LINK: moved}), grid).fit
+    assert fit.links[LINK].failures.rate.value is None
+    assert fit.links[LINK].failures.files > 0
+
+
+def test_an_overhead_that_shows_in_the_first_cycles_only_is_not_mixed_with_what_all_of_them_show():
+    """All cycles show only how long a file takes, so the speed has no bounds that could be corrected."""
+    rules = []
+    for number, rule in enumerate(every(200.0)):
+        size = 1 + number % 9
+        taken = 60 + 40 * size if rule.accepted < CYCLE * CYCLES * 2 / 3 else 480 - 45 * size
+        over = rule.accepted + taken
+        rules.append(replace(rule, bytes=size * GB, completed=over, ended=over, done=10))
+    before = past(*rules, moved=25.0 * GB).until(8)
+    assert calibrated(before, grid).fit.links[LINK].files.overhead is not None
+    assert calibrated(past(*rules, moved=25.0 * GB), grid).fit.links[LINK].files.overhead is None
+
+
+def test_cycles_in_which_a_link_was_held_for_its_backlog_tell_its_capacity():
+    """With control its rules never wait long, though it carries less than is asked for."""
+    rules = [replace(rule, completed=rule.accepted + 200, done=10) for rule in every(300.0)]
+    known = past(*rules, moved=30.0 * GB)
+    assert calibrated(known, grid).fit.links[LINK].rate.value is None
+    held = replace(known, held={LINK: np.arange(CYCLES) >= 2})
+    assert held.until(5).held[LINK].tolist() == [False, False, True, True, True]
+    rate = calibrated(held, grid).fit.links[LINK].rate
+    assert rate.count == CYCLES - 2
+    assert rate.value == pytest.approx(30 * GB / CYCLE, rel=0.3)
+
+
+def deleting(late: float, since: float, until: float) -> Past:
+    """Rules that are deleted in the cycle after their end, and those that end within a time so much later."""
+    rules = []
+    for rule in every(300.0):
+        ended = rule.accepted + 300
+        gone = ended + (late if since <= ended < until else CYCLE)
+        rules.append(replace(rule, completed=ended, ended=ended, gone=gone, done=10))
+    return replace(past(*rules, moved=30.0 * GB), cycles=36)
+
+
+def test_deletions_that_were_late_only_in_an_incident_have_no_rate_and_the_file_says_so():
+    """What was deleted while they were late is no rate of a storage that deletes more at other times."""
+    fit = calibrated(deleting(3 * 3600, 3600, 7200), grid).fit
+    assert fit.deletions["B"].pace.value is None
+    assert fit.deletions["B"].is_behind_at_times
+    assert grid_text.at_times(fit) == {LINK: ["deletions at its destination were behind at times"]}
+    text = grid_text.text(fit)
+    assert "files waited for it all the time, but at other times it deleted more: at least 0.03" in text
+    assert "seconds_per_file" not in text
+
+
+def test_deletions_that_are_never_late_are_not_behind_at_times():
+    fit = calibrated(deleting(0.0, 0.0, 0.0), grid).fit
+    assert not fit.deletions["B"].is_behind_at_times
+    assert grid_text.at_times(fit) == {}
+    assert "the rate is not known, since it never fell behind" in grid_text.text(fit)
+
+
+def busy(wait: float = 0.0, *, held: bool = False, failed: int = 0, look: float = CYCLE / 5) -> Past:
+    """A link with more than 100 files under way at any time, on which the rules of every other hour waited.
+
+    Twice as much is under way in these hours.
+    """
+    rules = []
+    for number, rule in enumerate(every(60.0)):
+        is_busy = bool(rule.accepted // 3600 % 2)
+        files, over = 60 if is_busy else 30, rule.accepted + 400 + wait * is_busy
+        rules.append(
+            replace(rule, files=files, bytes=files * 10**9, completed=over, ended=over, done=files)
+            if number != 3 or not failed
+            else replace(rule, files=files, bytes=files * 10**9, ended=over, done=files - failed, failed=failed)
+        )
+    marked = {LINK: np.full(CYCLES, True)} if held else {}
+    return replace(past(*rules, moved=400.0 * GB), held=marked, look=look)
+
+
+def time_of_file(known: Past) -> str:
+    """What the file says of the time of a link's files."""
+    text = grid_text.text(calibrated(known, grid).fit)
+    return " ".join(text.replace("\n    #", "").partition("file_speed")[2].partition("failures")[0].split())
+
+
+def test_rules_that_find_many_files_under_way_show_the_time_of_a_file_if_they_took_no_longer():
+    """FTS has grown by then; a link that carries much never has so few under way as FTS begins with."""
+    files = calibrated(busy(), grid).fit.links[LINK].files
+    assert files.speed.value is not None
+    assert files.speed.count > 100
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (
+            busy(500.0),
+            "only 2 of 180 rules began with at most 66 files of the link under way, and with many of them",
+        ),
+        (busy(failed=1), "and the time of the others contains retries, whose rate is not known; assumed"),
+        (busy(held=True), "none of 180 rules began while the link was not full, and did not wait; assumed"),
+        (busy(look=CYCLE), "since rules were observed only once in a cycle; assumed"),
+    ],
+)
+def test_why_the_time_of_a_file_is_not_known_is_the_condition_that_drops_its_rules(known, expected):
+    assert expected in time_of_file(known)
+
+
+def test_rules_that_expired_have_waited_though_the_fastest_one_took_nearly_their_lifetime():
+    """Else such a link would never have been full, and what it carries would have no bound but this."""
+    rules = [replace(rule, ended=rule.expires) for rule in every(300.0)]
+    rules[0] = replace(rules[0], completed=6000.0, ended=6000.0, done=10)
+    rate = calibrated(past(*rules, moved=1.0 * GB), grid).fit.links[LINK].rate
+    assert rate.count > 3
+
+
+@pytest.mark.parametrize(("speed", "overhead", "interval"), [(20, 10, 170.0), (20, 10, 250.0)])
+def test_the_time_of_a_file_is_found_on_a_link_that_always_has_many_under_way(speed, overhead, interval):
+    """What rules waited in FTS's queue is in the replay, too, so the corrections take it off."""
+    sizes = np.random.default_rng(1).uniform(3, 6, 100)
+    text = (
+        f"grid: 1\nname: x\ndefaults: {{link: {{file_speed: {speed} MB/s, overhead: {overhead} s}}}}\n"
+        "sites: {S: {storages: {A: {}, B: {}}}}\n"
+    )
+    sent = [
+        replace(rule, files=60, bytes=60 * int(sizes[number] * GB)) for number, rule in enumerate(every(interval))
+    ]
+    seen = replay(past(*sent), grid_file.read(text.encode(), "g"))
+    rules = [
+        replace(rule, completed=at, ended=at, done=60 if at else 0)
+        for rule, at in zip(sent, seen.completed, strict=True)
+    ]
+    files = calibrated(replace(past(*rules), moved=seen.moved), grid).fit.links[LINK].files
+    assert files.speed.count > 40
+    found, true = (
+        least + 4.5 * GB / bytes_
+        for least, bytes_ in ((files.overhead_or_assumed, files.speed.value), (overhead, speed * 1e6))
+    )
+    assert found == pytest.approx(true, rel=0.1)
+
+
+def test_what_links_share_that_carried_more_at_times_while_full_is_no_capacity_and_the_file_says_so():
+    """Nothing limits these links in the grid then, so it does not do by itself what they did."""
+    other = ("C", "B")
+    rules = [
+        replace(rule, link=link, completed=rule.accepted + (200 if not number else 5000), done=10)
+        for number, rule in enumerate(every(300.0))
+        for link in (LINK, other)
+    ]
+    first = np.arange(CYCLES) < CYCLES // 2
+    moved = {LINK: np.where(first, 1.5 * GB, 27.0 * GB), other: np.where(first, 13.5 * GB, 3.0 * GB)}
+    fit = calibrated(replace(past(*rules), moved=moved), grid).fit
+    assert fit.links[LINK].full == ("write", "B")
+    assert fit.shared[fit.links[LINK].full].value is None
+    assert LINK in grid_text.full_at_times(fit)
+    assert "# write: not known; in " in grid_text.text(fit)
+    assert grid(fit).links["A:B"].highest_measured is not None

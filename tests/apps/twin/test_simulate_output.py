@@ -1,0 +1,86 @@
+"""What `dc-inject simulate` gives to programs: losses, CSV, and the ledger that it keeps."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from dc_inject.ledger import LedgerView
+from tests.cli import ledgers
+
+rucio = pytest.importorskip("dc_inject.apps.twin.grid.rucio")  # needs numpy, an extra
+SCENARIOS = Path(__file__).parents[3] / "menus" / "twin"
+
+
+def of(name: str, *words: object):
+    folder = SCENARIOS / name
+    return ledgers.run("simulate", folder / "menu.yaml", "--grid", folder / "grid.yaml", *words)
+
+
+@pytest.mark.parametrize("policy", ["off", "fixed"])
+def test_losses_add_up_to_what_did_not_move_to_the_byte(policy, tmp_path, monkeypatch):
+    """On a slow link with a storage that is down: files fail, expire, or arrive after the last look at a rule.
+
+    A fixed rate looks at its rules once they have ended, so that nothing arrives unseen.
+    """
+    grid, menu = (SCENARIOS / "link-at-70-percent" / name for name in ("grid.yaml", "menu.yaml"))
+    trouble = "troubles: [{fault: storage-down, subject: T1_DE_KIT_Disk, at: 2 h, for: 1 h}]\n"
+    (tmp_path / "grid.yaml").write_text(f"{grid.read_text()}{trouble}".replace("rate: 7 Gb/s", "rate: 3 Gb/s"))
+    arrived, end = {}, rucio.Rules._end
+
+    def ended(rules, rule, now, jobs):
+        end(rules, rule, now, jobs)
+        arrived[rule.name] = rule.arrived
+
+    monkeypatch.setattr(rucio.Rules, "_end", ended)
+    words = ("--grid", tmp_path / "grid.yaml", "--days", 0.3, "--policy", policy, "--ledger", tmp_path / "kept")
+    done = ledgers.run("simulate", menu, *words, "--format", "json")
+    assert done.exit_code == 0, done.exception
+    told = json.loads(done.stdout)
+    lost, not_moved = told["lost"], told["total"]["not_moved"]
+    parts = ("failed_bytes", "unsent_bytes", "interrupted_bytes", "unseen_bytes")
+    assert not_moved == sum(lost[name] for name in parts)
+    with LedgerView.open(tmp_path / "kept") as view:
+        unseen = sum(arrived[entry.injection.key] - entry.moved for entry in view.entries())
+    assert lost["unseen_bytes"] == unseen
+    assert (unseen > 0) is (policy == "off")
+    assert told["total"]["not_moved_failed"] == lost["failed_bytes"] > 0
+
+
+def test_readers_of_a_ledger_that_was_kept_leave_nothing_beside_it(tmp_path):
+    of("one-link", "--days", 0.05, "--ledger", tmp_path / "kept.sqlite")
+    for words in (["status"], ["status", "--summary"], ["report"], ["export", "-o", tmp_path / "made.csv"]):
+        command, *more = words
+        done = ledgers.run(command, tmp_path / "kept.sqlite", *more)
+        assert done.exit_code == 0, done.exception
+    assert {path.name for path in tmp_path.iterdir()} == {"kept.sqlite", "made.csv"}
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_csv_has_what_json_has_of_the_forecast_holds_and_losses_under_the_same_names(seeds):
+    """A row for each link, or for each seed, of which programs get a table without a second run."""
+    words = ("link-at-70-percent", "--days", 0.3, "--policy", "off", "--seeds", seeds, "--format")
+    rows = list(csv.DictReader(io.StringIO(of(*words, "csv").stdout)))
+    told = json.loads(of(*words, "json").stdout)
+    assert len(rows) == seeds
+    if seeds == 1:
+        (short,), (held,) = told["forecast"], told["holds"]
+        assert rows[0]["missing"] == str(short["missing"])
+        assert (rows[0]["why"], json.loads(rows[0]["causes"])) == (short["why"], short["causes"])
+        assert rows[0]["held_why"] == held["why"] != ""
+        assert (rows[0]["inconclusive"], rows[0]["not_moved"]) == ("", str(told["total"]["not_moved"]))
+        return
+    for row, figures in zip(rows, told["seeds"], strict=True):
+        assert {name: json.loads(value) for name, value in row.items()} == figures
+    alone = json.loads(of(*words[:-2], 1, "--format", "json").stdout)
+    names = ("moved_of_due", "moved_of_target", "late_bytes")
+    assert {name: told["seeds"][0][name] for name in names} == {name: alone[name] for name in names}
+    of_total = ("due", "injected", "moved", "not_moved", "failed", "held")
+    assert {name: told["seeds"][0][name] for name in of_total} == {name: alone["total"][name] for name in of_total}
+    assert {name: told["seeds"][0][name] for name in alone["lost"]} == alone["lost"]
+    (link,) = told["seeds"][0]["forecast"]
+    assert link == alone["forecast"][0]
