@@ -52,7 +52,7 @@ LEFT_OUT = {
     "engine/test_goals_crashes.py": KILLS,
     "engine/test_guarding.py": DAYS,
     "engine/test_overrides.py": DAYS,
-    "engine/test_rebuilding.py": DAYS,
+    "apps/rebuild/test_rebuilding.py": DAYS,
     "engine/test_second_hop_ends.py": DAYS,
     "engine/test_second_hops.py": DAYS,
     "engine/test_soak.py": DAYS,

@@ -27,7 +27,7 @@ from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection
 from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_versions import of_another_version
 
-command = importlib.import_module("dc_inject.cli.rebuild")
+command = importlib.import_module("dc_inject.apps.rebuild.command")
 WRONG = "UPDATE account SET injected = injected + 1 WHERE id = 1"
 
 

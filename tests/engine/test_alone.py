@@ -24,7 +24,7 @@ from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Made, Outcome
 from dc_inject.planning import shards
 from dc_inject.planning.shards import Shard
-from tests.engine.test_rebuilding import ours, rebuilding
+from tests.apps.rebuild.test_rebuilding import ours, rebuilding
 from tests.engine.world import CYCLE, GB, LEFT_OPEN, START, World, campaign, flow, items
 
 FLOWS = [flow("A", "B", 1), flow("A", "C", 1, lifetime_min=timedelta(hours=9), lifetime_max=timedelta(hours=9))]

@@ -13,7 +13,7 @@ from dc_inject.engine import failing, guarding
 from dc_inject.model import Control, Hold, Mode, losses
 from dc_inject.model.ports import Status
 from dc_inject.planning.guards import GuardReading
-from tests.engine.test_rebuilding import rebuild
+from tests.apps.rebuild.test_rebuilding import rebuild
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s

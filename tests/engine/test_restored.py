@@ -13,7 +13,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import State
 from dc_inject.model.events import Answered, Calling, Event, Intended
-from tests.engine.test_rebuilding import FTS, ours, rebuilding
+from tests.apps.rebuild.test_rebuilding import FTS, ours, rebuilding
 from tests.engine.world import (
     CYCLE,
     GB,

@@ -13,7 +13,7 @@ from dc_inject.model import Campaign, naming
 from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.model.events import Answered
 from dc_inject.model.goals import Volume
-from tests.engine.test_rebuilding import rebuild
+from tests.apps.rebuild.test_rebuilding import rebuild
 from tests.engine.test_second_hops import FTS, file_hop, hop, jobs_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 

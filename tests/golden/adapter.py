@@ -18,8 +18,9 @@ import yaml
 
 import dc_inject
 from dc_inject.__main__ import main
+from dc_inject.apps.rebuild import command as rebuild
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.cli import end, rebuild, run
+from dc_inject.cli import end, run
 from dc_inject.ledger import Ledger
 from dc_inject.system import transport
 from dc_inject.system.clock import SystemClock

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import pytest
 
+from dc_inject.apps.rebuild.rebuilding import Rebuilding
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.engine.rebuilding import Rebuilding
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.check import check
 from dc_inject.model import Dataset, Slice, State
