@@ -50,8 +50,8 @@ COMMANDS = {
     "config": ("dc_inject.cli.config", "Show which defaults of options are in force."),
     "completion": ("dc_inject.cli.completion", "Print the completion for a shell."),
     "ping": ("dc_inject.apps.preview.command_ping", "Show who you are at the services, and what you may do."),
-    "demo": ("dc_inject.cli.demo", "Run everything once, on a grid on this machine."),
-    "sandbox": ("dc_inject.cli.sandbox", "Run a test grid with a real Rucio on this machine."),
+    "demo": ("dc_inject.apps.sandbox.command_demo", "Run everything once, on a grid on this machine."),
+    "sandbox": ("dc_inject.apps.sandbox.command_sandbox", "Run a test grid with a real Rucio on this machine."),
 }
 
 

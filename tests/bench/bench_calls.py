@@ -14,8 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Lock
 
+from dc_inject.apps.sandbox.command_demo import _write_menus
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.cli.demo import _write_menus
 from dc_inject.engine import Engine, Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger

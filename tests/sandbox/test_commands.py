@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from dc_inject.apps.sandbox.command_sandbox import sandbox as command
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.cli.sandbox import sandbox as command
 from dc_inject.credentials import Credentials
 from dc_inject.metrics import Silent
 from dc_inject.model.errors import ServiceError, UsageError

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from rucio.common.exception import DatabaseException, RucioException
 
-from dc_inject.cli.sandbox import sandbox as command
+from dc_inject.apps.sandbox.command_sandbox import sandbox as command
 from dc_inject.model import Hold
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.sandbox import Sandbox, environment, postgres, processes

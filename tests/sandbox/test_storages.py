@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dc_inject.cli.sandbox import sandbox as command
+from dc_inject.apps.sandbox.command_sandbox import sandbox as command
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.sandbox import Sandbox, processes
 from dc_inject.sandbox.state import State

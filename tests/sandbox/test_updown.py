@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from rucio.common.exception import AccessDenied
 
-from dc_inject.cli.sandbox import sandbox as command
+from dc_inject.apps.sandbox.command_sandbox import sandbox as command
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.sandbox import Sandbox, processes, read_grid
 from dc_inject.sandbox.state import State
@@ -121,7 +121,12 @@ def test_after_a_crash_of_the_starter_up_clears_and_works_and_down_leaves_nothin
 ):
     folder = tmp_path / "sandbox"
     words = ["up", "--folder", str(folder), "--env", str(sandbox_env), "--grid", str(small_grid)]
-    starter = [sys.executable, "-c", "from dc_inject.cli.sandbox import sandbox; sandbox()", *words]
+    starter = [
+        sys.executable,
+        "-c",
+        "from dc_inject.apps.sandbox.command_sandbox import sandbox; sandbox()",
+        *words,
+    ]
     with subprocess.Popen(starter, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         for line in process.stderr:
             if line.startswith("T2_CH_CERN"):  # server, daemons and building script live

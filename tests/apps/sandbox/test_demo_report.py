@@ -11,7 +11,7 @@ import pytest
 from dc_inject.ledger import Ledger
 from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START
 
-demo = importlib.import_module("dc_inject.cli.demo")
+demo = importlib.import_module("dc_inject.apps.sandbox.command_demo")
 
 
 @pytest.fixture
