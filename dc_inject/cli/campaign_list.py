@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import active_overrides, common, end_files, ledger_files, tables
+from dc_inject.cli.shared import active_overrides, common, end_files, ledger_files, tables
 from dc_inject.ledger import LedgerView, forgetting
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units

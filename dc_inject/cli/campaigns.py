@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common, ledger_files, subjects
-from dc_inject.cli.subjects import Subject
+from dc_inject.cli.shared import common, ledger_files, subjects
+from dc_inject.cli.shared.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView, paths
 from dc_inject.ledger.lock import ENDS, InUse
 from dc_inject.model import Cycle, Entry, Injection, State, naming, units

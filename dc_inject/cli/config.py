@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dc_inject.cli import common, defaults, tables, trusting
+from dc_inject.cli.shared import common, defaults, tables, trusting
 from dc_inject.credentials import TOKEN_FILES, destinations
 from dc_inject.model.redaction import scrub
 

@@ -13,19 +13,9 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import (
-    campaigns,
-    common,
-    end_files,
-    end_sweep,
-    exits,
-    hangup,
-    log_output,
-    params,
-    subjects,
-    trusting,
-)
-from dc_inject.cli.subjects import Subject
+from dc_inject.cli import campaigns, end_sweep
+from dc_inject.cli.shared import common, end_files, exits, hangup, log_output, params, subjects, trusting
+from dc_inject.cli.shared.subjects import Subject
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger, LedgerView, campaign_of, shard_of

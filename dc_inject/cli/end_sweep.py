@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import end_files, exits
+from dc_inject.cli.shared import end_files, exits
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import common, completion, ledger_files, subjects
+from dc_inject.cli.shared import common, completion, ledger_files, subjects
 from dc_inject.ledger import LedgerView
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError

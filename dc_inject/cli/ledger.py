@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dc_inject.apps.rebuild.command import rebuild
-from dc_inject.cli import common, ledger_files, tables
+from dc_inject.cli.shared import common, ledger_files, tables
 from dc_inject.ledger import Finding, LedgerView, lock, paths
 from dc_inject.ledger.check import check as contradictions
 from dc_inject.model import units

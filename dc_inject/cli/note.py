@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, params, subjects
+from dc_inject.cli.shared import common, params, subjects
 from dc_inject.ledger.records import NOTE
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import LONGEST, scrub

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, operator_actions, subjects
+from dc_inject.cli.shared import common, operator_actions, subjects
 
 
 @click.command()

@@ -48,7 +48,7 @@ COMMANDS = {
     "data": ("dc_inject.apps.data.command", "Make, list or delete test data at a source."),
     "health": ("dc_inject.cli.health", "Check that an injector does its work."),
     "config": ("dc_inject.cli.config", "Show which defaults of options are in force."),
-    "completion": ("dc_inject.cli.completion", "Print the completion for a shell."),
+    "completion": ("dc_inject.cli.shared.completion", "Print the completion for a shell."),
     "ping": ("dc_inject.apps.preview.command_ping", "Show who you are at the services, and what you may do."),
     "demo": ("dc_inject.apps.sandbox.command_demo", "Run everything once, on a grid on this machine."),
     "sandbox": ("dc_inject.apps.sandbox.command_sandbox", "Run a test grid with a real Rucio on this machine."),
@@ -61,7 +61,7 @@ def _closed_pipes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        from dc_inject.cli import exits  # noqa: PLC0415  `--help` is quick, and has no error
+        from dc_inject.cli.shared import exits  # noqa: PLC0415  `--help` is quick, and has no error
 
         raise click.exceptions.Exit(exits.explain(error)) from None
 
@@ -93,7 +93,7 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # `set` is Python's own
         assert isinstance(command, click.Command)
         _unwrapped(command)
-        from dc_inject.cli import defaults  # noqa: PLC0415  which only a command needs
+        from dc_inject.cli.shared import defaults  # noqa: PLC0415  which only a command needs
 
         defaults.from_environment(command, cmd_name)
         return command
@@ -132,7 +132,7 @@ def root(ctx: click.Context, config: Path | None, trust_host: tuple[str, ...]) -
 
     Example: dc-inject check menus/cms && dc-inject run menus/cms
     """
-    from dc_inject.cli import defaults, trusting  # noqa: PLC0415  which only a command needs
+    from dc_inject.cli.shared import defaults, trusting  # noqa: PLC0415  which only a command needs
 
     trusting.name(*trust_host, by=trusting.OPTION)
     trusting.name(*defaults.trusted(config), by=trusting.CONFIG)
@@ -151,7 +151,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # what cannot be written is told as any other error, and not by Python at the exit
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place: no traceback reaches a user
-        from dc_inject.cli import exits  # noqa: PLC0415  `--help` is quick, and has no error
+        from dc_inject.cli.shared import exits  # noqa: PLC0415  `--help` is quick, and has no error
 
         code = exits.explain(error)
     sys.exit(code if isinstance(code, int) else 0)

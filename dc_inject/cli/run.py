@@ -17,7 +17,7 @@ import click
 
 from dc_inject.apps.report import command_serve, live_view, watch_figures
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import (
+from dc_inject.cli.shared import (
     active_overrides,
     advice,
     closing_table,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, completion, operator_actions, subjects
-from dc_inject.cli.operator_actions import OperatorAction
+from dc_inject.cli.shared import common, completion, operator_actions, subjects
+from dc_inject.cli.shared.operator_actions import OperatorAction
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import advice, closing_table, common, ledger_files, tables
-from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, size
+from dc_inject.cli.shared import advice, closing_table, common, ledger_files, tables
+from dc_inject.cli.shared.closing_table import GOAL, LINK, about, goals_of, size
 from dc_inject.engine import control_records
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, completion, subjects
-from dc_inject.cli.operator_actions import say_stopped, when_applied
+from dc_inject.cli.shared import common, completion, subjects
+from dc_inject.cli.shared.operator_actions import say_stopped, when_applied
 from dc_inject.model import overrides
 from dc_inject.model.errors import UsageError
 from dc_inject.model.overrides import Kind

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import advice
-from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shared import advice
+from dc_inject.cli.shared.hold_reasons import HeldLink
 from dc_inject.ledger import ControlDecision, Ledger
 from dc_inject.model import Cycle, FlowKey, Hold, Link
 from tests.cli import ledgers

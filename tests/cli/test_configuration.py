@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dc_inject.cli import defaults
 from dc_inject.cli.root import COMMANDS, root
+from dc_inject.cli.shared import defaults
 from dc_inject.model.errors import UsageError
 from tests.cli.ledgers import FNAL, make, run
 

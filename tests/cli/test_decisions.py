@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.engine import control_records
 from dc_inject.engine.control_records import Before
 from dc_inject.ledger import ControlDecision, Ledger

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import hangup
+from dc_inject.cli.shared import hangup
 
 DEADLINE = 60.0
 

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from dc_inject.apps.link import checks, hints
 from dc_inject.apps.link.command import link
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.errors import of_system

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import hold_reasons, tables
-from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shared import hold_reasons, tables
+from dc_inject.cli.shared.hold_reasons import HeldLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Link
 from tests.cli.ledgers import CYCLE, GB, ME, START

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import exits, log_output
+from dc_inject.cli.shared import exits, log_output
 from dc_inject.model.errors import UsageError
 from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run

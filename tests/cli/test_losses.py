@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dc_inject.cli import tables
 from dc_inject.cli.run import _show_totals
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Hold, units
 from dc_inject.model.ports import Observation, Status

@@ -170,7 +170,9 @@ def test_expressions_are_asked_for_online(menu: Path, monkeypatch: pytest.Monkey
             assert expression == "tier=2"
             return ("T2_A", "T2_B")
 
-    monkeypatch.setattr("dc_inject.cli.common.backends", lambda services, **_: dict.fromkeys(services, Rucio()))
+    monkeypatch.setattr(
+        "dc_inject.cli.shared.common.backends", lambda services, **_: dict.fromkeys(services, Rucio())
+    )
     menu.write_text(text(scenarios='scenarios: {one: {from: ["tier=1"], to: "tier=2", rate: 6 Gb/s}}'))
     done = run("menu", "expand", menu, "--online", "--rses", "tier=1=T1")
     assert done.exit_code == 0

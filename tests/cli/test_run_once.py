@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import exits, log_output
+from dc_inject.cli.shared import exits, log_output
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import LedgerError, MenuError
 from tests.apps.link.linking import A, B

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import operator_actions
+from dc_inject.cli.shared import operator_actions
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import overrides, urls
 from dc_inject.model.errors import LedgerError, UsageError

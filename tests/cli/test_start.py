@@ -19,7 +19,7 @@ from dc_inject.model.ports import RseFacts
 from tests.cli.ledgers import FNAL, START, make, run
 
 command = importlib.import_module("dc_inject.cli.run")
-starting = importlib.import_module("dc_inject.cli.starting")
+starting = importlib.import_module("dc_inject.cli.shared.starting")
 PATIENCE = timedelta(seconds=30)
 
 

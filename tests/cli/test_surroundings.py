@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.fts.connection import Me
-from dc_inject.cli import common, exits
 from dc_inject.cli.root import _name_account
+from dc_inject.cli.shared import common, exits
 from dc_inject.ledger.lock import holder, lock_file
 from tests.ledger.test_lock import holding
 from tests.ledger.world import opened
@@ -53,7 +53,7 @@ def test_an_account_without_a_name_goes_by_its_number(monkeypatch):
 
 NAMELESS = """
 import os, sys
-import dc_inject.cli.stop, dc_inject.cli.common, dc_inject.cli.exits  # while it may still read them
+import dc_inject.cli.stop, dc_inject.cli.shared.common, dc_inject.cli.shared.exits  # while it may still read them
 from dc_inject.ledger import schema
 schema._fresh(schema.VERSION)
 from dc_inject.__main__ import main

@@ -12,7 +12,8 @@ import pytest
 from dc_inject.apps.data import command_list
 from dc_inject.apps.preview import command_ping, command_plan
 from dc_inject.apps.twin import shortfalls
-from dc_inject.cli import campaign_list, closing_table, status, tables
+from dc_inject.cli import campaign_list, status
+from dc_inject.cli.shared import closing_table, tables
 from tests.apps.report import campaigns_to_watch
 from tests.apps.report.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.cli import exits, tables
+from dc_inject.cli.shared import exits, tables
 
 EVIL = "T2_\x1b[2J\x9b1mEvil"
 

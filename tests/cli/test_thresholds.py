@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import thresholds as command
+from dc_inject.cli.shared import thresholds as command
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Cycle
 from dc_inject.model.errors import ThresholdMissed, UsageError

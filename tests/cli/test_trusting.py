@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.cli import common, defaults, trusting
+from dc_inject.cli.shared import common, defaults, trusting
 from dc_inject.credentials import Credential
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model.errors import LedgerError, MenuError, UsageError
@@ -167,7 +167,7 @@ def test_the_answer_for_another_campaign_does_not_count(alone: Path, menu: Path,
 def test_a_name_that_means_more_than_one_host_is_not_asked_for(
     alone: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dc_inject.cli.end_files.agreed", lambda _question: True)
+    monkeypatch.setattr("dc_inject.cli.shared.end_files.agreed", lambda _question: True)
     assert trusting.ask([("source", "davs://c.example.org/x")], "") == ("c.example.org",)
     assert trusting.ask([("source", "davs://*.example.org/x")], "https://a b.example.org") == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.cli.status import _right
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dc_inject.cli import defaults
 from dc_inject.cli.root import root
+from dc_inject.cli.shared import defaults
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager

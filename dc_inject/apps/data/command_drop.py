@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from dc_inject.apps.data import places as data_places
-from dc_inject.cli import common, log_output
-from dc_inject.cli.end_files import agreed
+from dc_inject.cli.shared import common, log_output
+from dc_inject.cli.shared.end_files import agreed
 from dc_inject.model import units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.storage import Storage

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dc_inject.apps.data import places
-from dc_inject.cli import common, log_output, tables
+from dc_inject.cli.shared import common, log_output, tables
 from dc_inject.model import units, urls
 from dc_inject.storage import Storage
 from dc_inject.storage.sets import find_sets

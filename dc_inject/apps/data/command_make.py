@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from dc_inject.apps.data import places
 from dc_inject.apps.data.filling import SetWriter, fill
-from dc_inject.cli import common, exits, log_output, tables
+from dc_inject.cli.shared import common, exits, log_output, tables
 from dc_inject.engine import admission
 from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError, UsageError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject.cli import params, trusting
+from dc_inject.cli.shared import params, trusting
 from dc_inject.credentials import Credentials
 from dc_inject.credentials.destinations import hint, is_unencrypted, refusal
 from dc_inject.metrics import Silent

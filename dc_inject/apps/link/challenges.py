@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli import common, end_files, ledger_files
+from dc_inject.cli.shared import common, end_files, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units

@@ -18,7 +18,7 @@ from dc_inject.apps.link import hints, mini_challenge
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import DatasetFilter, PoolKey, units

@@ -18,9 +18,10 @@ from dc_inject.apps.link.challenges import LinkOptions
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.ending import EndState
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli import common, completion, end_files, hangup, ledger_files, log_output, params, status, trusting
-from dc_inject.cli.exits import INTERRUPTED
+from dc_inject.cli import status
 from dc_inject.cli.run import RunOptions, inject
+from dc_inject.cli.shared import common, completion, end_files, hangup, ledger_files, log_output, params, trusting
+from dc_inject.cli.shared.exits import INTERRUPTED
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units

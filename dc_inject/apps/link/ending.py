@@ -13,7 +13,8 @@ import click
 
 from dc_inject.apps.link import challenges
 from dc_inject.apps.link.challenges import LinkOptions
-from dc_inject.cli import end, exits, hangup, ledger_files
+from dc_inject.cli import end
+from dc_inject.cli.shared import exits, hangup, ledger_files
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import DcInjectError, LedgerBroken, LedgerError, ServiceError, UsageError

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.menu.writing import scalar
 from dc_inject.model import Cycle, FlowKey, Link, units
 from dc_inject.planning.steps import Ladder

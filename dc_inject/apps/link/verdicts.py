@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError

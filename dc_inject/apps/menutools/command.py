@@ -9,7 +9,7 @@ from dc_inject.apps.menutools.command_expand import expand
 from dc_inject.apps.menutools.command_import import import_
 from dc_inject.apps.menutools.command_new import new
 from dc_inject.apps.menutools.command_scale import scale
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.menu import schema as menu_schema
 
 

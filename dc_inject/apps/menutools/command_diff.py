@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, menu_files, tables
+from dc_inject.cli.shared import common, menu_files, tables
 from dc_inject.menu import differences
 from dc_inject.menu.differences import Difference
 from dc_inject.model.errors import UsageError

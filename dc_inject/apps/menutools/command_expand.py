@@ -8,7 +8,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.apps.menutools import expanding, heading
-from dc_inject.cli import common, ledger_files, log_output, menu_files, trusting
+from dc_inject.cli.shared import common, ledger_files, log_output, menu_files, trusting
 from dc_inject.menu import MenuDraft, differences
 from dc_inject.metrics import Silent
 from dc_inject.model import units

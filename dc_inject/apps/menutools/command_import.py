@@ -12,7 +12,7 @@ from dc_inject import menu
 from dc_inject.apps.menutools import heading as menu_heading
 from dc_inject.apps.menutools import importing
 from dc_inject.apps.menutools.tables import Layout
-from dc_inject.cli import common, menu_files, params
+from dc_inject.cli.shared import common, menu_files, params
 from dc_inject.menu import writing
 from dc_inject.menu.cells import Amount
 from dc_inject.model import units

@@ -13,8 +13,8 @@ import click
 
 from dc_inject import menu
 from dc_inject.apps.menutools import heading as menu_heading
-from dc_inject.cli import common, menu_files
-from dc_inject.cli.params import (
+from dc_inject.cli.shared import common, menu_files
+from dc_inject.cli.shared.params import (
     DID,
     ENDPOINT,
     FOLDER,

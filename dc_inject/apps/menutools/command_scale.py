@@ -11,7 +11,7 @@ from dc_inject import menu
 from dc_inject.apps.menutools import scaling
 from dc_inject.apps.menutools.command_expand import written_out
 from dc_inject.apps.menutools.expanding import moved
-from dc_inject.cli import common, menu_files, params
+from dc_inject.cli.shared import common, menu_files, params
 from dc_inject.model import rates, units
 from dc_inject.system import files
 

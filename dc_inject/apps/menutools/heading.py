@@ -13,8 +13,8 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import common, menu_files
-from dc_inject.cli.params import DID, ENDPOINT, FOLDER, LINE, NAME, ZONE, menu_time
+from dc_inject.cli.shared import common, menu_files
+from dc_inject.cli.shared.params import DID, ENDPOINT, FOLDER, LINE, NAME, ZONE, menu_time
 from dc_inject.menu import MenuDraft, values
 from dc_inject.menu.writing import Heading
 from dc_inject.model import rates, units

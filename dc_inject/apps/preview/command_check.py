@@ -14,7 +14,7 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli import active_overrides, common, ledger_files, log_output, params, tables, trusting
+from dc_inject.cli.shared import active_overrides, common, ledger_files, log_output, params, tables, trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent

@@ -16,8 +16,8 @@ from dc_inject import menu
 from dc_inject.analysis.footprint import KINDS, Assumptions, FootprintRow, Load
 from dc_inject.analysis.footprint import footprint as footprint_of
 from dc_inject.apps.preview import inventory_file
-from dc_inject.cli import common, log_output, params, tables
-from dc_inject.cli.tables import Column
+from dc_inject.cli.shared import common, log_output, params, tables
+from dc_inject.cli.shared.tables import Column
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Item, units
 from dc_inject.model.transfers import LIMITS_OF

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.apps.preview import online
-from dc_inject.cli import common, ledger_files, log_output, tables, trusting
+from dc_inject.cli.shared import common, ledger_files, log_output, tables, trusting
 from dc_inject.engine import admission
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent

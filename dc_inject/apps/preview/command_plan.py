@@ -14,7 +14,7 @@ import click
 from dc_inject.apps.preview import inventory_file, plots
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import active_overrides, common, ledger_files, log_output, params, tables, trusting
+from dc_inject.cli.shared import active_overrides, common, ledger_files, log_output, params, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row

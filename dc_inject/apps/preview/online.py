@@ -11,7 +11,7 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online_rucio
 from dc_inject.apps.preview.online_report import Answers, Use, uses
-from dc_inject.cli import common, ledger_files, tables
+from dc_inject.cli.shared import common, ledger_files, tables
 from dc_inject.engine import admission, another_injector
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft

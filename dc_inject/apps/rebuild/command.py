@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import click
 
 from dc_inject.apps.rebuild.rebuilding import Rebuilding, Rebuilt
-from dc_inject.cli import common, end_files, ledger_files, log_output, params, trusting
+from dc_inject.cli.shared import common, end_files, ledger_files, log_output, params, trusting
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, LedgerView, lock, paths

@@ -22,7 +22,7 @@ from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import planned_flows
 from dc_inject.apps.report import export as records
 from dc_inject.apps.report.export import FIELDS, FORMATS, About
-from dc_inject.cli import active_overrides, common, ledger_files, menu_files
+from dc_inject.cli.shared import active_overrides, common, ledger_files, menu_files
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft

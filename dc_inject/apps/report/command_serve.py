@@ -20,7 +20,7 @@ import click
 
 from dc_inject.apps.report import pictures
 from dc_inject.apps.report.serving import Pages
-from dc_inject.cli import hangup, ledger_files, log_output, params
+from dc_inject.cli.shared import hangup, ledger_files, log_output, params
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import page as server
 from dc_inject.model.errors import ServiceError, UsageError

@@ -14,7 +14,8 @@ from typing import Any
 from rich.text import Text
 
 from dc_inject.apps.report.watch_figures import Line, Standing, one_line
-from dc_inject.cli import closing_table, status, tables
+from dc_inject.cli import status
+from dc_inject.cli.shared import closing_table, tables
 from dc_inject.model import overrides, units
 
 STYLES = {"green": "green", "yellow": "gold3", "orange": "dark_orange3", "red": "bold red", None: ""}

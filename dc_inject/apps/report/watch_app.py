@@ -23,7 +23,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from dc_inject.apps.report import live_lines, watch_figures
 from dc_inject.apps.report.watch_figures import NAMES, SHORT, Line, Standing
-from dc_inject.cli import closing_table, hangup, tables
+from dc_inject.cli.shared import closing_table, hangup, tables
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
 

@@ -19,7 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.cli import active_overrides, closing_table, ledger_files, status
+from dc_inject.cli import status
+from dc_inject.cli.shared import active_overrides, closing_table, ledger_files
 from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums

@@ -18,7 +18,7 @@ import click
 from dc_inject.apps.report import pictures
 from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.cli import hangup
+from dc_inject.cli.shared import hangup
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, FlowKey, units

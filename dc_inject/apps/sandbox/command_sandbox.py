@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import hangup
+from dc_inject.cli.shared import hangup
 from dc_inject.model import units
 from dc_inject.sandbox import RELEASES, Sandbox
 

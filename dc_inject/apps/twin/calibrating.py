@@ -19,7 +19,7 @@ import click
 
 from dc_inject.apps.twin import own_menus
 from dc_inject.apps.twin.own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
-from dc_inject.cli import ledger_files
+from dc_inject.cli.shared import ledger_files
 from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader

@@ -11,7 +11,7 @@ import click
 from dc_inject.apps.twin import own_menus
 from dc_inject.apps.twin.calibrating import Made
 from dc_inject.apps.twin.own_menus import Ends, OwnForecast
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.model import units
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.apps.twin import calibrating, calibration_tables, forecast, several_seeds, simulation
-from dc_inject.cli import common, exits, hangup, log_output, menu_files, params
+from dc_inject.cli.shared import common, exits, hangup, log_output, menu_files, params
 from dc_inject.ledger import finished
 from dc_inject.model.errors import Problem, UsageError
 from dc_inject.system import files

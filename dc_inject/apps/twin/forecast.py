@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.apps.twin import forecast_csv, inconclusive, shortfalls
-from dc_inject.cli import advice, closing_table, hold_reasons, tables
+from dc_inject.cli.shared import advice, closing_table, hold_reasons, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dc_inject.apps.twin import inconclusive
-from dc_inject.cli import tables
-from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shared import tables
+from dc_inject.cli.shared.hold_reasons import HeldLink
 
 COLUMNS = tuple(
     tables.Column(key, key) for key in ("missing", "moved_of_due", "why", "causes", "inconclusive", "held_why")

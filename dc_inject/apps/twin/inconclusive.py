@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units

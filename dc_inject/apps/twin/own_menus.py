@@ -22,7 +22,7 @@ from typing import Any
 
 from dc_inject import menu
 from dc_inject.apps.twin import simulation
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import MenuInForce
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period

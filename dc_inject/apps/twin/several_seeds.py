@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.apps.twin import forecast, inconclusive, shortfalls, simulation
-from dc_inject.cli import advice, closing_table, hold_reasons, tables
-from dc_inject.cli.advice import Advice
-from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shared import advice, closing_table, hold_reasons, tables
+from dc_inject.cli.shared.advice import Advice
+from dc_inject.cli.shared.hold_reasons import HeldLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem

@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.cli import hold_reasons, tables
-from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shared import hold_reasons, tables
+from dc_inject.cli.shared.hold_reasons import HeldLink
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dc_inject.apps.preview.command_plan import simulated_engine
 from dc_inject.apps.twin.fixed_injector import FixedRates, NotInjected
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger

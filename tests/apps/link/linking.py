@@ -52,7 +52,7 @@ def service(
             monkeypatch.setattr(module, "SystemClock", lambda: clock)
             if hasattr(module, "ThreadExecutor"):
                 monkeypatch.setattr(module, "ThreadExecutor", Executor)
-        common = importlib.import_module("dc_inject.cli.common")
+        common = importlib.import_module("dc_inject.cli.shared.common")
         monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
         monkeypatch.setattr("dc_inject.apps.link.checks.online.ask", asked)
         return backend

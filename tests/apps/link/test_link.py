@@ -18,7 +18,7 @@ from rich.console import Console
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.apps.link import verdicts
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Hold, Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError

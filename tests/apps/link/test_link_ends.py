@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.cli import trusting
+from dc_inject.cli.shared import trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.model import State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed

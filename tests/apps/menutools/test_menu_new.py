@@ -12,7 +12,7 @@ import pytest
 
 from dc_inject.apps.menutools.command_new import MORE
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import params
+from dc_inject.cli.shared import params
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
 from tests.cli.ledgers import run

@@ -10,7 +10,7 @@ import pytest
 from rucio.common import exception as rucio_errors
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.metrics import Silent
 from tests.backends.fake import GB, FakeClient, FakeRse, FakeRucio
 from tests.cli.ledgers import run

@@ -18,7 +18,7 @@ import pytest
 
 from dc_inject.apps.report import live_view
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import log_output
+from dc_inject.cli.shared import log_output
 from tests.apps.link.linking import A, B
 from tests.apps.report import campaigns_to_watch as campaigns
 from tests.apps.report.campaigns_to_watch import NOW

@@ -30,7 +30,7 @@ from dc_inject.apps.preview.command_plan import simulated_engine
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger

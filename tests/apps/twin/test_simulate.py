@@ -20,7 +20,7 @@ import pytest
 from dc_inject.analysis import lint
 from dc_inject.apps.twin import forecast, simulation
 from dc_inject.apps.twin.grid.grid_file import read
-from dc_inject.cli import exits
+from dc_inject.cli.shared import exits
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import campaign
 from dc_inject.model import Hold

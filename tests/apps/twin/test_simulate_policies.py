@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from dc_inject.apps.twin import several_seeds
-from dc_inject.cli import tables
-from dc_inject.cli.advice import Advice
+from dc_inject.cli.shared import tables
+from dc_inject.cli.shared.advice import Advice
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units

@@ -110,7 +110,7 @@ def ask(opened: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tu
     new = [*filter(is_plain, sorted(fts)), *filter(is_plain, sorted(storages))]
     if not new or not _terminal():
         return ()
-    from dc_inject.cli.end_files import agreed  # noqa: PLC0415  costs the engine, for few who are asked
+    from dc_inject.cli.shared.end_files import agreed  # noqa: PLC0415  costs the engine, for few who are asked
 
     listed = ", ".join(f"{host} (FTS)" if host in fts else host for host in new)
     if not agreed(f"{whose} sends {WHAT} to: {listed}. Allow it for this campaign?"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from click.core import ParameterSource
 
-from dc_inject.cli import completion, ledger_files, params, tables, trusting
+from dc_inject.cli.shared import completion, ledger_files, params, tables, trusting
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent

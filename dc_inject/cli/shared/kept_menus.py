@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dc_inject import menu
-from dc_inject.cli import common, ledger_files
+from dc_inject.cli.shared import common, ledger_files
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger import place as ledger_place

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import completion, ledger_files
+from dc_inject.cli.shared import completion, ledger_files
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import active_overrides, common, subjects
-from dc_inject.cli.subjects import Subject
+from dc_inject.cli.shared import active_overrides, common, subjects
+from dc_inject.cli.shared.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.types import Pause

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from dc_inject.cli import params
+from dc_inject.cli.shared import params
 from dc_inject.engine import Engine
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu.values import WrongError

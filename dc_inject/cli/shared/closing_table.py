@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.engine import control_records
 from dc_inject.engine.control_records import ForOthers
 from dc_inject.ledger import SummaryLine

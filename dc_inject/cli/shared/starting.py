@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from dc_inject.cli import common
+from dc_inject.cli.shared import common
 from dc_inject.model import Hold
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.naming import Origin

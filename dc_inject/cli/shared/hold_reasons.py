@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dc_inject.cli import tables
+from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import HeldFlow
 from dc_inject.model import FlowKey, Held, Hold, units

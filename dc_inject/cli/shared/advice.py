@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from dc_inject.cli import hold_reasons
-from dc_inject.cli.hold_reasons import HeldLink
+from dc_inject.cli.shared import hold_reasons
+from dc_inject.cli.shared.hold_reasons import HeldLink
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Advised
 from dc_inject.model import FlowKey, Hold

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from dc_inject.cli import log_output
+from dc_inject.cli.shared import log_output
 from dc_inject.model import faults, redaction
 from dc_inject.model.causes import Cause, Peer
 from dc_inject.model.errors import DcInjectError, UsageError

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from dc_inject.cli import ledger_files
+from dc_inject.cli.shared import ledger_files
 from dc_inject.ledger import LedgerView
 from dc_inject.model import FlowKey
 from dc_inject.model.errors import DcInjectError

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import exits
+from dc_inject.cli.shared import exits
 from dc_inject.engine.ending import ManualEnd
 from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, Injection, State, units
