@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.apps.rebuild.command import rebuild
+from dc_inject import registry
 from dc_inject.cli.shared import common, ledger_files, tables
 from dc_inject.ledger import Finding, LedgerView, lock, paths
 from dc_inject.ledger.check import check as contradictions
@@ -28,7 +28,8 @@ def ledger() -> None:
     """
 
 
-ledger.add_command(rebuild)
+for subcommand in registry.SUBCOMMANDS["ledger"].values():
+    ledger.add_command(registry.load(subcommand))
 
 
 @ledger.command()

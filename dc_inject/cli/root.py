@@ -1,13 +1,13 @@
 """The command `dc-inject`: its subcommands, loaded only when they are asked for.
 
-`dc-inject --help` imports click and this module, and nothing else of ours: it is what people try first.
+`dc-inject --help` imports click, this module and the table of commands, and nothing else of ours: it is what
+people try first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import getpass
-import importlib
 import io
 import os
 import sys
@@ -17,42 +17,9 @@ from typing import Any
 
 import click
 
-COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's completion, however we were started
+from dc_inject import registry
 
-# name -> (module, first line of help): help is printed without importing what only one command needs.
-COMMANDS = {
-    "run": ("dc_inject.cli.run", "Inject menus."),
-    "link": ("dc_inject.apps.link.command", "Test one link: a mini-challenge in one command."),
-    "plan": ("dc_inject.apps.preview.command_plan", "Show what would be injected, without changing anything."),
-    "footprint": ("dc_inject.apps.preview.command_footprint", "Show what menus require of each site."),
-    "simulate": ("dc_inject.apps.twin.command", "Run menus in a simulated grid."),
-    "check": ("dc_inject.apps.preview.command_check", "Check menus for errors."),
-    "menu": ("dc_inject.apps.menutools.command", "Make, convert and compare menu files."),
-    "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
-    "watch": ("dc_inject.apps.report.command_watch", "Watch a campaign on the whole terminal."),
-    "report": (
-        "dc_inject.apps.report.command_report",
-        "Report on a campaign: figures over time, by scenario and site.",
-    ),
-    "export": ("dc_inject.apps.report.command_export", "Export injections, or planned flows, for other programs."),
-    "serve": ("dc_inject.apps.report.command_serve", "Serve reports as live pages, on this machine only."),
-    "stop": ("dc_inject.cli.stop", "Stop injecting for a whole campaign, from any terminal."),
-    "pause": ("dc_inject.cli.pause", "Stop injecting for a scenario or a link."),
-    "resume": ("dc_inject.cli.resume", "Inject again after a stop or a pause."),
-    "set": ("dc_inject.cli.set", "Change rates while a campaign runs."),
-    "unset": ("dc_inject.cli.unset", "Delete what was set; the menus apply again."),
-    "note": ("dc_inject.cli.note", "Write a note on a campaign."),
-    "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
-    "campaigns": ("dc_inject.cli.campaign_list", "List the campaigns on this machine, or forget some."),
-    "ledger": ("dc_inject.cli.ledger", "Check, back up or rebuild a ledger."),
-    "data": ("dc_inject.apps.data.command", "Make, list or delete test data at a source."),
-    "health": ("dc_inject.cli.health", "Check that an injector does its work."),
-    "config": ("dc_inject.cli.config", "Show which defaults of options are in force."),
-    "completion": ("dc_inject.cli.shared.completion", "Print the completion for a shell."),
-    "ping": ("dc_inject.apps.preview.command_ping", "Show who you are at the services, and what you may do."),
-    "demo": ("dc_inject.apps.sandbox.command_demo", "Run everything once, on a grid on this machine."),
-    "sandbox": ("dc_inject.apps.sandbox.command_sandbox", "Run a test grid with a real Rucio on this machine."),
-}
+COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's completion, however we were started
 
 
 @contextlib.contextmanager
@@ -82,15 +49,14 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which a user meets them."""
         del ctx
-        return list(COMMANDS)
+        return list(registry.COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of a command; its function has the command's name."""
+        """Import a command."""
         del ctx
-        if cmd_name not in COMMANDS:
+        if cmd_name not in registry.COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # `set` is Python's own
+        command = registry.load(registry.COMMANDS[cmd_name][0])
         assert isinstance(command, click.Command)
         _unwrapped(command)
         from dc_inject.cli.shared import defaults  # noqa: PLC0415  which only a command needs
@@ -102,7 +68,7 @@ class LazyGroup(click.Group):
         """List the commands without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in registry.COMMANDS.items()])
 
 
 def _unwrapped(command: click.Command) -> None:

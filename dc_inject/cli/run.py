@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dc_inject.apps.report import command_serve, live_view, watch_figures
+from dc_inject import registry
 from dc_inject.backends.dry import DryBackend
 from dc_inject.cli.shared import (
     active_overrides,
@@ -103,7 +103,15 @@ class RunOptions:
 @click.option(
     "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
 )
-@command_serve.SERVE
+@click.option(
+    "--serve",
+    "serve_port",
+    type=params.PORT,
+    is_flag=False,
+    flag_value=params.PAGE_PORT,
+    metavar="[PORT]",
+    help=f"Serve the report, live, at 127.0.0.1 [port: {params.PAGE_PORT}], with metrics at its /metrics.",
+)
 @thresholds.ABORT_ON
 @click.option(
     "--textfile",
@@ -214,7 +222,7 @@ def inject(
             stack.enter_context(metrics.serve(options.metrics_address))
         if options.serve_port is not None:
             stack.enter_context(
-                command_serve.serving({campaign: start.path}, options.serve_port, metrics=metrics.app())
+                registry.load(registry.PAGE)({campaign: start.path}, options.serve_port, metrics=metrics.app())
             )
         manager = ServiceManager(os.environ)
         executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
@@ -345,11 +353,11 @@ def _telling_what_is_left(start: _Start) -> Iterator[None]:
     try:
         yield
     except LedgerBroken as error:
-        from dc_inject.apps.link import ending  # noqa: PLC0415  only then
+        from dc_inject.cli import what_is_left  # noqa: PLC0415  only then
 
         in_place = start.path == ledger_files.file_of(None, start.campaign)
         place = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
-        ending.explain_stop(place, start.path, error)
+        what_is_left.explain_stop(place, start.path, error)
         raise
 
 
@@ -362,7 +370,8 @@ def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib
     """Show the state of the campaign on the terminal if `live`."""
     if not live:
         return contextlib.nullcontext()
-    return live_view.shown(lambda: watch_figures.read(path, campaign, clock.now(), live_view.LAST), clock)
+    shown: contextlib.AbstractContextManager[None] = registry.load(registry.LIVE_VIEW)(path, campaign, clock)
+    return shown
 
 
 @contextlib.contextmanager

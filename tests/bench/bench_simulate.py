@@ -25,7 +25,6 @@ import time
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,7 @@ def run(cycles: int, policy: str | None, files: str = "") -> dict[str, Any]:
     from dc_inject.apps.twin import forecast  # noqa: PLC0415  of the checkout that this process is for
     from dc_inject.ledger import Ledger  # noqa: PLC0415
 
-    older = find_spec("dc_inject.apps.twin.simulation") is None
-    simulation = import_module("dc_inject.cli." + ("simulate" if older else "simulation"))
+    simulation = import_module("dc_inject.apps.twin.simulation")
     spent: list[float] = []
     memory: list[float] = []
     with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as name:

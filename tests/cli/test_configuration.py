@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
-from dc_inject.cli.root import COMMANDS, root
+from dc_inject.cli.root import root
 from dc_inject.cli.shared import defaults
 from dc_inject.model.errors import UsageError
+from dc_inject.registry import COMMANDS
 from tests.cli.ledgers import FNAL, make, run
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ DEADLINE = 60.0
 STORY = """
 import pathlib, signal, sys, time
 import click
-from dc_inject.cli import hangup
+from dc_inject.cli.shared import hangup
 
 stopped, hangups = [], int(sys.argv[3])
 
@@ -87,7 +87,7 @@ def test_the_first_signal_ends_a_command_and_a_hangup_does_not_end_its_cleaning_
 
 IGNORING = """
 import signal, sys
-from dc_inject.cli import hangup
+from dc_inject.cli.shared import hangup
 
 class Engine:
     def stop(self):

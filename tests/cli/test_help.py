@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from dc_inject.cli.root import COMMANDS, root
+from dc_inject.cli.root import root
+from dc_inject.registry import COMMANDS
 from tests.cli.ledgers import run
 
 
@@ -70,4 +71,5 @@ def test_help_imports_click_and_nothing_else_of_ours() -> None:
         "print(json.dumps([name for name in sys.modules if name.startswith(('dc_inject', 'rich', 'requests'))]))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert set(json.loads(done.stdout.splitlines()[-1])) == {"dc_inject", "dc_inject.cli", "dc_inject.cli.root"}
+    ours = {"dc_inject", "dc_inject.cli", "dc_inject.cli.root", "dc_inject.registry"}
+    assert set(json.loads(done.stdout.splitlines()[-1])) == ours

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from dc_inject.apps.link import checks, hints
 from dc_inject.apps.link.command import link
-from dc_inject.cli.shared import common
+from dc_inject.cli.shared import services
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.errors import of_system
@@ -217,8 +217,8 @@ def test_no_text_of_the_package_names_a_key_of_a_menu_or_an_option_of_run_to_a_u
 
 @pytest.mark.usefixtures("of_link")
 def test_the_address_of_fts_is_an_option_of_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(common.ENDPOINT, raising=False)
+    monkeypatch.delenv(services.ENDPOINT, raising=False)
     with pytest.raises(UsageError) as error, hints.translated():
-        common.fts_endpoint("")
+        services.fts_endpoint("")
     words = error.value.hint.split("`")[1]
     link.make_context("link", [url("A"), url("B"), "--rate", "1Gb/s", *words.split()])

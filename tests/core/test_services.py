@@ -17,19 +17,27 @@ ALLOWED = {  # file or folder: why it names a service
     "sandbox/": "it brings up Rucio and FTS, and knows nothing of links",
     "model/causes.py": "defines who may answer",
     "menu/includes.py": "`fts` is a key of a menu, too",
-    "cli/link_hints.py": "writes keys of a menu as options",
+    "apps/link/hints.py": "writes keys of a menu as options",
     "credentials/__init__.py": "the purpose of a token that is for FTS alone",
-    "cli/common.py": "makes the back ends",
-    "cli/log_output.py": "quietens loggers of libraries",
-    "cli/online.py": "asks each back end what only it can be asked",
-    "cli/check.py": "says which menu lacks the address of FTS, which the command line gives to one back end",
+    "cli/shared/common.py": "says which services an environment configures",
+    "registry.py": "the table of back ends",
+    "apps/twin/backend.py": "is the twin's Rucio",
+    "apps/twin/fts_backend.py": "is the twin's FTS",
+    "cli/shared/log_output.py": "quietens loggers of libraries",
+    "apps/preview/online.py": "asks each back end what only it can be asked",
+    "apps/preview/command_check.py": "says which menu lacks the address of FTS",
     "cli/end.py": "sweeps up files by the back end that has left them",
     "cli/end_sweep.py": "files found without a ledger were copied by that one",
     "cli/campaigns.py": "to sweep up files takes that one",
 }
 
 
-COMPARING = ("backends/", "sandbox/", "cli/online.py", "cli/check.py")  # of these, what may ask which one it is
+COMPARING = (
+    "backends/",
+    "sandbox/",
+    "apps/preview/online.py",
+    "apps/preview/command_check.py",
+)  # of these, what may ask which one it is
 
 
 def _is_of_peer(node: ast.expr) -> bool:

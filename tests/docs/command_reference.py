@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import click
 
-from dc_inject.cli.root import COMMANDS, root
+from dc_inject.cli.root import root
+from dc_inject.registry import COMMANDS
 from tests.docs import DOCS
 
 MAN = DOCS / "man"

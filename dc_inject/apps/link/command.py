@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ import click
 from dc_inject.apps.link import challenges, checks, ending, hints, mini_challenge, others, verdicts
 from dc_inject.apps.link.challenges import LinkOptions
 from dc_inject.apps.link.climbing import Climbing
-from dc_inject.apps.link.ending import EndState
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli import status
+from dc_inject.cli import status, what_is_left
 from dc_inject.cli.run import RunOptions, inject
 from dc_inject.cli.shared import common, completion, end_files, hangup, ledger_files, log_output, params, trusting
 from dc_inject.cli.shared.exits import INTERRUPTED
+from dc_inject.cli.what_is_left import EndState
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units
@@ -179,8 +180,9 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
             path = ledger_files.file_of(None, challenge.campaign)
             if not path.exists():
                 menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
-            elif isinstance(error, DcInjectError | OSError) and not ending.says_how_to_go_on(error):
-                ending.explain_stop(challenge.campaign, path, error, clock.now())
+            elif isinstance(error, DcInjectError | OSError) and not what_is_left.says_how_to_go_on(error):
+                goes_on = partial(ending.continued, challenge.campaign, path, clock.now())
+                what_is_left.explain_stop(challenge.campaign, path, error, goes_on)
             raise
         _tell(challenge.campaign, options.fmt, end_state)
 
@@ -260,7 +262,7 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
             click.echo(f"{holder} is still ending its {challenge.link.service.injections}", err=True)
     verdicts.emit(fmt, report)
     if end_state is not None:
-        ending.say_what_is_left(campaign, path, end_state)
+        what_is_left.say(campaign, path, end_state)
     if end_state is EndState.INTERRUPTED:
         raise click.exceptions.Exit(INTERRUPTED)
     if error is not None:

@@ -14,7 +14,16 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli.shared import active_overrides, common, ledger_files, log_output, params, tables, trusting
+from dc_inject.cli.shared import (
+    active_overrides,
+    common,
+    ledger_files,
+    log_output,
+    params,
+    services,
+    tables,
+    trusting,
+)
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
@@ -151,7 +160,7 @@ def _sent(drafts: list[MenuDraft]) -> list[str]:
     for campaign in sorted({draft.campaign for draft in drafts}):
         trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
     ends = trusting.ends(flow.link for draft in drafts for flow in draft.preview.flows)
-    endpoint = common.menus_endpoint(drafts) or os.environ.get(common.ENDPOINT, "")
+    endpoint = common.menus_endpoint(drafts) or os.environ.get(services.ENDPOINT, "")
     return [
         f"{label}: "
         + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())

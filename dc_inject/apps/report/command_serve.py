@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -26,42 +25,15 @@ from dc_inject.metrics import page as server
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.system import disk
 
-PORT = 9466
 LONGEST = 300.0  # seconds that a page may take to be made
 EVERY = timedelta(seconds=10)
 
 
-class _Port(click.ParamType[int]):
-    """A port; whoever wrote a menu behind the option meant it without one."""
-
-    name = "port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401  as click has it
-        """Read it."""
-        if isinstance(value, int):
-            return value
-        if not (value.isascii() and value.isdigit() and int(value) < 65536):
-            hint = f"a number up to 65535, such as {PORT}"
-            if param is not None and param.name == "serve_port":
-                hint = f"write --serve={PORT}, or --serve behind the menus"
-            self.fail(f"{value!r} is no port ({hint})", param, ctx)
-        return int(value)
-
-
-SERVE = click.option(
-    "--serve",
-    "serve_port",
-    type=_Port(),
-    is_flag=False,
-    flag_value=PORT,
-    metavar="[PORT]",
-    help=f"Serve the report, live, at 127.0.0.1 [port: {PORT}], with metrics at its /metrics.",
-)
-
-
 @click.command()
 @click.argument("campaigns", metavar="CAMPAIGN|LEDGER...", nargs=-1)
-@click.option("--port", type=_Port(), default=PORT, show_default=True, help="The port; 0 takes a free one.")
+@click.option(
+    "--port", type=params.PORT, default=params.PAGE_PORT, show_default=True, help="The port; 0 takes a free one."
+)
 @click.option(
     "--every",
     type=params.DURATION,

@@ -20,12 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from dc_inject.apps.report import live_lines
+from dc_inject.apps.report import live_lines, watch_figures
 from dc_inject.apps.report.watch_figures import Standing, one_line
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Clock
@@ -37,6 +38,11 @@ REDRAW = 1.0  # seconds
 SHORT = 5  # links
 EVENTS = 3
 ENDING = 5.0  # seconds in which the last lines have to be written, or the terminal is left as it is
+
+
+def of_campaign(path: Path, campaign: str, clock: Clock) -> contextlib.AbstractContextManager[None]:
+    """Show how the campaign of a ledger stands for as long as this lasts."""
+    return shown(lambda: watch_figures.read(path, campaign, clock.now(), LAST), clock)
 
 
 @contextlib.contextmanager

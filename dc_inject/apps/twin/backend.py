@@ -2,8 +2,8 @@
 
 Time passes in the twin while the engine waits: `TwinClock` moves the world on, `backends.sim.InlineExecutor` waits
 on the clock. Between two steps of the world nothing moves, so the clock stands only at their ends and just before
-them. Rules, expiry, deletion and their delays are the world's (the folder `grid`). What a source holds is made here,
-the same for each seed: the datasets that the grid says, under names that fit the menu's patterns.
+them. Rules, expiry, deletion and their delays are the world's (the folder `grid`). What a source holds is made
+here, the same for each seed: the datasets that the grid says, under names that fit the menu's patterns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`dc-inject simulate --calibrate`: a grid file from the ledger of a past campaign.
 
 `grid/calibration.py` says what is fitted and how. Here the ledger is read, and no service is asked. Two errors are
-reported: that of the fit in held-out cycles, and that of a forecast (`simulate_own_menus.py`).
+reported: that of the fit in held-out cycles, and that of a forecast (`own_menus.py`).
 """
 
 from __future__ import annotations

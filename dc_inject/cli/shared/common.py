@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import getpass
-import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 from click.core import ParameterSource
 
-from dc_inject.cli.shared import completion, ledger_files, params, tables, trusting
+from dc_inject import registry
+from dc_inject.cli.shared import completion, ledger_files, params, tables
+from dc_inject.cli.shared.services import ENDPOINT, Wanted
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Silent
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
@@ -25,11 +25,6 @@ from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
 from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 
-if TYPE_CHECKING:
-    from dc_inject.backends.fts import FtsBackend
-    from dc_inject.backends.rucio import RucioBackend
-
-ENDPOINT = "DC_INJECT_FTS_ENDPOINT"
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -44,10 +39,6 @@ class CampaignArgument(click.Argument):
             raise UsageError(
                 f"the campaign is missing: `{ctx.command_path} CAMPAIGN`", ledger_files.known()
             ) from None
-
-
-log = logging.getLogger(__name__)
-WARNED = "dc_inject.warned"  # in the meta of click's context: warnings that were logged
 
 
 def MENUS(command: F) -> F:  # noqa: N802  it stands where options do
@@ -182,16 +173,6 @@ def who() -> str:
     return scrub(f"{name}@{os.uname().nodename}")
 
 
-def _warn_once(warnings: Iterable[str]) -> None:
-    """Log warnings that this command has not logged yet."""
-    context = click.get_current_context(silent=True)
-    warned = set[str]() if context is None else context.meta.setdefault(WARNED, set())
-    for warning in warnings:
-        if warning not in warned:
-            log.warning("%s", warning)
-        warned.add(warning)
-
-
 def backends(
     services: Iterable[str],
     *,
@@ -206,50 +187,13 @@ def backends(
 
     `endpoint` is that of FTS, where a menu or a ledger names it. `origin` goes into what is made.
     """
-    # ruff: noqa: PLC0415  each client costs half a second
-
-    def rucio() -> RucioBackend:
-        from dc_inject.backends.fts.named import NamedServices
-        from dc_inject.backends.rucio import RucioBackend
-        from dc_inject.credentials import Credentials
-
-        # Nobody counts their calls: what they do says nothing of the campaign's own services.
-        credentials = Credentials(os.environ, clock)
-        named = NamedServices(clock, Silent(), credentials, trusting.destinations().allow, timeout)
-        backend = RucioBackend(
-            campaign=campaign, timeout=timeout, observer=observer, clock=clock, fts=named, origin=origin
-        )
-        _warn_once(backend.warnings())
-        return backend
-
-    def fts() -> FtsBackend:
-        from dc_inject.backends.fts import FtsBackend
-        from dc_inject.credentials import Credentials
-
-        credentials = Credentials(os.environ, clock)
-        _warn_once(credentials.warnings())
-        address = fts_endpoint(endpoint)
-        trusted = trusting.destinations()
-        trusted.require(address, "your token or proxy")
-        return FtsBackend(
-            address,
-            campaign=campaign,
-            timeout=timeout,
-            observer=observer,
-            clock=clock,
-            credentials=credentials,
-            trusted=trusted.allow,
-            replicas=lambda source, datasets: rucio().replicas(source, datasets),
-            origin=origin,
-        )
-
-    make: Mapping[str, Callable[[], Backend]] = {RUCIO.name: rucio, FTS.name: fts}
-    return {service: make[service]() for service in sorted(set(services))}
+    wanted = Wanted(campaign, clock, observer, timeout, endpoint, origin)
+    return {service: registry.load(registry.BACKENDS[service])(wanted) for service in sorted(set(services))}
 
 
 def configured_services() -> set[str]:
     """Return the services that this environment configures; the default one if it configures none."""
-    from dc_inject.backends.rucio.connection import configuration  # the client costs half a second
+    from dc_inject.backends.rucio.connection import configuration  # noqa: PLC0415  the client costs half a second
 
     if not os.environ.get(ENDPOINT):
         return {DEFAULT.name}
@@ -260,15 +204,6 @@ def may_end(service: str, right: bool | None) -> str:
     """Say whether we may end at a service what we began; None is not known."""
     may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
     return f"{may} end {SERVICES[service].injections} early"
-
-
-def fts_endpoint(named: str) -> str:
-    """Return the address of FTS: the one that a menu names, or that of the environment."""
-    endpoint = named or os.environ.get(ENDPOINT, "")
-    if not endpoint:
-        hint = f"write `fts: {{endpoint: https://fts.example.org:8446}}` into the menu, or set {ENDPOINT}"
-        raise UsageError("no FTS endpoint is configured", hint)
-    return endpoint
 
 
 def menus_endpoint(drafts: Iterable[MenuDraft]) -> str:

@@ -1,4 +1,4 @@
-"""`dc-inject completion`: a shell's completion; it also offers names that ledgers and menus on this machine have.
+"""Completion of names that ledgers and menus on this machine have.
 
 click completes commands and options by itself. Campaigns, scenarios, links and the ends of links come from the
 ledgers in the default folder, or from the menus that have been typed already. Completion must never be in the way:
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 
 from dc_inject.cli.shared import ledger_files
 from dc_inject.ledger import LedgerView
@@ -20,29 +19,6 @@ from dc_inject.model import FlowKey
 from dc_inject.model.errors import DcInjectError
 
 MOST = 20  # ledgers that are read for one word
-PROGRAM = "dc-inject"
-WHOLE_LINKS = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}  # a link, SRC:DST, is one word\n"
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    r"""Print the completion for a shell: of commands, options, campaigns, scenarios, links and RSEs.
-
-    Names come from the ledgers on this machine, and from the menus on the same command line.
-
-    \b
-    Example: eval "$(dc-inject completion bash)"                      # in ~/.bashrc
-    Example: eval "$(dc-inject completion zsh)"                       # in ~/.zshrc
-    Example: dc-inject completion fish > ~/.config/fish/completions/dc-inject.fish
-    """
-    from dc_inject.cli import root  # noqa: PLC0415  which loads us
-
-    made_for = get_completion_class(shell)
-    assert made_for is not None  # click knows all of the choices
-    script = made_for(ctx.find_root().command, {}, PROGRAM, root.COMPLETE).source()
-    click.echo((WHOLE_LINKS if shell == "bash" else "") + script)
 
 
 def campaigns(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -158,6 +158,25 @@ def menu_time(zone: ZoneInfo) -> Parsed[str]:
     return Parsed("time", checked)
 
 
+class _Port(click.ParamType[int]):
+    """A port; whoever wrote a menu behind the option `--serve` meant it without one."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401  as click has it
+        """Read it."""
+        if isinstance(value, int):
+            return value
+        if not (value.isascii() and value.isdigit() and int(value) < 65536):
+            hint = f"a number up to 65535, such as {PAGE_PORT}"
+            if param is not None and param.name == "serve_port":
+                hint = f"write --serve={PAGE_PORT}, or --serve behind the menus"
+            self.fail(f"{value!r} is no port ({hint})", param, ctx)
+        return int(value)
+
+
+PAGE_PORT = 9466  # of the pages of a report
+PORT = _Port()
 NAME = as_written("name", values.name)
 LINE = as_written("text", values.line)
 MENU_RATE = as_written("rate", values.rate)

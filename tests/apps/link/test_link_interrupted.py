@@ -78,7 +78,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     """No verdict is made, but it can be asked for; who presses once more loses no line."""
     backend = service(0.5)
     pressed(backend, signal.SIGINT, second)
-    interrupted_in(monkeypatch, "dc_inject.apps.link.ending.say_what_is_left")
+    interrupted_in(monkeypatch, "dc_inject.cli.what_is_left.say")
     done = run("link", A, B, *ASKED)
     assert done.exit_code == 130
     assert "interrupted: `dc-inject link --verdict mini` prints the verdict so far" in done.stderr

@@ -16,6 +16,7 @@ pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libss
 from dc_inject.backends.rucio import Survey
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.cli.shared import common
+from dc_inject.cli.shared.services import ENDPOINT
 from dc_inject.model import Dataset, File
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 from dc_inject.model.ports import Backend, RseFacts
@@ -355,7 +356,7 @@ def test_limits_that_cannot_be_told_stop_nothing(check, fts) -> None:
 
 def test_without_an_endpoint_nobody_can_be_asked(check, monkeypatch) -> None:
     """It is a problem of the menu, beside its others."""
-    monkeypatch.delenv(common.ENDPOINT, raising=False)
+    monkeypatch.delenv(ENDPOINT, raising=False)
     done = check("--format", "json", fts="", limits="limits: {per_site: 0.1 Gb/s}")
     assert done.exit_code == 2
     assert codes(done) == [None, "site-over-limit", "site-over-limit"]

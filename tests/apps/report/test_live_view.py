@@ -32,7 +32,8 @@ import logging, os, signal, sys, threading
 
 os.login_tty(int(sys.argv.pop()))
 from pathlib import Path
-from dc_inject.cli import hangup, live_view, log_output
+from dc_inject.apps.report import live_view
+from dc_inject.cli.shared import hangup, log_output
 from tests.cli import campaigns_to_watch as campaigns
 
 ledger, file = map(Path, sys.argv[1:])
