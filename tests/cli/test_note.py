@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import note as command
+from dc_inject.cli import actions as command
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import LedgerError, UsageError
 from tests.cli.ledgers import FNAL, START, Made, make, run

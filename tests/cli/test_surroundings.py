@@ -53,7 +53,7 @@ def test_an_account_without_a_name_goes_by_its_number(monkeypatch):
 
 NAMELESS = """
 import os, sys
-import dc_inject.cli.stop, dc_inject.cli.shared.common, dc_inject.cli.shared.exits  # while it may still read them
+import dc_inject.cli.actions, dc_inject.cli.shared.exits  # while it may still read them
 from dc_inject.ledger import schema
 schema._fresh(schema.VERSION)
 from dc_inject.__main__ import main

@@ -132,7 +132,7 @@ def _write_menus(grid: Sandbox, cycles: int, seconds: int) -> list[Path]:
     form = "%Y-%m-%dT%H:%M:%SZ"
     values |= {"start": start.strftime(form), "end": end.strftime(form), "cycle": str(seconds)}
     for name in names:
-        text = resources.files("dc_inject.cli").joinpath(name).read_text(encoding="utf-8")
+        text = resources.files("dc_inject.apps.sandbox").joinpath(name).read_text(encoding="utf-8")
         (grid.folder / name).write_text(Template(text).substitute(values), encoding="utf-8")
     return [grid.folder / name for name in names]
 

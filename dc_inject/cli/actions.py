@@ -1,0 +1,226 @@
+"""What changes a campaign from any terminal: `stop`, `pause`, `resume`, `set`, `unset` and `note`.
+
+A note of an operator is a change (`Change`) that changes nothing: it has a time, an author and a text like the
+others, and stands among them wherever changes are shown. The ledger's table `note` is for the program's own
+traces: it has no author, keeps one text once, and drops the oldest, so a bug that repeats would push out what
+people wrote.
+
+The text is one line, bounded and cleaned of secrets. It is about a time that is over: its own, or an earlier one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from dc_inject.cli.shared import common, completion, operator_actions, params, subjects
+from dc_inject.cli.shared.operator_actions import OperatorAction, say_stopped, when_applied
+from dc_inject.ledger.records import NOTE
+from dc_inject.model import overrides, units
+from dc_inject.model.errors import UsageError
+from dc_inject.model.overrides import Kind
+from dc_inject.model.redaction import LONGEST, scrub
+from dc_inject.system.clock import SystemClock
+
+VERBS = ("rate", "scale")
+EXAMPLE = "such as: dc-inject set t0-export rate 40Gb/s"
+
+
+@click.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@common.CAMPAIGN
+@common.WHY
+@common.LEDGER
+@click.pass_context
+def stop(ctx: click.Context, campaign: str, why: str, ledger_path: Path | None) -> None:
+    r"""Stop injecting for a whole campaign until `resume`; `pause` does it for a scenario or a link.
+
+    A running injector stops within seconds. You can also stop a campaign when no injector runs, or when no service
+    can be reached. Existing rules stay and end with their lifetime; `dc-inject end CAMPAIGN` ends them earlier.
+    Nothing is due while a campaign is stopped, so it does not resume with a burst.
+
+    \b
+    Example: dc-inject stop dc27-rehearsal --why "the LHCOPN is needed"
+    """
+    if ctx.args:
+        raise UsageError(
+            f"`stop` takes a campaign and nothing else, not {' '.join(ctx.args)!r}",
+            "to stop a scenario or a link: dc-inject pause [CAMPAIGN] SCENARIO, or SRC DST",
+        )
+    path = subjects.campaign_ledger(campaign, ledger_path)
+    operator_actions.carry_out(operator_actions.PAUSE, path, subjects.CAMPAIGN, why)
+
+
+@click.command()
+@subjects.WORDS
+@common.WHY
+@common.LEDGER
+def pause(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
+    r"""Stop injecting for a scenario, a link or a whole campaign, until `resume`.
+
+    Write a link as two words, SRC:DST or 'SRC->DST'; '*' is the whole campaign, and so is its name alone. You may
+    leave out CAMPAIGN (or the file of a ledger) if only one campaign has a running injector, or a ledger.
+
+    \b
+    Example: dc-inject pause us-mesh --why "the LHCOPN is needed"
+    Example: dc-inject pause dc27-rehearsal T2_CH_CERN T1_US_FNAL_Disk
+    """
+    operator_actions.carry_out(operator_actions.PAUSE, *subjects.resolve(words, ledger_path), why)
+
+
+@click.command()
+@subjects.WORDS
+@common.WHY
+@common.LEDGER
+def resume(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
+    r"""Inject again for a campaign, a scenario or a link that was stopped or paused.
+
+    What was not injected meanwhile is not made up. A pause of the whole campaign and pauses of its scenarios and
+    links are lifted separately. Name them as for `pause`.
+
+    \b
+    Example: dc-inject resume dc27-rehearsal
+    Example: dc-inject resume us-mesh --why "the tests are over"
+    """
+    operator_actions.carry_out(operator_actions.RESUME, *subjects.resolve(words, ledger_path), why)
+
+
+@click.command("set")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar=f"{subjects.METAVAR} rate|scale VALUE",
+    shell_complete=completion.subjects,
+)
+@common.WHY
+@common.LEDGER
+def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
+    r"""Change the rate of a scenario, a link or a whole campaign until `unset`, also while it runs.
+
+    `rate 40Gb/s` is the total rate of the scenario or link, shared as the menu shares it; `scale 0.5` (or 50%)
+    multiplies the menu's rates and goals. A second rate or scale replaces the first. Name a scenario or a link as
+    for `pause`.
+
+    A running injector sees the change within seconds. What is due in the open cycle stays due; if the rate is
+    lower, what is not released yet is dropped and not made up. The new rate applies from the next cycle on. Limits
+    still apply.
+
+    \b
+    Example: dc-inject set T2_CH_CERN T1_US_FNAL_Disk rate 40Gb/s --why "FNAL asks for more"
+    Example: dc-inject set dc27-rehearsal us-mesh scale 0.5
+    """
+    names, action = parse_words(words)
+    operator_actions.carry_out(action, *subjects.resolve(names, ledger_path), why)
+
+
+def parse_words(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:
+    """Read the words of a command: names, a verb, and its value; raises UsageError."""
+    place = max((number for number, word in enumerate(words) if word in VERBS), default=None)
+    if place is None:
+        if words[1:] and words[-1] in {"pause", "resume"}:
+            command = shlex.join([words[-1], *words[:-1]])
+            raise UsageError(f"`set` cannot {words[-1]}", f"dc-inject {command}")
+        raise UsageError(f"say what to set: {' or '.join(VERBS)}", EXAMPLE)
+    names, verb, value = tuple(words[:place]), words[place], " ".join(words[place + 1 :])
+    if not names:
+        raise UsageError(f"say whose {verb} to set", f"name a scenario or a link, or '*'; {EXAMPLE}")
+    return names, OperatorAction(verb, _rate(value) if verb == "rate" else _factor(value))
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = units.parse_rate(text)
+    except ValueError as error:
+        raise UsageError(str(error), "such as 40Gb/s") from None
+    if rate <= 0:
+        raise UsageError("a rate must be above 0", "to stop injecting: dc-inject pause")
+    return rate
+
+
+def _factor(text: str) -> float:
+    """Read the factor of rates, `0.5` or `50%`; raises UsageError."""
+    scale, number = 0.0, text.removesuffix("%")
+    with contextlib.suppress(ValueError):
+        scale = float(number) / (100 if number != text else 1)
+    if not 0 < scale < 1e9:
+        raise UsageError(
+            f"{text!r} is not a scale",
+            "write a number above 0, such as 0.5 or 50%; to stop injecting: dc-inject pause",
+        )
+    return scale
+
+
+@click.command()
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar=f"{subjects.METAVAR} [rate|scale]",
+    shell_complete=completion.subjects,
+)
+@common.WHY
+@common.LEDGER
+def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
+    r"""Delete the rate or the scale that was set for a scenario, a link or a whole campaign, or both.
+
+    The menus apply again from the next cycle on. Name a scenario or a link as for `pause`.
+
+    \b
+    Example: dc-inject unset T2_CH_CERN T1_US_FNAL_Disk
+    Example: dc-inject unset dc27-rehearsal us-mesh scale --why "the tests are over"
+    """
+    *names, last = words
+    if names and last == "pause":
+        raise UsageError("`unset` cannot lift a pause", f"dc-inject {shlex.join(['resume', *names])}")
+    kind = Kind(last) if names and last in tuple(Kind) else None
+    path, subject = subjects.resolve(names if kind else words, ledger_path)
+    now = SystemClock().now()
+    with subjects.opened(path) as (ledgers, view):
+        subjects.require_known(view, subject)
+        who = common.who()
+        deleted = {override: None for own in ledgers for override in own.unset(subject.name, kind, who, why, now)}
+        name, still_set, pauses = view.campaign or path.stem, view.overrides(), view.pauses()
+    done = f"no {kind or 'rate or scale'} was set"
+    if deleted:
+        done = f"deleted {', '.join(override.words for override in deleted)}; {when_applied(path)}"
+    click.echo(f"{name}: {subject}: {done}", err=True)
+    for override in still_set:
+        still = f"{overrides.shown(override.subject)}: {override.words}"
+        click.echo(f"still set: {still}, since {override.since:%Y-%m-%d %H:%M:%SZ} by {override.who}", err=True)
+    say_stopped(pauses)
+
+
+@click.command()
+@common.CAMPAIGN
+@click.argument("text")
+@click.option("--at", type=params.TIME, metavar="TIME", help="The time that it is about [default: now].")
+@common.LEDGER
+def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None) -> None:
+    r"""Write a note on a campaign, such as an incident; `status` shows it among the changes, and `report` too.
+
+    It is kept for good, with your name; anything that looks like a password or token is left out.
+
+    \b
+    Example: dc-inject note dc27-rehearsal "tokens of KIT refused, ticket 4711"
+    Example: dc-inject note dc27-rehearsal "LHCOPN cut" --at 2027-02-08T14:00Z
+    """
+    path = subjects.campaign_ledger(campaign, ledger_path)
+    now = SystemClock().now()
+    about = at or now
+    if about > now:
+        raise UsageError(f"{about:%Y-%m-%dT%H:%MZ} is not over yet", "a note says what happened, now or earlier")
+    if len(" ".join(text.split())) > LONGEST:
+        raise UsageError(f"a note has at most {LONGEST} characters", "say it in several notes")
+    words = scrub(text)
+    if not words:
+        raise UsageError("the note is empty", 'write what happened: dc-inject note CAMPAIGN "text"')
+    with subjects.opened(path, may_be_simulated=True) as (ledgers, view):
+        name = view.campaign or path.stem
+        for own in ledgers:
+            own.change(common.who(), NOTE, words, about)
+    click.echo(f"{name}: noted at {about:%Y-%m-%d %H:%M:%SZ}: {words}", err=True)
