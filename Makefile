@@ -25,7 +25,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,9 @@ calibrate: $(FTS) ## Run a campaign on the sandbox, fit a grid to its ledger, an
 
 simgrid: $(READY) ## Compare ten small grids of the twin with SimGrid, which has to be installed (1 min)
 	@$(BIN)/python -m tests.apps.twin.simgrid_check
+
+size: $(READY) ## Print code lines of each room beside those of the last tag; COMMIT= chooses another one
+	@$(BIN)/python -m tests.size $(COMMIT)
 
 golden: $(FTS) ## Write the golden files anew that tests compare with; see with git what changed
 	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden

@@ -16,7 +16,7 @@ import pytest
 from dc_inject.backends.fts import failed_files
 from dc_inject.model import Hold
 from dc_inject.model.holds import IN_SHORT
-from tests import unit
+from tests import size, unit
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -93,6 +93,23 @@ def test_the_core_asks_no_clock_no_chance_and_no_file(path):
 def test_the_contract_of_the_core_holds_for_everything_from_analysis_down():
     pure = {f"dc_inject.{module}" for module in [*CORE, "apps.twin.grid"]}
     assert set(CONTRACTS["core"]["source_modules"]) == pure
+
+
+# Size
+
+
+def test_code_lines_are_without_blanks_comments_and_docstrings():
+    assert (
+        size.code_lines(
+            '"""Docs.\n\nMore."""\n\nx = """a\nb"""  # c\n# d\n\ndef f():\n    """Docs."""\n    return 1\n'
+        )
+        == 4
+    )
+
+
+@pytest.mark.parametrize("part", ["core", "control", "apps", "sandbox"])
+def test_no_part_is_larger_than_it_may_be(part):
+    assert size.sums(size.now(), size.part)[part] <= size.SLACK * size.bounds()[part], "make size"
 
 
 # Regular expressions

@@ -1,0 +1,106 @@
+"""`python -m tests.size` (`make size`): code lines of each room, beside those of the last tag.
+
+Code lines are lines of `*.py` without blanks, comments and docstrings. How many each part may have stands in
+`[tool.dc_inject.size]` of pyproject.toml, with what users get for it; a test fails above 2 % more.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SLACK = 1.02
+SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+# Until control has a room of its own.
+CONTROL = ("planning/control", "planning/guards", "engine/control", "engine/guarding", "engine/queues")
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def code_lines(source: str) -> int:
+    """Count the lines of a module that have code."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {
+        line for token in tokens if token.type not in SILENT for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            lines -= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+    return len(lines)
+
+
+def part(path: str) -> str:
+    """Return the part of the house that a file of dc_inject/ belongs to: core, control, apps or sandbox."""
+    if path.startswith(CONTROL):
+        return "control"
+    top = path.split("/", maxsplit=1)[0]
+    return top if top in {"apps", "sandbox"} else "core"
+
+
+def room(path: str) -> str:
+    """Return the folder of a file of dc_inject/: an app by its own name."""
+    *folders, _ = path.split("/")
+    return "/".join(folders[: 2 if folders[:1] == ["apps"] else 1]) or "."
+
+
+def now() -> dict[str, int]:
+    """Return the code lines of each file of the package, by its path below dc_inject/."""
+    package = ROOT / "dc_inject"
+    return {str(p.relative_to(package)): code_lines(p.read_text("utf-8")) for p in sorted(package.rglob("*.py"))}
+
+
+def then(commit: str) -> dict[str, int]:
+    """Return the same for a commit."""
+    names = _git("ls-tree", "-r", "--name-only", commit, "dc_inject").splitlines()
+    return {
+        name.removeprefix("dc_inject/"): code_lines(_git("show", f"{commit}:{name}"))
+        for name in names
+        if name.endswith(".py")
+    }
+
+
+def sums(files: Mapping[str, int], of: Callable[[str], str]) -> Counter[str]:
+    """Add up code lines by the room or the part of each file."""
+    added: Counter[str] = Counter()
+    for name, lines in files.items():
+        added[of(name)] += lines
+    return added
+
+
+def bounds() -> dict[str, int]:
+    """Return how many code lines each part may have."""
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["dc_inject"]["size"]
+    return {name: entry["lines"] for name, entry in tables.items()}
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout
+
+
+def main(words: list[str]) -> int:
+    """Print the table; a commit may be named instead of the last tag."""
+    tags = _git("tag", "--list", "v*", "--sort=-version:refname").split()
+    before = words[0] if words else tags[0] if tags else ""
+    files, old = now(), then(before) if before else {}
+    print(f"{'code lines':<24} {'now':>7} {before[:12] or 'no tag':>12}")
+    for of in (room, part):
+        mine, other = sums(files, of), sums(old, of)
+        for name in sorted({*mine, *other}):
+            most = f"  of at most {bounds()[name]}" if of is part else ""
+            print(f"{name:<24} {mine[name]:>7} {other[name]:>12}{most}")
+        print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
