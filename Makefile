@@ -25,6 +25,9 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# Without bytecode each start of a program compiles it anew, and the tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test format-check lint types imports pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made

@@ -253,7 +253,8 @@ WORDS: Mapping[Peer, Mapping[str, str]] = {
         "and that the server runs",
         "trust": "set ca_cert in rucio.cfg, X509_CERT_DIR or REQUESTS_CA_BUNDLE to the authorities that you trust",
         "configuration": "correct rucio.cfg, or the variable RUCIO_* that replaces it",
-        "places": "set RUCIO_CONFIG, or put rucio.cfg into $RUCIO_HOME/etc, $VIRTUAL_ENV/etc or /opt/rucio/etc",
+        "places": "set RUCIO_CONFIG to a file that is there, or put rucio.cfg into $RUCIO_HOME/etc, "
+        "$VIRTUAL_ENV/etc or /opt/rucio/etc",
         "menu": "one of activity, priority or comment is not allowed there; the menu sets the activity",
         "smaller": "the request is too large for the server",
         "provide": "set auth_type in rucio.cfg, and the password, proxy or token that it needs",

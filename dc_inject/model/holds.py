@@ -3,8 +3,7 @@
 Each row of a cycle that got less than its due has exactly one hold, the leading one, with the numbers behind it.
 docs/reference/holds.md says what each means and what a user can do; here is what the program has to know of it.
 
-A hold arises in one of five places, in this order of time; CONTRIBUTING names for each hold the functions in which
-it is decided:
+A hold arises in one of five places, in this order of time:
 
 1. When dues are written (`engine/opening.py`: `dues`). Whoever is paused is due nothing. Of the holds of time
    (`planning/pace.py`: `_due`) the one that took most of the cycle leads; it counts where nothing is left to be

@@ -273,7 +273,7 @@ def _of_steps(verdicts: Sequence[Verdict], *, repeated: int, over: bool) -> Conc
         return Conclusion(StepOutcome.INCONCLUSIVE, words, unknown[0].cause)
     last = verdicts[-1]
     moved = f"{units.format_rate(last.moved_rate)}{last.tolerance}"
-    words = f"every step was reached; in the last one, at {units.format_rate(last.rate)}, {moved} moved"
+    words = f"every step was reached{besides}; in the last one, at {units.format_rate(last.rate)}, {moved} moved"
     return Conclusion(StepOutcome.REACHED, words)
 
 

@@ -27,7 +27,6 @@ from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
 from dc_inject.planning import overload, ramp
-from dc_inject.planning.steps import FEW
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 
@@ -204,6 +203,14 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.shortest)}"
     service = challenge.link.service
     noun = service.items
+    if 2 * ladder.first * ladder.every.total_seconds() < pool_size.smallest:  # planning takes one for half of it
+        smallest = units.format_size(pool_size.smallest)
+        raise UsageError(
+            f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)} is less than half of "
+            f"one of the {noun} of {source}, of which the smallest has {smallest}: nothing would go out",
+            f"raise --rate (10 Mb/s are not 10 Gb/s), make steps longer, or take smaller {noun}"
+            f"{_how_to_make(challenge, answers, draft)}",
+        )
     if service.unique and pool_size.bytes < needed and "pool-small" not in challenge.accept:
         raise UsageError(
             f"{step} needs {units.format_size(needed)}, and {source} has {size} in {pool_size.datasets} {noun} "
@@ -227,9 +234,6 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None
             err=True,
         )
     _weigh_rules(challenge, pool_size, draft)
-    few = ladder.first * ladder.every.total_seconds() / (pool_size.bytes / pool_size.datasets)
-    if few < FEW:
-        click.echo(f"warning: {step} is only {few:.1f} {noun} of the mean size of {source}", err=True)
 
 
 def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: MenuDraft) -> None:

@@ -358,3 +358,12 @@ def test_a_search_tells_before_how_much_space_it_takes(service) -> None:
     enough = run(*search, "--campaign", "enough", "--space", space)
     assert "that is enough to search" not in enough.stderr
     assert "capacity 8.5 Gb/s" in enough.stdout
+
+
+@pytest.mark.parametrize(("rate", "rules"), [("9Mb/s", 0), ("12Mb/s", 1)])
+def test_a_rate_at_which_no_dataset_would_ever_go_out_is_refused(service, rate: str, rules: int) -> None:
+    """A typing error of Mb/s for Gb/s: a step of 30 min has half of a dataset of 5 GB at 11.1 Mb/s."""
+    backend = service(stock={A: items(A, 300, 5 * GB)})
+    error = run("link", A, B, "--rate", rate, "--for", "30m", "--campaign", "low").exception
+    assert len(backend.rules) == rules
+    assert isinstance(error, UsageError) == (rules == 0)
