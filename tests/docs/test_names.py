@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ import pytest
 from dc_inject.model import Hold
 from tests.docs import DOCS, ROOT
 
-SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "dc_inject").rglob("*.py"))}
 FILES = [path.relative_to(ROOT) for folder in ("dc_inject", "tests") for path in (ROOT / folder).rglob("*.py")]
 PAGES = [
     page
@@ -44,17 +44,26 @@ def defined(body: Iterable[ast.stmt]) -> Iterator[str]:
                 yield from (alias.asname or alias.name for alias in names)
 
 
+@cache
+def sources() -> dict[Path, ast.Module]:
+    """Return the modules of the package; they are parsed once, and only where a test here runs."""
+    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "dc_inject").rglob("*.py"))}
+
+
+@cache
 def known_names() -> set[str]:
     """Return the modules of dc_inject and what they define, by the full dotted name and each end of it."""
     names = set()
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         names |= set(tails(module)).union(*(tails(f"{module}.{name}") for name in defined(tree.body)))
     return names
 
 
-KNOWN = known_names()
-CLASSES = {node.name for tree in SOURCES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+@cache
+def classes() -> set[str]:
+    """Return the names of the classes of the package."""
+    return {node.name for tree in sources().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def exists(name: str) -> bool:
@@ -62,7 +71,7 @@ def exists(name: str) -> bool:
     if name.endswith(".py"):
         wanted = Path(name).parts
         return any(path.parts[-len(wanted) :] == wanted for path in FILES)
-    return name in KNOWN
+    return name in known_names()
 
 
 def named(text: str) -> Iterator[str]:
@@ -75,7 +84,7 @@ def named(text: str) -> Iterator[str]:
 
 def docstrings() -> Iterator[tuple[Path, str]]:
     """Yield every docstring of the code, with its file."""
-    for path, tree in SOURCES.items():
+    for path, tree in sources().items():
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
                 yield path.relative_to(ROOT), ast.get_docstring(node) or ""
@@ -129,7 +138,7 @@ def test_docstrings_name_exceptions_that_exist():
         f"{path}: {name}"
         for path, text in docstrings()
         for name in re.findall(r"\b[Rr]aises? ([A-Z]\w+)", text)
-        if name.removesuffix("s") not in CLASSES and name not in CLASSES and not hasattr(builtins, name)
+        if name.removesuffix("s") not in classes() and name not in classes() and not hasattr(builtins, name)
     ]
     assert wrong == []
 
@@ -147,7 +156,7 @@ def quoted_numbers() -> set[str]:
 
 def test_the_page_about_holds_names_numbers_that_exist():
     """A number is a key of a dictionary, a key of a menu is a field of its schema."""
-    nodes = [node for tree in SOURCES.values() for node in ast.walk(tree)]
+    nodes = [node for tree in sources().values() for node in ast.walk(tree)]
     words = {node.value for node in nodes if isinstance(node, ast.Constant)}
     words |= {ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)}
     assert quoted_numbers() - words == set()
@@ -155,7 +164,7 @@ def test_the_page_about_holds_names_numbers_that_exist():
 
 def test_every_number_behind_a_hold_is_explained():
     emitted = set()
-    for tree in SOURCES.values():
+    for tree in sources().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Held", "Constraint"}:
                 dictionaries = [inner for inner in ast.walk(node) if isinstance(inner, ast.Dict)]
