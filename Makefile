@@ -28,7 +28,7 @@ unexport PYTHONPATH PYTHONHOME
 # Without bytecode each start of a program compiles it anew, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test format-check lint types imports pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports side-by-side pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,7 +36,7 @@ help: ## List what can be made
 demo: $(FTS) $(MAN) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
 	@$(BIN)/dc-inject demo
 
-test: format-check lint types imports pytest ## Run every check; CI runs exactly this (15 min)
+test: format-check lint side-by-side pytest ## Run every check; CI runs exactly this (15 min)
 
 format-check: $(READY) ## Check that the code is formatted
 	$(BIN)/ruff format --check .
@@ -49,6 +49,12 @@ types: $(READY) ## Check the types
 
 imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
+
+# Three programs of one thread each: types, imports, and a first look at the tests, which leaves their bytecode.
+side-by-side: $(FTS)
+	@log=$$(mktemp); $(BIN)/pytest --collect-only -qq >/dev/null & collected=$$!; $(BIN)/lint-imports >$$log & \
+	imports=$$!; $(BIN)/mypy; types=$$?; wait $$imports; imports=$$?; cat $$log; rm $$log; \
+	wait $$collected; exit $$((types || imports || $$?))
 
 pytest: $(FTS) browser ## Run the tests, those against the sandbox included
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
