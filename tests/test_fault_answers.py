@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import errno
+import http.client
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import socket
 
 import pytest
 import requests
+import urllib3
 from rucio.common import exception as rucio
 
 from dc_inject.backends.fts import errors as fts
@@ -182,3 +184,35 @@ def test_no_more_than_a_bounded_chain_is_followed():
     looped = ValueError("x")
     looped.__context__ = looped
     assert isinstance(of_rucio.translate(looped, of_rucio.RucioCallRecord()), ServiceError)
+
+
+# ------------------------------------------------------------------------------- what libraries of HTTP can raise
+
+HTTP = ("requests.", "urllib3.", "http.")
+OF_PROGRAMS = {  # a wrong use of the library, which no peer brings about
+    *("CannotSendHeader", "CannotSendRequest", "ImproperConnectionState", "NotConnected", "ResponseNotReady"),
+    *("ClosedPoolError", "EmptyPoolError", "FullPoolError", "HostChangedError", "PoolError", "RequestError"),
+    *("StreamConsumedError", "TimeoutStateError", "UnimplementedFileMode", "UnrewindableBodyError"),
+    *("BaseHTTPError", "error"),  # other names of what is here
+}
+
+
+@pytest.mark.parametrize(
+    "library", [requests.exceptions, urllib3.exceptions, http.client], ids=lambda lib: lib.__name__
+)
+def test_each_error_of_a_library_of_http_has_a_cause(library):
+    """A loop of redirects was unexpected once, and printed a traceback."""
+    kinds = {
+        name: kind
+        for name, kind in vars(library).items()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    }
+    raised = {n: k for n, k in kinds.items() if not issubclass(k, Warning) and k.__module__.startswith(HTTP)}
+    unknown = set()
+    for name, kind in raised.items():
+        error = kind.__new__(kind)
+        error.args = ("x",)
+        if faults.judge(faults.Facts.of(error, Peer.RUCIO, text="x")).cause is Cause.UNEXPECTED:
+            unknown.add(name)
+    assert unknown <= OF_PROGRAMS
+    assert len(raised) > 10

@@ -207,7 +207,7 @@ _ROWS = (
     _of(Cause.MOVED, "Redirected"),
     _of(Cause.AUTHORITIES, "Unverified"),
     _of(Cause.PROXY_PLAIN, "PlainProxy"),
-    _of(Cause.PROXY_UNUSABLE, "ProxyUnusable", "InvalidProxyURL", "ProxySchemeUnknown"),
+    _of(Cause.PROXY_UNUSABLE, "ProxyUnusable", "InvalidProxyURL", "ProxySchemeUnknown", "ProxySchemeUnsupported"),
     # This machine.
     _numbered(Cause.DESCRIPTORS, errno.EMFILE, errno.ENFILE),
     _Row(cause=Cause.THREADS, kinds=("RuntimeError",), words=_words("can't start new thread")),
@@ -251,6 +251,7 @@ _ROWS = (
     _of(Cause.NAME, "gaierror", "NameResolutionError"),
     _of(Cause.ADDRESS, "InvalidURL", "InvalidSchema", "MissingSchema", "LocationParseError", "UnicodeError"),
     _of(Cause.ADDRESS, "ClientProtocolNotFound", "ClientProtocolNotSupported", "UnicodeEncodeError"),
+    _of(Cause.ADDRESS, "URLRequired", "URLSchemeUnknown", "LocationValueError"),
     _numbered(Cause.DOWN, errno.ECONNREFUSED),
     _of(Cause.NETWORK, "NewConnectionError", "ConnectTimeout", "ConnectTimeoutError"),
     _numbered(
@@ -319,6 +320,9 @@ _ROWS = (
         Cause.ODD_ANSWER, "AttributeError", "KeyError", "IndexError", "TypeError", "ValueError", "JSONDecodeError"
     ),
     _of(Cause.ODD_ANSWER, "RecursionError"),  # JSON that is nested too deeply
+    _of(Cause.ODD_ANSWER, "TooManyRedirects", "RetryError", "MaxRetryError", "ResponseError", "DecodeError"),
+    _of(Cause.ODD_ANSWER, "ResponseNotChunked", "BodyNotHttplibCompatible", "InvalidJSONError", "UnknownProtocol"),
+    _of(Cause.ODD_ANSWER, "HTTPException", "UnknownTransferEncoding", "RequestException", "HTTPError"),
 )
 
 
