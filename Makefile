@@ -51,7 +51,7 @@ imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
 # Three programs of one thread each: types, imports, and a first look at the tests, which leaves their bytecode.
-side-by-side: $(FTS)
+side-by-side: $(FTS) ## Check types and imports at a time, and compile the tests
 	@log=$$(mktemp); $(BIN)/pytest --collect-only -qq >/dev/null & collected=$$!; $(BIN)/lint-imports >$$log & \
 	imports=$$!; $(BIN)/mypy; types=$$?; wait $$imports; imports=$$?; cat $$log; rm $$log; \
 	wait $$collected; exit $$((types || imports || $$?))
