@@ -247,10 +247,10 @@ NO_SENDERS = {
     ),  # tries to end a rule that cannot exist, to learn of a right
     ("storage/errors.py", "of_status"),  # judges an answer
     ("storage/types.py", ""),  # names of verbs that a storage may allow
-    ("cli/online.py", "_check_destination"),  # asks whether it is allowed
-    ("cli/live_lines.py", "heading"),  # cuts a line of text, as do the next two
-    ("cli/live_view.py", "lines"),
-    ("cli/live_view.py", "_lines"),
+    ("apps/preview/online.py", "_check_destination"),  # asks whether it is allowed
+    ("apps/report/live_lines.py", "heading"),  # cuts a line of text, as do the next two
+    ("apps/report/live_view.py", "lines"),
+    ("apps/report/live_view.py", "_lines"),
 }
 
 

@@ -34,7 +34,7 @@ os.login_tty(int(sys.argv.pop()))
 from pathlib import Path
 from dc_inject.apps.report import live_view
 from dc_inject.cli.shared import hangup, log_output
-from tests.cli import campaigns_to_watch as campaigns
+from tests.apps.report import campaigns_to_watch as campaigns
 
 ledger, file = map(Path, sys.argv[1:])
 log = logging.getLogger("dc_inject.story")

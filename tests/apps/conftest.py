@@ -1,4 +1,4 @@
-"""Fixtures that several modules of this folder use."""
+"""Fixtures that tests of several apps use."""
 
 from tests.apps.link.linking import service
 
