@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,15 +66,20 @@ def lose(tool: Tool, campaign: str) -> None:
         path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-def goes_on(tool: Tool, campaign: str, menu: Path, backup: Path | None = None) -> None:
-    """Run until two more cycles have given something, the second one after a backup, and stop in good order."""
+def goes_on(
+    tool: Tool, campaign: str, menu: Path, backup: Path | None = None, level: Callable[[], bool] = lambda: True
+) -> None:
+    """Run until two more cycles have given something, the second one after a backup, and stop in good order.
+
+    `level` is whether what was due has gone out: where Rucio is slow, a cycle's part of it does so in the next one.
+    """
     before = closed(tool, campaign)
     running = tool.start("run", menu)
     until(lambda: closed(tool, campaign) > before, "a cycle more")
     if backup is not None:
         assert tool.run("ledger", "backup", campaign, backup).out == f"{backup}\n"
     before = closed(tool, campaign)
-    until(lambda: closed(tool, campaign) > before, "another cycle")
+    until(lambda: closed(tool, campaign) > before and level(), "another cycle, and what was due")
     running.process.terminate()
     running.ends()
 
@@ -130,15 +135,15 @@ def made_anew_in_shards(tool: Tool, campaign: str, menu: Path, count: int) -> No
     whole(tool, campaign)
 
 
-def neither_burst_nor_hole(tool: Tool, campaign: str, rebuilt: set[str], slack: int) -> None:
-    """Since the rebuild each link got what was due since then, to within a dataset."""
-    for link in tool.status(campaign, "--summary")["links"]:
-        flow = (link["scenario"], link["source"], link["destination"])
-        rows = [row for row in tool.rows(campaign) if (row.key.scenario, *row.key.link[:2]) == flow and row.closed]
-        new = [row for row in rows if row.cycle.name not in rebuilt]
-        assert new
-        assert abs(sum(row.injected - row.due for row in new)) <= slack + max(row.due for row in new)
-        assert all(row.injected == row.due for row in rows if row.cycle.name in rebuilt)
+def neither_burst_nor_hole(tool: Tool, campaign: str, rebuilt: set[str], slack: int) -> bool:
+    """Whether each link got, since the rebuild, what was due since then, to within a dataset."""
+    rows = [row for row in tool.rows(campaign) if row.closed]
+    assert all(row.injected == row.due for row in rows if row.cycle.name in rebuilt)
+    new = [row for row in rows if row.cycle.name not in rebuilt]
+    off = dict.fromkeys({row.key for row in rows}, 0)
+    for row in new:
+        off[row.key] += row.injected - row.due
+    return bool(new) and max(map(abs, off.values())) <= slack + max(row.due for row in new)
 
 
 def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
@@ -176,13 +181,13 @@ def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
     rebuilt = {row.cycle.name for row in tool.rows(campaign)}
     backup = tool.state / "backup.sqlite"
 
-    goes_on(tool, campaign, menu, backup)
+    goes_on(tool, campaign, menu, backup, lambda: neither_burst_nor_hole(tool, campaign, rebuilt, 4 * 10**9))
     made = rules(sandbox.config, campaign)
     assert before.keys() < {rule["id"] for rule in made}
     assert asked(made) == given(tool.entries(campaign))
     assert max(Counter((item, to) for item, to, _ in asked(made)).values()) == 1
     assert {rule["id"] for rule in made} == {e.external_id for e in tool.entries(campaign) if e.state in ACCEPTED}
-    neither_burst_nor_hole(tool, campaign, rebuilt, slack=4 * 10**9)
+    assert neither_burst_nor_hole(tool, campaign, rebuilt, slack=4 * 10**9)
     whole(tool, campaign)
 
     goes_on_from_a_backup(tool, campaign, menu, backup)
@@ -226,10 +231,10 @@ def test_every_job_is_there_once_and_its_files_are_deleted_in_the_end(
     whole(tool, campaign)
     rebuilt = {row.cycle.name for row in tool.rows(campaign)}
 
-    goes_on(tool, campaign, menu)
+    goes_on(tool, campaign, menu, level=lambda: neither_burst_nor_hole(tool, campaign, rebuilt, MB))
     assert before.keys() < jobs(storages.grid, campaign).keys()
     assert jobs(storages.grid, campaign).keys() == {e.external_id for e in tool.entries(campaign) if e.accepted_at}
-    neither_burst_nor_hole(tool, campaign, rebuilt, slack=MB)
+    assert neither_burst_nor_hole(tool, campaign, rebuilt, slack=MB)
     whole(tool, campaign)
     until(
         lambda: all(
