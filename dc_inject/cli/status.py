@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -120,12 +118,6 @@ CHANGED = (
     metavar="CYCLES",
     help="Show what control decided or advised of each link in the last so many cycles, and on which signals.",
 )
-@click.option(
-    "--watch",
-    type=click.IntRange(1, 3600),
-    metavar="SECONDS",
-    help="Refresh it every so many seconds, until Ctrl-C.",
-)
 @common.LINKS
 @common.LEDGER
 @common.FORMAT
@@ -133,7 +125,6 @@ def status(
     campaign: str,
     summary: bool,
     decisions: int | None,
-    watch: int | None,
     links: tuple[str, ...],
     ledger_path: Path | None,
     fmt: str,
@@ -145,13 +136,12 @@ def status(
 
     \b
     Example: dc-inject status dc27-rehearsal
-    Example: dc-inject status dc27-rehearsal --watch 10
     Example: dc-inject status dc27-rehearsal --summary --format csv
     Example: dc-inject status dc27-rehearsal --decisions 8 --link T2_CH_CERN:T1_DE_KIT_Disk
     """
     path = ledger_files.existing(campaign, ledger_path)
-    if decisions is not None and (summary or watch is not None):
-        raise UsageError("--decisions stands alone", "call `status` once for each")
+    if decisions is not None and summary:
+        raise UsageError("--decisions cannot be combined with --summary", "call `status` once for each")
     if decisions is not None:
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
@@ -167,18 +157,7 @@ def status(
         return
     if links:
         raise UsageError("--link chooses among decisions", "add --decisions CYCLES, or leave out --link")
-    if watch is None:
-        _show(campaign, path, fmt, summary=summary)
-        return
-    if fmt != "table":
-        raise UsageError(
-            "--watch can only show tables", "in a program, call `status` again, or scrape the metrics of `run`"
-        )
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            click.clear()
-            _show(campaign, path, fmt, summary=summary)
-            time.sleep(watch)
+    _show(campaign, path, fmt, summary=summary)
 
 
 def _require_known(view: Reader, links: Iterable[str]) -> None:

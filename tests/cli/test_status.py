@@ -348,27 +348,6 @@ def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> N
     assert lines[first + 2].split()[-3:] == ["pool-dry", "free=0", "B"]
 
 
-def test_watching_shows_it_again_and_again_until_it_is_interrupted(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A table each time; Ctrl-C is the way out and no failure."""
-    shown: list[int] = []
-
-    def rest(seconds: int) -> None:
-        shown.append(seconds)
-        if len(shown) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("dc_inject.cli.status.time.sleep", rest)
-    done = run("status", "dc27", "--ledger", made.path, "--watch", "10")
-    assert done.exit_code == 0
-    assert shown == [10, 10, 10]
-    assert done.stdout.count("campaign dc27") == 3
-    assert (
-        run("status", "dc27", "--ledger", made.path, "--watch", "10", "--format", "json").exception.exit_code == 2
-    )
-
-
 def test_goals_are_told_with_what_is_reached_of_them(tmp_path: Path) -> None:
     """In the closing table and in the rows, for people and for programs."""
     made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 1}, dry=(KIT,))

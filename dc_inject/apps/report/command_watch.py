@@ -43,9 +43,9 @@ def watch(campaign: str, last: timedelta, ledger_path: Path | None) -> None:
     Example: dc-inject watch dc27-rehearsal
     Example: dc-inject watch dc27-rehearsal --last 6h
     """
-    instead = f"`dc-inject status {campaign} --watch 10` shows the same figures as tables"
+    instead = f"`dc-inject status {campaign}` shows the same figures as tables"
     if not _terminal():
-        raise UsageError("`watch` needs a terminal", f"{instead}, `dc-inject status {campaign}` once")
+        raise UsageError("`watch` needs a terminal", instead)
     if find_spec("textual") is None:
         hint = f"`pip install '.[watch]'` in the clone installs it; without it {instead}"
         raise UsageError("watching needs Textual, which is not installed", hint)

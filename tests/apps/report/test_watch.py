@@ -201,7 +201,7 @@ def test_without_a_terminal_it_names_status(ledger: Path, monkeypatch: pytest.Mo
     error = run("watch", ledger).exception
     assert isinstance(error, UsageError)
     assert "needs a terminal" in error.message
-    assert f"dc-inject status {ledger} --watch 10" in (error.hint or "")
+    assert f"dc-inject status {ledger}`" in (error.hint or "")
     monkeypatch.setattr(command_watch, "_terminal", lambda: True)
     monkeypatch.setattr(command_watch, "find_spec", lambda _name: None)
     error = run("watch", ledger).exception
