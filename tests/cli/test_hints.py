@@ -26,7 +26,7 @@ SOURCES = [
     for path in sorted((ROOT / "dc_inject").rglob("*.py"))
     if "server" not in path.relative_to(ROOT / "dc_inject").parts  # the grid's services: nobody reads them
 ]
-OF_OTHERS = {"--no-build-isolation", "--footprint"}  # of pip; what `plan` still takes for the command of this name
+OF_OTHERS = {"--no-build-isolation"}  # of pip
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b(?!-)")
 STYLE_VARIABLE = re.compile(r"--[a-z]+(?=:)|var\(--[a-z]+\)")  # of a page's style sheet
 

@@ -67,26 +67,7 @@ OFFLINE = (
 )
 
 
-class _PlanCommand(click.Command):
-    """The command; its option of that name, which scripts may still have, is the command `footprint`."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Read the arguments, for the command that is meant."""
-        command: click.Command | None = None
-        if "--footprint" in args and parent is not None and isinstance(parent.command, click.Group):
-            command = parent.command.get_command(parent, "footprint")
-        if command is None:
-            return super().make_context(info_name, args, parent, **extra)
-        return command.make_context("footprint", [arg for arg in args if arg != "--footprint"], parent, **extra)
-
-
-@click.command(cls=_PlanCommand)
+@click.command()
 @common.MENUS
 @click.option("--at", type=params.TIME, default="now", show_default=True, help="The time to plan for.")
 @click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="The number of cycles.")

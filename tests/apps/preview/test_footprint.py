@@ -149,9 +149,3 @@ def test_what_cannot_be_meant_is_refused(menu, words, said):
     code, heard = refusal("footprint", menu, *words)
     assert code == 2
     assert said in heard
-
-
-def test_scripts_may_still_call_it_as_an_option_of_plan(menu):
-    words = (menu, "--format", "json", "--mean-file", "2 GB")
-    assert run("plan", "--footprint", *words).stdout == run("footprint", *words).stdout
-    assert refusal("plan", menu, "--mean-file", "1 GB")[0] == 2
