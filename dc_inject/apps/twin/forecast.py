@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.apps.twin import forecast_csv, inconclusive, shortfalls
+from dc_inject.apps.twin import inconclusive, shortfalls
 from dc_inject.cli.shared import advice, closing_table, hold_reasons, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
@@ -99,16 +99,15 @@ def show(
 ) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
-    advised = advice.advised(ledger)
-    closing, lines = closing_table.totals(campaign, ledger), ledger.summary()
+    closing = closing_table.totals(campaign, ledger)
+    if fmt == "csv":
+        tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
+        return
+    advised, lines = advice.advised(ledger), ledger.summary()
     beyond = inconclusive.beyond_measured(ledger, world.grid)
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
     held = hold_reasons.held_links(ledger)
-    if fmt == "csv":
-        rows = forecast_csv.rows(closing["links"], inconclusive.marked(short, unsure), unsure, held)
-        tables.emit("csv", (*closing_table.columns(rows), *forecast_csv.COLUMNS), rows)
-        return
     report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,

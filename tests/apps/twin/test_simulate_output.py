@@ -60,20 +60,23 @@ def test_readers_of_a_ledger_that_was_kept_leave_nothing_beside_it(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"kept.sqlite", "made.csv"}
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_csv_has_what_json_has_of_the_forecast_holds_and_losses_under_the_same_names(seeds):
-    """A row for each link, or for each seed, of which programs get a table without a second run."""
-    words = ("link-at-70-percent", "--days", 0.3, "--policy", "off", "--seeds", seeds, "--format")
+def test_csv_is_the_closing_table_of_the_links(tmp_path):
+    """With the columns of `status --summary`, which are a part of what JSON has of each link."""
+    words = ("link-at-70-percent", "--days", 0.3, "--policy", "off")
+    table = of(*words, "--ledger", tmp_path / "kept.sqlite", "--format", "csv").stdout
+    assert table == ledgers.run("status", tmp_path / "kept.sqlite", "--summary", "--format", "csv").stdout
+    (row,) = csv.DictReader(io.StringIO(table))
+    (link,) = json.loads(of(*words, "--format", "json").stdout)["links"]
+    assert {name: row[name] for name in ("due", "moved", "not_moved")} == {
+        name: str(link[name]) for name in ("due", "moved", "not_moved")
+    }
+
+
+def test_csv_of_seeds_has_what_json_has_of_each_seed_under_the_same_names():
+    words = ("link-at-70-percent", "--days", 0.3, "--policy", "off", "--seeds", 2, "--format")
     rows = list(csv.DictReader(io.StringIO(of(*words, "csv").stdout)))
     told = json.loads(of(*words, "json").stdout)
-    assert len(rows) == seeds
-    if seeds == 1:
-        (short,), (held,) = told["forecast"], told["holds"]
-        assert rows[0]["missing"] == str(short["missing"])
-        assert (rows[0]["why"], json.loads(rows[0]["causes"])) == (short["why"], short["causes"])
-        assert rows[0]["held_why"] == held["why"] != ""
-        assert (rows[0]["inconclusive"], rows[0]["not_moved"]) == ("", str(told["total"]["not_moved"]))
-        return
+    assert len(rows) == 2
     for row, figures in zip(rows, told["seeds"], strict=True):
         assert {name: json.loads(value) for name, value in row.items()} == figures
     alone = json.loads(of(*words[:-2], 1, "--format", "json").stdout)
