@@ -21,7 +21,7 @@ from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger, LedgerView, campaign_of, shard_of
 from dc_inject.ledger.reading import Reader
 from dc_inject.metrics import Silent
-from dc_inject.model import Entry, State, units
+from dc_inject.model import Entry, State, naming, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Clock, Outcome
@@ -62,7 +62,6 @@ SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, onc
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.WHY
 @common.LEDGER
-@click.option("--no-ledger", is_flag=True, help="Find the rules in Rucio, by their comments.")
 @common.TIMEOUT
 @click.pass_context
 def end(
@@ -76,7 +75,6 @@ def end(
     yes: bool,
     why: str,
     ledger_path: Path | None,
-    no_ledger: bool,
     timeout: float,
 ) -> None:
     r"""End rules and jobs of a campaign, or of a scenario or link of it, before their lifetime is over.
@@ -98,6 +96,9 @@ def end(
     """
     log_output.talk(quiet=True)
     hangup.interrupt()
+    if sweep and campaigns.lacks_ledger(campaign, ledger_path):
+        _sweep_without_ledger(campaign, sweep, include_recent=include_recent, yes=yes, timeout=timeout)
+        return
     subject = subjects.inside(part)
     end_one = partial(
         end_campaign,
@@ -107,10 +108,9 @@ def end(
         include_recent=include_recent,
         yes=yes,
         why=why,
-        no_ledger=no_ledger,
         timeout=timeout,
     )
-    shards = [] if no_ledger else campaigns.of_shards(campaign, ledger_path, subject)
+    shards = campaigns.of_shards(campaign, ledger_path, subject)
     if not shards:
         _require_end(ctx, finished=end_one(campaign, sweep=sweep, ledger_path=ledger_path))
     for file in shards:
@@ -136,7 +136,6 @@ def end_campaign(
     yes: bool = False,
     why: str = "",
     ledger_path: Path | None = None,
-    no_ledger: bool = False,
     timeout: float,
     patience: timedelta = end_files.PATIENCE,
 ) -> bool:
@@ -147,15 +146,13 @@ def end_campaign(
     """
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
-        if ledger is not None:
-            subjects.require_known(ledger, subject)
-        all_shards = _of_all_shards(stack, ledger) if sweep else None
+        ledger, name = campaigns.opened(stack, campaign, ledger_path)
+        subjects.require_known(ledger, subject)
+        all_shards = _of_all_shards(stack, ledger) if sweep else ledger
         if sweep:
             end_sweep.warn(sweep, all_shards)
         trusting.name(sweep or "")
-        if ledger is not None:
-            _trust(ledger, name, clock)
+        _trust(ledger, name, clock)
         services = campaigns.services(ledger, sweeping=bool(sweep))
         backends = common.backends(
             services,
@@ -166,11 +163,9 @@ def end_campaign(
             endpoint=common.known_endpoint(ledger),
         )
         campaigns.admit(backends.values(), ledger, clock)
-        searched = partial(campaigns.find_rules, backends.values(), name, may_be_none=bool(no_ledger or sweep))
 
         def ours(*states: State) -> list[Entry]:
-            entries = searched() if ledger is None else ledger.entries(*states)
-            return [e for e in entries if subject.covers(e.injection.flow)]
+            return [e for e in ledger.entries(*states) if subject.covers(e.injection.flow)]
 
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
@@ -184,11 +179,10 @@ def end_campaign(
         work = _Work(name, injections(services), ledger, ending, ours, clock)
         if not work.end(patience, cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
             return False
-        if ledger is not None:
-            if not end_files.remove(ending, ours, clock, patience):
-                return False
-            end_files.tidy(ledger, name, backends)
-            end_files.say_what_lives_on(ours, work.noun, clock)
+        if not end_files.remove(ending, ours, clock, patience):
+            return False
+        end_files.tidy(ledger, name, backends)
+        end_files.say_what_lives_on(ours, work.noun, clock)
         if sweep:
             end_sweep.sweep(
                 backends[FTS.name], sweep, name, all_shards, clock, include_recent=include_recent, yes=yes
@@ -196,9 +190,21 @@ def end_campaign(
     return True
 
 
-def _of_all_shards(stack: contextlib.ExitStack, ledger: Ledger | None) -> Reader | None:
+def _sweep_without_ledger(campaign: str, prefix: str, *, include_recent: bool, yes: bool, timeout: float) -> None:
+    """Sweep up the files of a campaign whose ledger is lost. There may be no Rucio, so only FTS is asked."""
+    if not naming.NAME.fullmatch(campaign):
+        raise UsageError(f"{campaign!r} is not a valid campaign name")
+    click.echo(f"campaign {campaign} has no ledger here: looking for files only", err=True)
+    clock = SystemClock()
+    trusting.name(prefix)
+    backends = common.backends({FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
+    campaigns.admit(backends.values(), None, clock)
+    end_sweep.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
+
+
+def _of_all_shards(stack: contextlib.ExitStack, ledger: Ledger) -> Reader:
     """Return what all shards know, for a ledger of one: files of another one are no strays."""
-    if ledger is None or shard_of(ledger.path) == (0, 0):
+    if shard_of(ledger.path) == (0, 0):
         return ledger
     whole = ledger.path.with_name(f"{campaign_of(ledger.path)}{ledger.path.suffix}")
     return stack.enter_context(LedgerView.open(whole))
@@ -210,7 +216,7 @@ class _Work:
 
     campaign: str
     noun: str  # what its services call them
-    ledger: Ledger | None
+    ledger: Ledger
     ending: ManualEnd
     ours: end_files.Ours
     clock: Clock
@@ -220,20 +226,19 @@ class _Work:
         entries = self.ours(*IN_SERVICE)
         standing = self.ending.observe(entries, partial(_missed, self.noun, self.clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
-        standing, spared = _sparing(standing, _read(self.ledger, doomed) if self.ledger is not None else set())
-        files = end_files.count_remaining(self.ours) if self.ledger is not None else 0
+        standing, spared = _sparing(standing, _read(self.ledger, doomed))
+        files = end_files.count_remaining(self.ours)
         _say(standing, self.noun, files, spared, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         work = [*standing.complete, *doomed]
         if work or files:
             _confirm(yes=yes)
         if not work:
-            if self.ledger is not None and standing.ending:
+            if standing.ending:
                 _look_again(self.ending, self.ours, self.clock, patience)
             return True
-        if self.ledger is not None:
-            action = f"end {units.counted(len(standing.complete), self.noun)}"
-            action += f", cancel {len(doomed)}" if doomed else ""
-            self.ledger.change(common.who(), action, why, self.clock.now())
+        action = f"end {units.counted(len(standing.complete), self.noun)}"
+        action += f", cancel {len(doomed)}" if doomed else ""
+        self.ledger.change(common.who(), action, why, self.clock.now())
         last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
         outcomes = itertools.chain(
             self.ending.end(standing.complete), self.ending.cancel(doomed, cancel_rate, last)
@@ -247,8 +252,7 @@ class _Work:
             if not _settle(self.ending):
                 return False
             raise
-        if self.ledger is not None:
-            _look_again(self.ending, self.ours, self.clock, patience)
+        _look_again(self.ending, self.ours, self.clock, patience)
         return True
 
 

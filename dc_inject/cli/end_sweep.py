@@ -40,10 +40,8 @@ class Sweeper(Protocol):
         ...
 
 
-def warn(prefix: str, ledger: Reader | None) -> None:
+def warn(prefix: str, ledger: Reader) -> None:
     """Say so when a prefix is no destination of the campaign: most likely nothing of it is there."""
-    if ledger is None:
-        return
     destinations = sorted({flow.link.destination for flow in ledger.accounts() if not flow.link.service.cleans_up})
     if destinations and prefix not in destinations:
         others = f"{', '.join(destinations[:5])}{', ...' if len(destinations) > 5 else ''}"

@@ -6,7 +6,7 @@ what has become complete meanwhile ends at once, what is gone needs no cancel.
 
 `ManualEnd` drives the `Reconciler` (`reconciler.py`), which makes the calls, and waits for the answers. What is
 complete and what is not, it reads from `stage` in `planning/reconcile.py`; how long a rule lives without it, is in
-`planning/lifetime.py`. It works without a ledger as well; then nothing is written down.
+`planning/lifetime.py`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ManualEnd:
         backends: Mapping[str, Backend],
         clock: Clock,
         executor: Executor,
-        record: Record | None,
+        record: Record,
         patience: timedelta = timedelta(minutes=3),
     ) -> None:
         """Take the services, and how long (`patience`) one round of calls may take before it counts as failed.
@@ -107,7 +107,7 @@ class ManualEnd:
             stage, after = self._stage(entry, observations[entry.injection.key])
             at[stage].append(after)
         never = [entry.injection.key for entry in at[Stage.NEVER_CARRIED_OUT]]
-        if never and self._record is not None:
+        if never:
             self._record.withdraw(never, "the request was lost and not carried out", self._clock.now())
         return RulesByStage(
             complete=tuple(at[Stage.COMPLETE]),
@@ -204,7 +204,7 @@ class ManualEnd:
         )
         for removals in deletion.removals():
             gone = [removal.key for removal in removals if removal.gone]
-            if gone and self._record is not None:
+            if gone:
                 self._record.gone(gone, self._clock.now())
             yield from removals
 

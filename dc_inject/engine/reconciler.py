@@ -91,10 +91,10 @@ class Reconciler:
         self,
         backends: Mapping[str, Backend],
         clock: Clock,
-        record: Record | None,
+        record: Record,
         tell: Callable[[Event], None] = lambda _event: None,
     ) -> None:
-        """Take the services, where to write (None: nowhere), and whom to tell of each step."""
+        """Take the services, where to write, and whom to tell of each step."""
         self._backends = backends
         self._clock = clock
         self._record = record
@@ -117,8 +117,7 @@ class Reconciler:
         named = [
             reconcile.with_stalled_named(before[observation.key], observation, now) for observation in observations
         ]
-        if self._record is not None:
-            self._record.observe(named, now)
+        self._record.observe(named, now)
         return named
 
     def ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Outcome]]:
@@ -126,8 +125,7 @@ class Reconciler:
         for service, of_service in by_service(entries).items():
             for part in in_parts(of_service, END_AT_ONCE):
                 now, keys = self._clock.now(), tuple(entry.injection.key for entry in part)
-                if self._record is not None:
-                    self._record.end_asked(keys, now)
+                self._record.end_asked(keys, now)
                 self._tell(EndRequested(keys))
                 requested = [transitions.end_asked(entry, now) for entry in part]
                 yield Batch(service, requested, partial(_end, self._backends[service], requested))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,35 +9,14 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.cli import campaigns
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
-from dc_inject.model.ports import FoundInjection, Status
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
 
 
-class Searchable(SimBackend):
-    """A simulated service whose rules can be found by their campaign, as Rucio's can."""
-
-    unsized = False
-
-    def ours(self, campaign: str) -> Iterator[FoundInjection]:
-        for key, rule in self.rules.items():
-            one = rule.injection
-            if one.campaign == campaign and rule.ended is None:
-                done = int(one.item.files * rule.moved / one.item.bytes)
-                yield FoundInjection(
-                    key=key, external_id=f"sim-{key}", campaign=campaign, scenario=one.scenario,
-                    cycle=one.cycle.start, link=one.link, item=one.item.id,
-                    bytes=None if self.unsized else one.item.bytes, status=Status.MOVING,
-                    done=done, moving=one.item.files - done, stuck=0,
-                    created_at=rule.created, expires_at=rule.expires,
-                )  # fmt: skip
-
-
-class Rules(World[Searchable]):
+class Rules(World[SimBackend]):
     """Those that are at the service."""
 
     def live(self) -> list[str]:
@@ -51,7 +29,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 2})
     clock = SimClock(START)
     items = [Dataset(entry.injection.item.name, 100 * GB, 10) for entry in made.entries]
-    service = Searchable(clock, {"T2_CH_CERN": items, "T2_US_MIT": items}, speed=lambda _link: 0.0)
+    service = SimBackend(clock, {"T2_CH_CERN": items, "T2_US_MIT": items}, speed=lambda _link: 0.0)
     service.submit([entry.injection for entry in made.entries])
     for rule in service.rules.values():
         done = rule.injection.flow == FNAL
@@ -264,63 +242,25 @@ def test_a_failure_leaves_the_ledger_as_the_service_has_it(world: Rules) -> None
     assert world.states() == {State.ENDED: 2, State.COMPLETE: 3}
 
 
-def test_a_campaign_that_nobody_knows_is_no_success(
+def test_without_a_ledger_nothing_is_asked_and_the_hint_makes_a_new_one(
     world: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A typo in its name; who knows that there is no ledger, and says so, can run it twice."""
+    """Whether it is lost, or its name has a typo; and no file is made."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
-    done = run("end", "dc72", "--yes")
-    assert isinstance(done.exception, UsageError)
-    assert "dc72" in done.exception.message
-    assert done.exception.exit_code == 2
-    again = run("end", "dc72", "--yes", "--no-ledger")
-    assert (again.exit_code, "no rules of dc72 to end" in again.stderr) == (0, True)
+    error = run("end", "dc72", "--yes", "--cancel").exception
+    assert isinstance(error, LedgerError)
+    assert error.exit_code == 3
+    assert "`dc-inject ledger rebuild dc72 MENUS`" in (error.hint or "")
     assert len(world.live()) == 5
-
-
-def test_without_a_ledger_the_size_of_an_open_dataset_is_asked_for(
-    world: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rucio's list of rules leaves it out; and without it nobody can tell what was there before the rule."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
-    known = campaigns.find_rules([world.service], "dc27")
-    world.service.unsized = True
-    assert campaigns.find_rules([world.service], "dc27") == known
-    assert {entry.injection.item.bytes for entry in known} == {100 * GB}
-
-
-def test_without_a_ledger_rules_of_unknown_size_are_left(
-    world: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ending them might delete what was at the destination before them."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
-    world.service.unsized = True
-    monkeypatch.setattr(world.service, "check_replicas", lambda _candidates: {})
-    done = run("end", "dc27", "--yes", "--cancel", "--no-ledger")
-    assert done.exit_code == 0, done.exception
-    assert "5 rules: left to their lifetime" in done.stderr
-    assert len(world.live()) == 5
-
-
-@pytest.mark.parametrize("options", [("--no-ledger",), ()])
-def test_without_a_ledger_rules_are_found_by_their_comment(
-    world: Rules, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Told to, or when there is no file; and no file is made."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
-    done = run("end", "dc27", "--yes", "us-mesh", "--cancel", *options)
-    assert done.exit_code == 0, done.exception
-    assert ("by their comment" in done.stderr) is not bool(options)
-    assert "2 unfinished rules: will be ended in 6 s; cancels 12 files under way" in done.stderr
-    assert len(world.live()) == 3
     assert not (tmp_path / "empty").exists()
 
 
-def test_a_ledger_that_was_named_has_to_exist(tmp_path: Path) -> None:
-    """A typo in --ledger is not a reason to search the service."""
-    assert isinstance(run("end", "dc27", "--ledger", tmp_path / "none.sqlite").exception, LedgerError)
-
-
-def test_a_ledger_and_no_ledger_contradict_each_other(world: Rules) -> None:
-    """Exit code 2."""
-    assert isinstance(world.end("--no-ledger").exception, UsageError)
+@pytest.mark.parametrize(
+    ("words", "name"), [(["dc27", "--ledger", "none.sqlite"], "dc27"), (["./none.sqlite"], "CAMPAIGN")]
+)
+@pytest.mark.parametrize("more", [[], ["--sweep", "davs://b.example.org/dc"]])
+def test_a_ledger_that_was_named_has_to_exist(words: list[str], name: str, more: list[str]) -> None:
+    """A typo in its name is no reason to look without it."""
+    error = run("end", *words, *more).exception
+    assert isinstance(error, LedgerError)
+    assert f"ledger rebuild {name} MENUS" in (error.hint or "")

@@ -113,7 +113,7 @@ def test_a_rucio_that_is_down_at_the_start_is_named_with_its_address_and_a_hint(
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         down = config("down", rucio_host=url, auth_host=url)
-        commands = (["ping"], ["run", "--once", path], ["plan", path], ["end", "refused", "--no-ledger", "--yes"])
+        commands = (["ping"], ["run", "--once", path], ["plan", path], ["ledger", "rebuild", "refused", path])
         for process in [tool.start(*command, config=down) for command in commands]:
             done = process.ends(4)
             assert url in done.err

@@ -116,7 +116,7 @@ class SteppingClock(SimClock):
 def test_a_clock_that_is_put_back_while_we_wait_does_not_make_the_wait_longer() -> None:
     """But for what of it had passed."""
     clock = SteppingClock(START)
-    ending = ManualEnd(backends={}, clock=clock, executor=InlineExecutor(clock), record=None)
+    ending = ManualEnd(backends={}, clock=clock, executor=InlineExecutor(clock), record=Book())
     ending.wait(START + timedelta(minutes=2))
     assert START - 5 * HOUR <= clock.now() <= START - 5 * HOUR + timedelta(minutes=12)
 

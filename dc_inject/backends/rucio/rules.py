@@ -141,7 +141,7 @@ class Rules:
     def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         """Stream our account's rules by their comments: of one campaign, or of all.
 
-        Rucio has no index for it: for recovery, for ending without a ledger, and at most once a cycle.
+        Rucio has no index for it: for recovery, and at most once a cycle.
         """
         filters = {"account": account_of(self._connection)}
         if since is not None:

@@ -211,7 +211,8 @@ def menus_endpoint(drafts: Iterable[MenuDraft]) -> str:
     return next((draft.preview.endpoint for draft in drafts if draft.preview.endpoint), "")
 
 
-def known_endpoint(view: Reader | None) -> str:
+def known_endpoint(view: Reader) -> str:
     """Return the address of FTS that a ledger is bound to, if it is."""
-    identities = () if view is None else view.identities()
-    return next((identity.address for identity in identities if SERVICES[identity.service].named_by_menus), "")
+    return next(
+        (identity.address for identity in view.identities() if SERVICES[identity.service].named_by_menus), ""
+    )
