@@ -71,7 +71,7 @@ def goes_on(
 ) -> None:
     """Run until two more cycles have given something, the second one after a backup, and stop in good order.
 
-    `level` is whether what was due has gone out: where Rucio is slow, a cycle's part of it does so in the next one.
+    `level` is whether what was due has gone out: where Rucio is slow, some of it does so a cycle later.
     """
     before = closed(tool, campaign)
     running = tool.start("run", menu)
