@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dc_inject.cli import end
+from dc_inject.cli.shared import log_output
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import DcInjectError, LedgerBroken, LedgerError
@@ -80,6 +81,10 @@ def say(campaign: str, path: Path, end_state: EndState) -> None:
         lines.append("nothing is left to end")
     for line in lines:
         click.echo(line, err=True)
+    if live or asked or ended:
+        fields = {"campaign": campaign, "live": len(live), "asked": len(asked), "ended": len(ended)}
+        words = "; ".join(lines)
+        log_output.keep(words, "left", fields)
 
 
 def _counted(entries: Sequence[Entry]) -> str:

@@ -179,9 +179,13 @@ def talk(
 def keep_error(message: str, hint: str | None, code: int) -> None:
     """Write what ends a command to its log file, if it has one; stderr gets it in any case."""
     text = f"{message} (hint: {hint})" if hint else message
-    record = logging.LogRecord("dc_inject", logging.ERROR, __file__, 0, "%s", (text,), None)
-    fields = {"error": message, "hint": hint, "exit_code": code}
-    vars(record).update({"event": "failed", "fields": fields})
+    keep(text, "failed", {"error": message, "hint": hint, "exit_code": code}, logging.ERROR)
+
+
+def keep(text: str, event: str, fields: Mapping[str, Any], level: int = logging.WARNING) -> None:
+    """Write what stderr gets in any case to the log file, if there is one: a terminal may be gone."""
+    record = logging.LogRecord("dc_inject", level, __file__, 0, "%s", (text,), None)
+    vars(record).update({"event": event, "fields": fields})
     for handler in logging.root.handlers:
         if isinstance(handler, Handler) and handler.has_file:
             handler.handle(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import signal
 from collections.abc import Callable
@@ -79,8 +80,10 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     backend = service(0.5)
     pressed(backend, signal.SIGINT, second)
     interrupted_in(monkeypatch, "dc_inject.cli.what_is_left.say")
-    done = run("link", A, B, *ASKED)
+    done = run("link", A, B, *ASKED, "--log-file", tmp_path / "log", "--log-format", "json")
     assert done.exit_code == 130
+    kept = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert sum(line["live"] + line["asked"] for line in kept if line.get("event") == "left") >= 4
     assert "interrupted: `dc-inject link --verdict mini` prints the verdict so far" in done.stderr
     assert left(done, tmp_path) >= 4
     hint = run("link", "--verdict", "mini").exception.hint
