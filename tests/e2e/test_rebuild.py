@@ -151,7 +151,8 @@ def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
 ) -> None:
     source, quick = (f"T2_{label}_{end}" for end in ("From", "Quick"))
     slow = in_another_shard(f"T2_{label}_Slow", quick, count=2)
-    add_stock(sandbox, [source], [quick, slow], count=18)
+    # The slow copies take all that goes out, so that a cycle which waits for Rucio can be made up.
+    add_stock(sandbox, [source], [quick, slow], count=60)
     sandbox.set_links({(source, quick): Link(rate=1e12), (source, slow): Link(rate=1e12, latency=3600)})
     campaign = f"rebuild-{label}"
     rates = {(source, quick): "8 Gb/s", (source, slow): "8 Gb/s"}
