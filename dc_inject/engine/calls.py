@@ -91,7 +91,8 @@ class Calls:
         while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline and not self.stopping:
             self.wait(deadline)
         late = [name for name in tasks if name not in results and name not in errors]
-        errors |= {name: Temporary(f"no answer from {service(name)} in time", lost=True) for name in late}
+        why = "stopped before {} answered" if self.stopping else "no answer from {} in time"  # not its fault, then
+        errors |= {name: Temporary(why.format(service(name)), lost=True) for name in late}
         return dict(results), {name: errors[name] for name in tasks if name in errors}
 
     @property

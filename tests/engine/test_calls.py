@@ -41,3 +41,13 @@ def test_a_service_that_never_answers_is_named() -> None:
     assert isinstance(error, Temporary)
     assert error.message == "no answer from rucio in time"
     assert error.lost
+
+
+def test_a_service_that_a_stop_did_not_wait_for_is_not_blamed() -> None:
+    """At a closed terminal, seconds after the start, the log said that Rucio gave no answer in time."""
+    clock = SimClock(START)
+    calls = Calls(Hanging(clock), clock)
+    calls.stopping = True
+    _, errors = calls.gather({"one": lambda: None}, START + timedelta(minutes=1), lambda _: "rucio")
+    assert (errors["one"].message, errors["one"].lost) == ("stopped before rucio answered", True)
+    assert clock.now() == START
