@@ -95,6 +95,72 @@ def test_the_contract_of_the_core_holds_for_everything_from_analysis_down():
     assert set(CONTRACTS["core"]["source_modules"]) == pure
 
 
+# Who decides, and who prints
+
+
+TERMINAL = re.compile(r"^ *(?:import|from) (?:click|rich)\b", re.MULTILINE)
+ROOMS = r"(?:planning|backends|storage)\b"
+DECIDING = re.compile(rf"^ *(?:import|from) dc_inject(?:\.{ROOMS}| import (?:\([^)]*|.*)\b{ROOMS})", re.MULTILINE)
+PRINTING = re.compile(r"\bprint\(|\bsys\.std(?:out|err)\b|^ *from sys import .*\bstd(?:out|err)\b", re.MULTILINE)
+PRINTERS = {
+    "sandbox/server/": "programs of their own, whose output the sandbox keeps in files",
+    "sandbox/settings.py": "has the text of such a program",
+}
+# Modules that import click or rich and still decide: the list only gets shorter.
+STILL_DECIDING = {
+    "apps/data/command_drop.py",
+    "apps/data/command_list.py",
+    "apps/data/command_make.py",
+    "apps/data/places.py",
+    "apps/link/checks.py",
+    "apps/link/command.py",
+    "apps/link/verdicts.py",
+    "apps/preview/command_ping.py",
+    "apps/preview/command_plan.py",
+    "apps/rebuild/command.py",
+    "apps/report/command_export.py",
+    "apps/sandbox/command_demo.py",
+    "cli/end.py",
+    "cli/health.py",
+    "cli/run.py",
+    "cli/shared/advice.py",
+    "cli/shared/common.py",
+    "cli/shared/params.py",
+    "cli/shared/services.py",
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source", "found"),
+    [
+        (TERMINAL, "def show():\n    from rich.text import Text\n", True),
+        (TERMINAL, "import clicks\n", False),
+        (DECIDING, "def plan():\n    from dc_inject.planning import pace\n", True),
+        (DECIDING, "if TYPE_CHECKING:\n    from dc_inject import backends\n", True),
+        (DECIDING, "from dc_inject import (\n    menu,\n    storage,\n)\n", True),
+        (DECIDING, "from dc_inject.model import plan, storage\n", False),
+        (DECIDING, "from dc_inject import menu\n\n\ndef storage(): ...\n", False),
+        (PRINTING, "def f():\n    print(1)\n", True),
+        (PRINTING, "sys.stderr.write('')\n", True),
+        (PRINTING, "from sys import stdout\n", True),
+        (PRINTING, "def f():\n    blueprint(stdout=1)\n", False),
+    ],
+)
+def test_who_decides_and_who_prints_is_seen(pattern, source, found):
+    assert bool(pattern.search(source)) is found
+
+
+def test_what_imports_click_or_rich_decides_nothing_and_all_else_prints_nothing():
+    texts = {path.relative_to(ROOT / "dc_inject").as_posix(): path.read_text() for path in sources(".")}
+    commands = {name for name, text in texts.items() if TERMINAL.search(text)}
+    deciding = {name for name in commands if DECIDING.search(texts[name])}
+    assert deciding - STILL_DECIDING == set()
+    assert STILL_DECIDING - deciding == set(), "these do not decide any more: take them from the list"
+    printing = {name for name in texts.keys() - commands if PRINTING.search(texts[name])}
+    assert {name for name in printing if not name.startswith(tuple(PRINTERS))} == set()
+    assert {place for place in PRINTERS if not any(name.startswith(place) for name in printing)} == set()
+
+
 # Size
 
 
