@@ -108,10 +108,6 @@ PRINTERS = {
 }
 # Modules that import click or rich and still decide: the list only gets shorter.
 STILL_DECIDING = {
-    "apps/data/command_drop.py",
-    "apps/data/command_list.py",
-    "apps/data/command_make.py",
-    "apps/data/places.py",
     "apps/link/checks.py",
     "apps/link/command.py",
     "apps/link/verdicts.py",
@@ -119,7 +115,6 @@ STILL_DECIDING = {
     "apps/preview/command_plan.py",
     "apps/rebuild/command.py",
     "apps/report/command_export.py",
-    "apps/sandbox/command_demo.py",
     "cli/end.py",
     "cli/health.py",
     "cli/run.py",

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Lock
 
-from dc_inject.apps.sandbox.command_demo import _write_menus
+from dc_inject.apps.sandbox.demo import write_menus
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.engine import Engine, Settings
 from dc_inject.engine.menus import Menus
@@ -46,7 +46,7 @@ class Counting:
 
 def run(grid: Sandbox, folder: Path) -> tuple[Counter[str], int, int]:
     """Run a campaign to its end; return calls by method, rules, and cycles, those of the drain included."""
-    paths, clock, counting = _write_menus(grid, CYCLES, SECONDS), SystemClock(), Counting()
+    paths, clock, counting = write_menus(grid, CYCLES, SECONDS), SystemClock(), Counting()
     backend = RucioBackend(campaign="demo", timeout=30, observer=counting, clock=clock)
     executor = ThreadExecutor(clock, 8)
     with Ledger.open(folder / "ledger" / "bench.sqlite") as ledger:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.apps.data import command_list
+from dc_inject.apps.data.command import LISTED as SETS
 from dc_inject.apps.preview import command_ping, command_plan
 from dc_inject.apps.twin import shortfalls
 from dc_inject.cli import campaign_list, status
@@ -120,7 +120,7 @@ TEST_DATA = {
     [
         (campaign_list.COLUMNS[:-1], LISTED),
         (command_ping.COLUMNS[:-2], SERVICE),
-        (command_list.COLUMNS, TEST_DATA),
+        (SETS, TEST_DATA),
     ],
     ids=["campaigns", "ping", "data"],
 )

@@ -10,6 +10,7 @@ from typing import Protocol
 from dc_inject.storage.upload import Moved, Written
 
 BATCH = 20  # files that are registered in a catalogue at once
+Filled = tuple[int, Written]  # a file by its number
 
 
 class SetWriter(Protocol):
@@ -31,7 +32,7 @@ class SetWriter(Protocol):
         """Write one file, unless its storage has it."""
         ...
 
-    def keep(self, written: Sequence[tuple[int, Written]]) -> None:
+    def keep(self, written: Sequence[Filled]) -> None:
         """Let files that are at their storage count, also if all else fails."""
         ...
 
@@ -44,7 +45,7 @@ class _Stopped(Exception):
     """A file was left half-way, as all is to end."""
 
 
-def fill(writer: SetWriter, waiting: Sequence[int], *, parallel: int, moved: Moved) -> list[tuple[int, Written]]:
+def fill(writer: SetWriter, waiting: Sequence[int], *, parallel: int, moved: Moved) -> list[Filled]:
     """Make what is `missing` of a set, `parallel` files at once, and return it by number.
 
     The first file goes alone, so that a right that is missing costs one file. At the first error, or Ctrl-C, what
@@ -64,7 +65,7 @@ def fill(writer: SetWriter, waiting: Sequence[int], *, parallel: int, moved: Mov
     # Not daemon threads: uploads are waited for, so that what has arrived counts.
     with ThreadPoolExecutor(parallel, "upload") as pool:
         running: dict[Future[Written], int] = {}
-        arrived: list[tuple[int, Written]] = []
+        arrived: list[Filled] = []
         try:
             for number in waiting[1:]:
                 running[pool.submit(writer.write, number, step)] = number
@@ -86,7 +87,7 @@ def fill(writer: SetWriter, waiting: Sequence[int], *, parallel: int, moved: Mov
     return sorted(done)
 
 
-def _collect(running: dict[Future[Written], int], arrived: list[tuple[int, Written]]) -> None:
+def _collect(running: dict[Future[Written], int], arrived: list[Filled]) -> None:
     """Wait until at least one file has arrived, or raise what kept it from that."""
     over, _ = wait(running, return_when=FIRST_COMPLETED)
     failed = [future for future in over if future.exception() is not None]
@@ -101,9 +102,7 @@ def _succeeded(running: Iterable[Future[Written]]) -> list[Future[Written]]:
     return [future for future in over if not future.cancelled() and future.exception() is None]
 
 
-def _keep(
-    writer: SetWriter, arrived: list[tuple[int, Written]], done: list[tuple[int, Written]], at_least: int = 1
-) -> None:
+def _keep(writer: SetWriter, arrived: list[Filled], done: list[Filled], at_least: int = 1) -> None:
     if len(arrived) >= at_least:
         writer.keep(arrived)
         done += arrived

@@ -12,7 +12,7 @@ from threading import Event, Lock
 
 import pytest
 
-from dc_inject.apps.data import command_make, places
+from dc_inject.apps.data import command, sets
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.menu import source_lists
 from dc_inject.metrics import Silent
@@ -52,7 +52,7 @@ def server(dav, monkeypatch) -> Catalogue:
     connection = Connection(
         timeout=60, clock=made.clock, observer=Silent(), make=made.client, sleep=lambda _: None
     )
-    monkeypatch.setattr(places, "rucio", lambda timeout: connection)
+    monkeypatch.setattr(sets, "rucio", lambda timeout: connection)
     return made
 
 
@@ -147,7 +147,7 @@ def test_ctrl_c_keeps_what_has_arrived_and_says_how_to_go_on(dav, prefix, monkey
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_make, "fill", interrupted)
+    monkeypatch.setattr(command, "fill", interrupted)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
     assert done.exit_code == 130
     assert "run it again to continue" in done.stderr
@@ -176,7 +176,7 @@ def test_trouble_that_passes_says_how_to_go_on_and_a_refusal_what_to_ask_for(dav
     dav.tricks["PUT"] = status(403)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
     assert "ask the site for the right to write" in done.exception.hint
-    monkeypatch.setattr(command_make, "fill", away)
+    monkeypatch.setattr(command, "fill", away)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
     assert "run it again to continue" in done.stderr
     assert isinstance(done.exception, Temporary)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.apps.data import command_make
+from dc_inject.apps.data.command import make
 from dc_inject.apps.link import challenges
 from dc_inject.model import Entry
 from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
@@ -211,7 +211,7 @@ def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple
     error = refused(A, B, "--rate", "100Mb/s", "--for", "8m", *more)
     words = error.hint.split("`dc-inject data make ")[1].split("`")[0].split()
     assert words == [A, "rehearsal", "--files", "25", "--size", "300MB", "--dataset-files", "1"]
-    assert command_make.make.make_context("make", [*words, "--dry-run"])
+    assert make.make_context("make", [*words, "--dry-run"])
     assert "--dry-run" in error.hint
     assert "an administrator can make them: the same with --scope" in error.hint
     assert "data make" not in refused(A, B, "--rate", "9Gb/s", "--for", "1h", *more).hint, "too much to make"
@@ -227,7 +227,7 @@ def test_an_empty_folder_is_told_with_how_to_fill_one(service) -> None:
     words = hint.split("`dc-inject data make ")[1].split("`")[0].split()
     assert words == [url("A"), "rehearsal", "--files", "25", "--size", "300MB"]
     assert hint.endswith("--folder dc_inject-data/rehearsal/25x300000000")
-    assert command_make.make.make_context("make", [*words, "--dry-run"])
+    assert make.make_context("make", [*words, "--dry-run"])
 
 
 def test_going_on_for_less_than_two_cycles_says_how_long_it_takes_at_least(service) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
 
 import pytest
 
+from dc_inject.apps.sandbox import demo
 from dc_inject.ledger import Ledger
 from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START
-
-demo = importlib.import_module("dc_inject.apps.sandbox.command_demo")
 
 
 @pytest.fixture
@@ -29,17 +27,16 @@ def test_it_is_a_page_and_replaces_that_of_the_last_demo(ledger: Path, tmp_path:
     pytest.importorskip("vl_convert")
     goal = tmp_path / "demo-report.html"
     goal.write_text("of the last demo")
-    assert demo._report(ledger, tmp_path, os.environ) == goal
+    assert demo.write_report(ledger, tmp_path, os.environ, pytest.fail) == goal
     assert "<h1>Report: demo</h1>" in goal.read_text()
 
 
-def test_without_the_extra_it_is_markdown(
-    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_extra_it_is_markdown(ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one line says so."""
     monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    assert demo._report(ledger, tmp_path, os.environ) == tmp_path / "demo-report.md"
+    steps: list[str] = []
+    assert demo.write_report(ledger, tmp_path, os.environ, steps.append) == tmp_path / "demo-report.md"
     assert (tmp_path / "demo-report.md").read_text().startswith("# Report: demo")
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = steps
     assert "without pictures" in line
     assert "[report]" in line
