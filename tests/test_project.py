@@ -120,7 +120,6 @@ STILL_DECIDING = {
     "cli/run.py",
     "cli/shared/advice.py",
     "cli/shared/common.py",
-    "cli/shared/params.py",
     "cli/shared/services.py",
 }
 

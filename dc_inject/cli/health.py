@@ -18,8 +18,8 @@ from dc_inject.cli.shared import common, completion, ledger_files, subjects
 from dc_inject.ledger import LedgerView
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.shards import Shard
 from dc_inject.planning import clocks
-from dc_inject.planning.shards import Shard
 from dc_inject.system.clock import SystemClock
 
 CYCLES = 2  # cycle lengths within which a cycle must have begun

@@ -45,8 +45,8 @@ from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
 from dc_inject.model.services import injections
+from dc_inject.model.shards import Shard
 from dc_inject.model.thresholds import Threshold
-from dc_inject.planning.shards import Shard
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager

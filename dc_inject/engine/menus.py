@@ -14,8 +14,8 @@ from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError, Permanent, Problem
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.services import SERVICES
+from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
-from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 
 SHARDS = "shards"  # what a ledger keeps beside what expressions mean: in which shard a destination is

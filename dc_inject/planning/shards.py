@@ -20,38 +20,14 @@ redistributes) is computed over all flows, those of other shards included (`Menu
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dc_inject.model import Campaign, Flow, Limits, Link, Menu, Site, urls
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.shards import Shard
 from dc_inject.planning.limits import place_of, site_limit, strictest
-
-MOST = 10  # shards of a campaign: as many ledgers as SQLite reads at once
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One of `count` injectors; `index` counts from 0, as the completion index of a Kubernetes Job does."""
-
-    index: int
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
-
-
-def read(text: str) -> Shard:
-    """Read `2/4`; raises ValueError."""
-    match = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", text)
-    shard = Shard(int(match[1]), int(match[2])) if match else Shard(0, 0)
-    if not 0 <= shard.index < shard.count:
-        raise ValueError(f"{text!r} is not a shard; write INDEX/COUNT, from 0/4 to 3/4 say")
-    if shard.count > MOST:
-        raise ValueError(f"{shard.count} shards are too many; a campaign has at most {MOST}")
-    return shard
 
 
 def assigned(flows: Iterable[Flow], count: int) -> dict[str, int]:

@@ -11,9 +11,9 @@ import pytest
 from dc_inject.model import Campaign, Flow, Limits, Site, overrides
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.overrides import Kind, Override
+from dc_inject.model.shards import Shard, read_shard
 from dc_inject.planning import limits, shards
 from dc_inject.planning.overrides import overlaid
-from dc_inject.planning.shards import Shard
 from tests.engine.world import GB, START, campaign, file_flow, flow
 
 COUNT = 4
@@ -169,13 +169,13 @@ def test_what_is_no_longer_in_menus_is_of_one_shard_too() -> None:
 @pytest.mark.parametrize("text", ["4/4", "-1/4", "1", "1/0", "a/b", "", "0/11", "0/4/2", "1 / 4"])
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="shard"):
-        shards.read(text)
+        read_shard(text)
 
 
 def test_a_shard_is_written_as_it_is_read() -> None:
-    assert shards.read("2/4") == Shard(2, 4)
+    assert read_shard("2/4") == Shard(2, 4)
     assert str(Shard(2, 4)) == "2/4"
-    assert shards.read("0/1") == Shard(0, 1)
+    assert read_shard("0/1") == Shard(0, 1)
 
 
 def test_an_override_of_one_link_changes_no_share_of_others() -> None:

@@ -22,8 +22,8 @@ from dc_inject.model.errors import LedgerError, Temporary
 from dc_inject.model.events import Answered, Called, Planned
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Made, Outcome
+from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
-from dc_inject.planning.shards import Shard
 from tests.apps.rebuild.test_rebuilding import ours, rebuilding
 from tests.engine.world import CYCLE, GB, LEFT_OPEN, START, World, campaign, flow, items
 

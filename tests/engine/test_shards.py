@@ -22,8 +22,8 @@ from dc_inject.model import Campaign, Exclusion, FlowKey, Hold, Item, Limits, Li
 from dc_inject.model.errors import LedgerError, MenuError
 from dc_inject.model.events import Answered, Calling
 from dc_inject.model.overrides import EVERYTHING, Kind
+from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
-from dc_inject.planning.shards import Shard
 from tests.engine.world import CYCLE, GB, LEFT_OPEN, NO_LIMITS, START, World, campaign, flow, items
 
 COUNT, CYCLES, MINUTE = 4, 2, timedelta(minutes=1)

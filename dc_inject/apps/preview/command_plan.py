@@ -24,7 +24,7 @@ from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, units
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Identity
-from dc_inject.planning.shards import Shard
+from dc_inject.model.shards import Shard
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 

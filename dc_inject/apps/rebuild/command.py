@@ -26,8 +26,8 @@ from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Backend, Clock, Executor, FoundInjection
+from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
-from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor

@@ -22,7 +22,7 @@ from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
-from dc_inject.planning.shards import Shard
+from dc_inject.model.shards import Shard
 from dc_inject.system import files
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -19,7 +19,7 @@ import click
 from dc_inject.menu import addresses, values
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
-from dc_inject.planning import shards
+from dc_inject.model.shards import read_shard
 from dc_inject.system.clock import SystemClock
 
 LONGEST = timedelta(days=400)  # that a command may be asked for
@@ -130,7 +130,7 @@ LAG = Parsed("duration", _duration)
 PER_HOUR = Parsed("rate", _per_hour)
 FACTOR = Parsed("factor", _factor)
 LINK = Parsed("link", addresses.link)  # two RSEs or two URL prefixes, in the one form that menus and ledgers have
-SHARD = Parsed("shard", shards.read)
+SHARD = Parsed("shard", read_shard)
 PREFIX = Parsed("prefix", addresses.prefix)  # an end of a link through FTS, in the same form
 
 
