@@ -61,78 +61,71 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of `run`, by the names of its parameters."""
+    """The options of `run`."""
 
-    once: bool = False
-    until: datetime | None = None
-    dry_run: bool = False
-    ledger_path: Path | None = None
-    links: Sequence[str] = ()
-    shard: Shard | None = None
-    scale: float = 1.0
-    no_drain: bool = False
-    end_on_stop: bool = False
-    metrics_address: str | None = None
-    serve_port: int | None = None
-    abort_on: Sequence[Threshold] = ()
-    textfile: Path | None = None
-    pushgateway: str | None = None
-    allow_admin: bool = False
-    accept_clock: bool = False
-    threads: int = 8
-    timeout: float = 60.0
+    once: bool = common.option(
+        "--once", is_flag=True, help="Inject only the current cycle, and exit at its end; for cron."
+    )
+    until: datetime | None = common.option(
+        "--until", type=params.TIME, help="Stop injecting at this time, such as 2027-02-08T10:00Z."
+    )
+    dry_run: bool = common.option(
+        "--dry-run", is_flag=True, help="Run in real time without changing anything; `plan` is quicker."
+    )
+    ledger_path: Path | None = common.given(common.LEDGER)
+    links: Sequence[str] = common.given(common.LINKS)
+    shard: Shard | None = common.given(common.SHARD)
+    scale: float = common.given(common.SCALE)
+    no_drain: bool = common.option(
+        "--no-drain", is_flag=True, help="Exit when the menus end, without waiting for rules and jobs to end."
+    )
+    end_on_stop: bool = common.option(
+        "--end-on-stop",
+        is_flag=True,
+        help="When stopped, end complete rules and jobs at once, and delete their files for up to half a minute.",
+    )
+    metrics_address: str | None = common.option(
+        "--metrics-address",
+        metavar="[HOST:]PORT",
+        help="Serve Prometheus metrics at this address [host: 127.0.0.1].",
+    )
+    serve_port: int | None = common.option(
+        "--serve",
+        "serve_port",
+        type=params.PORT,
+        is_flag=False,
+        flag_value=params.PAGE_PORT,
+        metavar="[PORT]",
+        help=f"Serve the report, live, at 127.0.0.1 [port: {params.PAGE_PORT}], with metrics at its /metrics.",
+    )
+    abort_on: Sequence[Threshold] = common.given(thresholds.ABORT_ON)
+    textfile: Path | None = common.option(
+        "--textfile",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="With --once: write the metrics to this file at the end, for node_exporter (*.prom, mode 0644).",
+    )
+    pushgateway: str | None = common.option(
+        "--pushgateway", metavar="URL", help="With --once: send the metrics to a Pushgateway at the end."
+    )
+    allow_admin: bool = common.given(common.ALLOW_ADMIN)
+    accept_clock: bool = common.option(
+        "--accept-clock",
+        is_flag=True,
+        help="Inject even if this machine's clock is more than a cycle away from the services' clocks.",
+    )
+    threads: int = common.option(
+        "--threads",
+        default=8,
+        show_default=True,
+        type=click.IntRange(1, 64),
+        help="The number of simultaneous calls to a service.",
+    )
+    timeout: float = common.given(common.TIMEOUT)
 
 
 @click.command()
 @common.MENUS
-@click.option("--once", is_flag=True, help="Inject only the current cycle, and exit at its end; for cron.")
-@click.option("--until", type=params.TIME, help="Stop injecting at this time, such as 2027-02-08T10:00Z.")
-@click.option("--dry-run", is_flag=True, help="Run in real time without changing anything; `plan` is quicker.")
-@common.LEDGER
-@common.LINKS
-@common.SHARD
-@common.SCALE
-@click.option(
-    "--no-drain", is_flag=True, help="Exit when the menus end, without waiting for rules and jobs to end."
-)
-@click.option(
-    "--end-on-stop",
-    is_flag=True,
-    help="When stopped, end complete rules and jobs at once, and delete their files for up to half a minute.",
-)
-@click.option(
-    "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
-)
-@click.option(
-    "--serve",
-    "serve_port",
-    type=params.PORT,
-    is_flag=False,
-    flag_value=params.PAGE_PORT,
-    metavar="[PORT]",
-    help=f"Serve the report, live, at 127.0.0.1 [port: {params.PAGE_PORT}], with metrics at its /metrics.",
-)
-@thresholds.ABORT_ON
-@click.option(
-    "--textfile",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="With --once: write the metrics to this file at the end, for node_exporter (*.prom, mode 0644).",
-)
-@click.option("--pushgateway", metavar="URL", help="With --once: send the metrics to a Pushgateway at the end.")
-@common.ALLOW_ADMIN
-@click.option(
-    "--accept-clock",
-    is_flag=True,
-    help="Inject even if this machine's clock is more than a cycle away from the services' clocks.",
-)
-@click.option(
-    "--threads",
-    default=RunOptions.threads,
-    show_default=True,
-    type=click.IntRange(1, 64),
-    help="The number of simultaneous calls to a service.",
-)
-@common.TIMEOUT
+@common.options_of(RunOptions)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and print no table; for cron.")
 @log_output.OPTIONS

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -26,6 +27,7 @@ from dc_inject.model.shards import Shard
 from dc_inject.system import files
 
 F = TypeVar("F", bound=Callable[..., object])
+OPTION = "option"  # in the metadata of a field: the decorator of click that gives a command its option
 
 
 class CampaignArgument(click.Argument):
@@ -132,6 +134,29 @@ TIMEOUT = click.option(
     type=params.FiniteRange("90 for 90 seconds", min=0, max=86400, min_open=True),
     help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
 )
+
+
+def option(*names: str, **attributes: Any) -> Any:  # noqa: ANN401  a type checker takes it as the field's default
+    """Return the field of a dataclass that an option sets; the arguments are those of an option of click."""
+    return given(click.option(*names, **attributes))
+
+
+def given(decorator: Callable[[Callable[..., object]], Callable[..., object]]) -> Any:  # noqa: ANN401  as above
+    """Return the field of a dataclass that an option sets which commands share; it has the option's default."""
+    parameter = click.command("any")(decorator(lambda: None)).params[0].to_info_dict()
+    default = () if parameter["multiple"] else parameter["default"]
+    return dataclasses.field(default=default, metadata={OPTION: decorator})
+
+
+def options_of(kind: type) -> Callable[[F], F]:
+    """Give a command the options of a dataclass, in the order of its fields: `option` or `given` makes each."""
+
+    def add(command: F) -> F:
+        for field in reversed(dataclasses.fields(kind)):
+            command = field.metadata[OPTION](command)
+        return command
+
+    return add
 
 
 def refuse_ignored(leading: str, counting: Collection[str], hint: str) -> None:
