@@ -28,7 +28,7 @@ unexport PYTHONPATH PYTHONHOME
 # Without bytecode each start of a program compiles it anew, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test format-check lint types imports side-by-side pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports side-by-side pytest browser format chaos shards trouble bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +79,9 @@ chaos: $(FTS) ## Break everything around it and count what it lost; SEED=1 SIZE=
 
 shards: $(FTS) ## Run four shards and one injector side by side on the sandbox, kill a shard, and compare (15 min)
 	@$(BIN)/python -m tests.e2e.shards
+
+trouble: $(FTS) ## Run five links through troubles of FTS with and without control; OPTIONS='--factor 0.25' is quicker (30 min)
+	@$(BIN)/python -m tests.control.trouble $(OPTIONS)
 
 bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges nothing
 	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done
