@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from dc_inject import ledger
-from dc_inject.cli.shared import active_overrides, common, end_files, ledger_files, tables
-from dc_inject.ledger import LedgerView, forgetting
+from dc_inject.cli.shared import common, end_files, tables
+from dc_inject.ledger import LedgerView, forgetting, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.summary import active_overrides
 
 COLUMNS = (
     tables.Column("campaign", "campaign", name=True),

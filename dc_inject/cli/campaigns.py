@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from dc_inject.cli.shared import common, ledger_files, subjects
+from dc_inject.cli.shared import common, subjects
 from dc_inject.cli.shared.subjects import Subject
-from dc_inject.ledger import Ledger, LedgerView, paths
+from dc_inject.ledger import Ledger, LedgerView, ledger_files, paths
 from dc_inject.ledger.lock import ENDS, InUse
 from dc_inject.model.errors import LedgerError, Permanent
 from dc_inject.model.ports import Backend, Clock

@@ -20,9 +20,9 @@ from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger, LedgerView, campaign_of, shard_of
 from dc_inject.ledger.reading import Reader
-from dc_inject.metrics import Silent
 from dc_inject.model import Entry, State, naming, units
 from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections

@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli.shared import common, completion, ledger_files, subjects
-from dc_inject.ledger import LedgerView
+from dc_inject.cli.shared import common, completion, subjects
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.shards import Shard

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from dc_inject import registry
-from dc_inject.cli.shared import common, ledger_files, tables
-from dc_inject.ledger import Finding, LedgerView, lock, paths
+from dc_inject.cli.shared import common, tables
+from dc_inject.ledger import Finding, LedgerView, ledger_files, lock, paths
 from dc_inject.ledger.check import check as contradictions
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError

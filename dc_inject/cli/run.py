@@ -15,16 +15,13 @@ from typing import Any
 
 import click
 
-from dc_inject import registry
+from dc_inject import menu, registry
 from dc_inject.backends.dry import DryBackend
 from dc_inject.cli.shared import (
-    active_overrides,
     advice,
     closing_table,
     common,
     hangup,
-    kept_menus,
-    ledger_files,
     log_output,
     params,
     starting,
@@ -32,10 +29,10 @@ from dc_inject.cli.shared import (
     thresholds,
     trusting,
 )
-from dc_inject.engine import Engine, Settings, admission
+from dc_inject.engine import Engine, Settings, admission, kept_menus
 from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
@@ -47,6 +44,7 @@ from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
 from dc_inject.model.services import injections
 from dc_inject.model.shards import Shard
 from dc_inject.model.thresholds import Threshold
+from dc_inject.summary import active_overrides
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager
@@ -181,7 +179,7 @@ def _backends(
         clock=clock,
         observer=observer,
         timeout=timeout,
-        endpoint=common.menus_endpoint(drafts),
+        endpoint=menu.endpoint_of(drafts),
         origin=origin,
     )
     if origin is not None:
@@ -283,7 +281,7 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
     """
     shard = common.shard_name(options.shard)
     drafts = kept_menus.read(menus, options.ledger_path, shard, once=options.once)
-    campaign = common.one_campaign(drafts)
+    campaign = menu.one_campaign(drafts)
     path = ledger_place(ledger_files.file_of(options.ledger_path, campaign), shard)
     if options.dry_run:
         path = stack.enter_context(ledger_files.copy_of(path))
@@ -294,7 +292,7 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
         drafts = last_good  # the cycle in force cannot change
     metrics = Metrics(path, campaign)
     trusting.recall(ledger, campaign)
-    allowed = trusting.ask(_ends(drafts, options.links), common.menus_endpoint(drafts))
+    allowed = trusting.ask(_ends(drafts, options.links), menu.endpoint_of(drafts))
     origin = None if options.dry_run else starting.origin(shard)
     backends = _backends(drafts, campaign, clock, metrics, timeout=options.timeout, origin=origin)
     patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
@@ -415,12 +413,10 @@ def _say_configuration(start: _Start, options: RunOptions) -> None:
     if options.shard is not None:
         ours = "limits are for all shards, and ours are in proportion to the rates of its links"
         lines.append(f"shard {options.shard}: {ours}")
-    for menu in in_force.menus:
-        total, limits = rates.peak(menu.flows).rate, menu.limits
-        window = f"{menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}"
-        lines.append(
-            f"{menu.name}: {window}, {units.counted(len(menu.flows), 'links')}, {units.format_rate(total)}"
-        )
+    for one in in_force.menus:
+        total, limits = rates.peak(one.flows).rate, one.limits
+        window = f"{one.start:%Y-%m-%d %H:%M:%SZ} to {one.end:%Y-%m-%d %H:%M:%SZ}"
+        lines.append(f"{one.name}: {window}, {units.counted(len(one.flows), 'links')}, {units.format_rate(total)}")
         lines.append(
             f"limits: {units.format_rate(limits.total)} in total, {units.format_rate(limits.per_site)} a site, "
             f"{units.counted(limits.rules_per_hour, 'rules')} an hour, "

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from dc_inject.cli.shared import advice, closing_table, common, ledger_files, tables
+from dc_inject.cli.shared import advice, closing_table, common, tables
 from dc_inject.cli.shared.closing_table import GOAL, LINK, about, goals_of, size
 from dc_inject.engine import control_records
-from dc_inject.ledger import LedgerView, Row
+from dc_inject.ledger import LedgerView, Row, ledger_files
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, State, overrides, units, urls

@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 from dc_inject.menu.campaigns import campaign, narrowed
-from dc_inject.menu.draft import MenuDraft, names_of_sites, read, sites_of, thresholds_of
+from dc_inject.menu.draft import (
+    MenuDraft,
+    endpoint_of,
+    names_of_sites,
+    one_campaign,
+    read,
+    sites_of,
+    thresholds_of,
+)
 from dc_inject.menu.schema import json_schema as schema
 
-__all__ = ["MenuDraft", "campaign", "names_of_sites", "narrowed", "read", "schema", "sites_of", "thresholds_of"]
+__all__ = [
+    "MenuDraft",
+    "campaign",
+    "endpoint_of",
+    "names_of_sites",
+    "narrowed",
+    "one_campaign",
+    "read",
+    "schema",
+    "sites_of",
+    "thresholds_of",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -84,6 +84,20 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     if reader.problems:
         raise MenuError(reader.problems)
     return MenuDraft(name, data.decode("utf-8-sig"), reader.digest, expressions, menu, document, reader.parts)
+
+
+def one_campaign(drafts: Sequence[MenuDraft]) -> str:
+    """Return the campaign that all menus name; raises MenuError when they name several."""
+    names = sorted({draft.campaign for draft in drafts})
+    if len(names) != 1:
+        message = f"these menus belong to several campaigns: {', '.join(names)}"
+        raise MenuError([Problem(drafts[0].name, 0, message, "use menus of one campaign")])
+    return names[0]
+
+
+def endpoint_of(drafts: Iterable[MenuDraft]) -> str:
+    """Return the address of FTS that menus name, if any does."""
+    return next((draft.preview.endpoint for draft in drafts if draft.preview.endpoint), "")
 
 
 def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozenset[str]:

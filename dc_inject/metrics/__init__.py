@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dc_inject.metrics.counting import Metrics, Silent
+from dc_inject.metrics.counting import Metrics
 
-__all__ = ["Metrics", "Silent"]
+__all__ = ["Metrics"]

@@ -37,13 +37,6 @@ CYCLE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 900)
 LATE = 0.1  # of a cycle: what is closed later than this after its end has taken time from the next one
 
 
-class Silent:
-    """An observer that hears nothing."""
-
-    def event(self, event: Event) -> None:
-        """Let it pass."""
-
-
 class Metrics:
     """An observer that counts, and a page of what it counted beside the numbers of the ledger.
 

@@ -215,3 +215,10 @@ class UnexpectedError(Event):
     """An error that nobody expected; its trace is in the ledger's notes."""
 
     kind: str
+
+
+class Silent:
+    """An observer that hears nothing."""
+
+    def event(self, event: Event) -> None:
+        """Let it pass."""

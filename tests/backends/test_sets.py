@@ -16,9 +16,9 @@ from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.found_sets import erase, find_sets, sweep
 from dc_inject.backends.rucio.sets import ASKED, RucioSet
 from dc_inject.backends.rucio.write_endpoints import endpoints
-from dc_inject.metrics import Silent
 from dc_inject.model.deletion import NotOurs
 from dc_inject.model.errors import Permanent, Temporary, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.samples import FileSet
 from dc_inject.storage import WebDav
 from tests.backends.catalogue import Catalogue, CatalogueClient

@@ -11,7 +11,7 @@ import pytest
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli.shared import common
-from dc_inject.metrics import Silent
+from dc_inject.model.events import Silent
 from tests.cli.ledgers import START
 from tests.conftest import rucio_config
 

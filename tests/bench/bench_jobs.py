@@ -26,8 +26,8 @@ import fts3.rest.client.easy as fts3
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.credentials import Credentials
-from dc_inject.metrics import Silent
 from dc_inject.model import Bundle, Cycle, Entry, File, Injection, JobOptions, Link, State, naming
+from dc_inject.model.events import Silent
 from dc_inject.sandbox import Sandbox, default_environment, default_xrootd
 from dc_inject.system.clock import SystemClock
 

@@ -27,8 +27,8 @@ from rucio.client import Client
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.rules import _call
-from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, DatasetFilter, Entry, Injection, Item, Link, State
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Candidate, Status
 from dc_inject.sandbox import Rse, Sandbox, default_environment, make_datasets
 from dc_inject.system.clock import SystemClock

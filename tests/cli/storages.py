@@ -11,7 +11,7 @@ import pytest
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.fts.inventory import Replicas
 from dc_inject.backends.sim import SimClock
-from dc_inject.metrics import Silent
+from dc_inject.model.events import Silent
 from dc_inject.storage import Reach
 from tests.backends.fts.keys import TOKEN, Keys
 from tests.backends.fts.service import FakeFts, running

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.metrics import Silent
 from dc_inject.model import DatasetFilter, Link
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Candidate
 from dc_inject.sandbox import Rse, Sandbox
 from dc_inject.system.clock import SystemClock

@@ -11,8 +11,8 @@ import pytest
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import Engine, Settings
-from dc_inject.metrics import Silent
 from dc_inject.model import State
+from dc_inject.model.events import Silent
 from tests.backends.fake import FakeRse, FakeRucio
 from tests.engine.world import ALL, CYCLE, GB, START, campaign, flow, opened
 

@@ -17,9 +17,9 @@ from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import Engine, Settings
 from dc_inject.engine.preflight import SHARED
 from dc_inject.ledger import Ledger
-from dc_inject.metrics import Silent
 from dc_inject.model import Flow, State
 from dc_inject.model.errors import Temporary
+from dc_inject.model.events import Silent
 from dc_inject.model.items import Slicing
 from tests.engine.test_calls_a_rule import Server
 from tests.engine.world import ALL, CYCLE, GB, START, campaign, flow, items, opened, world

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject.metrics import Metrics, Silent, page
+from dc_inject.metrics import Metrics, page
 from dc_inject.metrics.page import read_address
 from dc_inject.model import Cycle, events
 from dc_inject.model.errors import (
@@ -26,7 +26,7 @@ from dc_inject.model.errors import (
     TryOtherItem,
     UsageError,
 )
-from dc_inject.model.events import Observer
+from dc_inject.model.events import Observer, Silent
 from dc_inject.model.ports import Outcome
 
 CYCLE = Cycle.at(datetime(2027, 2, 8, 10, tzinfo=UTC), timedelta(minutes=15))

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from dc_inject.apps.sandbox.command_sandbox import sandbox as command
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.credentials import Credentials
-from dc_inject.metrics import Silent
 from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Identity
 from dc_inject.sandbox import Sandbox
 from dc_inject.system.clock import SystemClock

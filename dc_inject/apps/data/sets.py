@@ -16,9 +16,9 @@ from dc_inject.apps.data.filling import SetWriter
 from dc_inject.credentials import Credentials
 from dc_inject.credentials.destinations import Destinations, hint, is_unencrypted, refusal
 from dc_inject.engine import admission
-from dc_inject.metrics import Silent
 from dc_inject.model import units, urls
 from dc_inject.model.errors import UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.samples import FileSet
 from dc_inject.storage import AccessDenied, Storage, WebDav, Writable, trust
 from dc_inject.storage import sets as at_storage

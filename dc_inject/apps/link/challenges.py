@@ -11,7 +11,8 @@ from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli.shared import common, end_files, ledger_files
+from dc_inject.cli.shared import common, end_files
+from dc_inject.ledger import ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units

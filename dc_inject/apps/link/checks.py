@@ -20,9 +20,9 @@ from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
 from dc_inject.cli.shared import common
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Silent
 from dc_inject.model import DatasetFilter, PoolKey, units
 from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
 from dc_inject.model.transfers import FILE_SPEED

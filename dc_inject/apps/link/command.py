@@ -20,10 +20,10 @@ from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.cli import status, what_is_left
 from dc_inject.cli.run import RunOptions, inject
-from dc_inject.cli.shared import common, completion, end_files, hangup, ledger_files, log_output, params, trusting
+from dc_inject.cli.shared import common, completion, end_files, hangup, log_output, params, trusting
 from dc_inject.cli.shared.exits import INTERRUPTED
 from dc_inject.cli.what_is_left import EndState
-from dc_inject.ledger import Ledger, LedgerView, default_folder
+from dc_inject.ledger import Ledger, LedgerView, default_folder, ledger_files
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units
 from dc_inject.model.errors import DcInjectError, LedgerError, UsageError

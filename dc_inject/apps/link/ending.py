@@ -13,9 +13,9 @@ import click
 from dc_inject.apps.link import challenges
 from dc_inject.apps.link.challenges import LinkOptions
 from dc_inject.cli import end, what_is_left
-from dc_inject.cli.shared import exits, hangup, ledger_files
+from dc_inject.cli.shared import exits, hangup
 from dc_inject.cli.what_is_left import EndState
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import ServiceError, UsageError
 
 

@@ -8,11 +8,12 @@ import click
 
 from dc_inject import menu
 from dc_inject.apps.menutools import expanding, heading
-from dc_inject.cli.shared import common, ledger_files, log_output, menu_files, trusting
+from dc_inject.cli.shared import common, log_output, menu_files, trusting
+from dc_inject.ledger import ledger_files
 from dc_inject.menu import MenuDraft, differences
-from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import DcInjectError, MenuError, Problem, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -107,7 +108,7 @@ def _resolve_online(draft: MenuDraft, missing: dict[str, str], timeout: float) -
         clock=SystemClock(),
         observer=Silent(),
         timeout=timeout,
-        endpoint=common.menus_endpoint([draft]),
+        endpoint=menu.endpoint_of([draft]),
     )
     return {expression: backends[through].resolve(expression) for expression, through in missing.items()}
 

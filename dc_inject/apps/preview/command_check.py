@@ -14,24 +14,16 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli.shared import (
-    active_overrides,
-    common,
-    ledger_files,
-    log_output,
-    params,
-    services,
-    tables,
-    trusting,
-)
-from dc_inject.ledger import LedgerView
+from dc_inject.cli.shared import common, log_output, params, services, tables, trusting
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.findings import ERRORS
 from dc_inject.model.services import FTS
 from dc_inject.model.transfers import FILE_SPEED
+from dc_inject.summary import active_overrides
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -143,7 +135,7 @@ def _ask(
             clock=SystemClock(),
             observer=Silent(),
             timeout=timeout,
-            endpoint=common.menus_endpoint(drafts),
+            endpoint=menu.endpoint_of(drafts),
         )
     except UsageError as error:
         name = next(draft.name for draft in drafts if FTS.name in draft.services)
@@ -160,7 +152,7 @@ def _sent(drafts: list[MenuDraft]) -> list[str]:
     for campaign in sorted({draft.campaign for draft in drafts}):
         trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
     ends = trusting.ends(flow.link for draft in drafts for flow in draft.preview.flows)
-    endpoint = common.menus_endpoint(drafts) or os.environ.get(services.ENDPOINT, "")
+    endpoint = menu.endpoint_of(drafts) or os.environ.get(services.ENDPOINT, "")
     return [
         f"{label}: "
         + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())

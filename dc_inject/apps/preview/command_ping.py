@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dc_inject import menu
 from dc_inject.apps.preview import online
-from dc_inject.cli.shared import common, ledger_files, log_output, tables, trusting
+from dc_inject.cli.shared import common, log_output, tables, trusting
 from dc_inject.engine import admission
+from dc_inject.ledger import ledger_files
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Backend
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import clocks
@@ -92,7 +94,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus) if menus else []
     services = {service for draft in drafts for service in draft.services} or common.configured_services()
-    campaign = common.one_campaign(drafts) if drafts else "ping"
+    campaign = menu.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
     trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
     backends = common.backends(
@@ -101,7 +103,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
         clock=clock,
         observer=Silent(),
         timeout=timeout,
-        endpoint=common.menus_endpoint(drafts),
+        endpoint=menu.endpoint_of(drafts),
     )
     failed: list[ServiceError] = []
     rows = []

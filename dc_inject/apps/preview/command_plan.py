@@ -11,20 +11,22 @@ from typing import Any
 
 import click
 
+from dc_inject import menu
 from dc_inject.apps.preview import inventory_file, plots
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli.shared import active_overrides, common, ledger_files, log_output, params, tables, trusting
+from dc_inject.cli.shared import common, log_output, params, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, Row
+from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, units
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Backend, Identity
 from dc_inject.model.shards import Shard
+from dc_inject.summary import active_overrides
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -109,7 +111,7 @@ def plan(
     """
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
-    campaign = common.one_campaign(drafts)
+    campaign = menu.one_campaign(drafts)
     clock, file = SimClock(at), ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
     admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
     if inventory is not None:
@@ -208,7 +210,7 @@ def _online(drafts: Sequence[MenuDraft], campaign: str, clock: SimClock, timeout
             clock=SystemClock(),
             observer=Silent(),
             timeout=timeout,
-            endpoint=common.menus_endpoint(drafts),
+            endpoint=menu.endpoint_of(drafts),
         )
     return {service: DryBackend(backend, clock) for service, backend in backends.items()}
 

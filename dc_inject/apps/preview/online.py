@@ -11,9 +11,9 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online_rucio
 from dc_inject.apps.preview.online_report import Answers, Use, uses
-from dc_inject.cli.shared import common, ledger_files, tables
+from dc_inject.cli.shared import common, tables
 from dc_inject.engine import admission, another_injector
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
 from dc_inject.model.errors import LedgerError, MenuError, Permanent, Problem, ServiceError, Temporary

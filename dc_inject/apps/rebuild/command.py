@@ -15,16 +15,17 @@ from typing import Protocol, runtime_checkable
 
 import click
 
+from dc_inject import menu
 from dc_inject.apps.rebuild.rebuilding import Rebuilding, Rebuilt
-from dc_inject.cli.shared import common, end_files, ledger_files, log_output, params, trusting
+from dc_inject.cli.shared import common, end_files, log_output, params, trusting
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, LedgerView, lock, paths
+from dc_inject.ledger import Ledger, LedgerView, ledger_files, lock, paths
 from dc_inject.ledger.check import check
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Backend, Clock, Executor, FoundInjection
 from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
@@ -98,7 +99,7 @@ def rebuild(
     """
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
-    if (named := common.one_campaign(drafts)) != campaign:
+    if (named := menu.one_campaign(drafts)) != campaign:
         raise UsageError(
             f"these menus are of campaign {named}, not of {campaign}", "use the menus of that campaign"
         )
@@ -148,14 +149,14 @@ def _make(
 ) -> Rebuilt:
     """Make the ledger in a file of its own; raises if a service cannot list everything."""
     clock, campaign = SystemClock(), drafts[0].campaign
-    allowed = trusting.ask((), common.menus_endpoint(drafts))
+    allowed = trusting.ask((), menu.endpoint_of(drafts))
     backends = common.backends(
         {service for draft in drafts for service in draft.services},
         campaign=campaign,
         clock=clock,
         observer=Silent(),
         timeout=timeout,
-        endpoint=common.menus_endpoint(drafts),
+        endpoint=menu.endpoint_of(drafts),
     )
     identities = admission.identities(backends, allow_admin=allow_admin)
     with Ledger.open(new, synchronous="OFF") as ledger, _threads(clock) as executor:

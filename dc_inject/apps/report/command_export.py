@@ -22,8 +22,8 @@ from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import planned_flows
 from dc_inject.apps.report import export as records
 from dc_inject.apps.report.export import FIELDS, FORMATS, About
-from dc_inject.cli.shared import active_overrides, common, ledger_files, menu_files
-from dc_inject.ledger import LedgerView
+from dc_inject.cli.shared import common, menu_files
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign
@@ -31,7 +31,7 @@ from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.scitags import EXPERIMENTS
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import overrides
-from dc_inject.summary import figures
+from dc_inject.summary import active_overrides, figures
 from dc_inject.summary.figures import ReportScope
 from dc_inject.summary.sites import site_of
 from dc_inject.system import disk, files

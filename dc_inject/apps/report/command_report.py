@@ -15,10 +15,10 @@ import click
 from dc_inject.apps.report import overlay as wan
 from dc_inject.apps.report import page, pictures, text
 from dc_inject.apps.report.compare import compared
-from dc_inject.cli.shared import common, ledger_files, menu_files, params
+from dc_inject.cli.shared import common, menu_files, params
 from dc_inject.cli.shared.thresholds import FAIL_UNDER
 from dc_inject.engine import control_records
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub

@@ -19,8 +19,8 @@ import click
 
 from dc_inject.apps.report import pictures
 from dc_inject.apps.report.serving import Pages
-from dc_inject.cli.shared import hangup, ledger_files, log_output, params
-from dc_inject.ledger import LedgerView
+from dc_inject.cli.shared import hangup, log_output, params
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.metrics import page as server
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.system import disk

@@ -16,7 +16,8 @@ from pathlib import Path
 import click
 
 from dc_inject.apps.report import watch_figures
-from dc_inject.cli.shared import common, ledger_files, params
+from dc_inject.cli.shared import common, params
+from dc_inject.ledger import ledger_files
 from dc_inject.model.errors import UsageError
 from dc_inject.system.clock import SystemClock
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject.cli import status
-from dc_inject.cli.shared import active_overrides, closing_table, ledger_files
-from dc_inject.ledger import LedgerView, MenuInForce
+from dc_inject.cli.shared import closing_table
+from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums
 from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import Hold, format_numbers
 from dc_inject.model.redaction import visible
-from dc_inject.summary import figures
+from dc_inject.summary import active_overrides, figures
 
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")

@@ -18,9 +18,9 @@ from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.cli.shared import hangup
 from dc_inject.ledger import LedgerView
-from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, FlowKey, units
 from dc_inject.model.errors import ServiceError, ThresholdMissed
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import Candidate
 from dc_inject.sandbox import Sandbox, default_xrootd, ensure_xrootd
 from dc_inject.system.clock import SystemClock

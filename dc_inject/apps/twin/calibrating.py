@@ -19,9 +19,8 @@ import click
 
 from dc_inject.apps.twin import own_menus
 from dc_inject.apps.twin.own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
-from dc_inject.cli.shared import ledger_files
 from dc_inject.engine import Settings
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Accepted, CycleKind, Period
 from dc_inject.model import Cycle, Hold, units, urls

@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dc_inject import menu
 from dc_inject.apps.preview.command_plan import simulated_engine
 from dc_inject.apps.twin.fixed_injector import FixedRates, NotInjected
-from dc_inject.cli.shared import common
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -108,7 +108,7 @@ def run(
     from dc_inject.apps.twin.grid.world import World, step_for
 
     drafts = files.read_menus(request.menus)
-    campaign = common.one_campaign(drafts)
+    campaign = menu.one_campaign(drafts)
     through = {service for draft in drafts for service in draft.services}
     if request.policy == FIXED and through != {TwinBackend.name}:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import getpass
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,11 +13,11 @@ import click
 from click.core import ParameterSource
 
 from dc_inject import registry
-from dc_inject.cli.shared import completion, ledger_files, params, tables
+from dc_inject.cli.shared import completion, params, tables
 from dc_inject.cli.shared.services import ENDPOINT, Wanted
+from dc_inject.ledger import ledger_files
 from dc_inject.ledger.reading import Reader
-from dc_inject.menu import MenuDraft
-from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.errors import UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock
@@ -180,15 +180,6 @@ def shard_name(shard: Shard | None) -> str:
     return "" if shard is None else str(shard)
 
 
-def one_campaign(drafts: Sequence[MenuDraft]) -> str:
-    """Return the campaign that all menus name; raises MenuError when they name several."""
-    names = sorted({draft.campaign for draft in drafts})
-    if len(names) != 1:
-        message = f"these menus belong to several campaigns: {', '.join(names)}"
-        raise MenuError([Problem(drafts[0].name, 0, message, "use menus of one campaign")])
-    return names[0]
-
-
 def who() -> str:
     """Return who acts, for the ledger's record of changes: an account without a name goes by its number."""
     try:
@@ -229,11 +220,6 @@ def may_end(service: str, right: bool | None) -> str:
     """Say whether we may end at a service what we began; None is not known."""
     may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
     return f"{may} end {SERVICES[service].injections} early"
-
-
-def menus_endpoint(drafts: Iterable[MenuDraft]) -> str:
-    """Return the address of FTS that menus name, if any does."""
-    return next((draft.preview.endpoint for draft in drafts if draft.preview.endpoint), "")
 
 
 def known_endpoint(view: Reader) -> str:

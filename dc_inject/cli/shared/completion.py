@@ -13,8 +13,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli.shared import ledger_files
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import FlowKey
 from dc_inject.model.errors import DcInjectError
 

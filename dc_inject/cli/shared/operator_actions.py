@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli.shared import active_overrides, common, subjects
+from dc_inject.cli.shared import common, subjects
 from dc_inject.cli.shared.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.types import Pause
 from dc_inject.model import overrides, units
 from dc_inject.model.overrides import Kind
+from dc_inject.summary import active_overrides
 from dc_inject.system.clock import SystemClock
 
 HIGHER = "a higher rate applies from the next cycle on"

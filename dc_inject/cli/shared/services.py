@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dc_inject.cli.shared import trusting
-from dc_inject.metrics import Silent
 from dc_inject.model.errors import UsageError
-from dc_inject.model.events import Observer
+from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Clock
 

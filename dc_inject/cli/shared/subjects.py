@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli.shared import completion, ledger_files
-from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.cli.shared import completion
+from dc_inject.ledger import Ledger, LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
 from dc_inject.model import FlowKey, overrides, units

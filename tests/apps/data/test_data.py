@@ -15,8 +15,8 @@ import pytest
 from dc_inject.apps.data import command, sets
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.menu import source_lists
-from dc_inject.metrics import Silent
 from dc_inject.model.errors import Permanent, Temporary, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.storage import AccessDenied
 from tests.backends.catalogue import Catalogue
 from tests.backends.fake import FakeRse

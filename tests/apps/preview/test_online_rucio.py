@@ -11,7 +11,7 @@ from rucio.common import exception as rucio_errors
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.cli.shared import common
-from dc_inject.metrics import Silent
+from dc_inject.model.events import Silent
 from tests.backends.fake import GB, FakeClient, FakeRse, FakeRucio
 from tests.cli.ledgers import run
 from tests.menu.texts import text

@@ -24,13 +24,13 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
 
+from dc_inject import menu
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.preview.command_plan import simulated_engine
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for
-from dc_inject.cli.shared import common
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -144,7 +144,7 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
     identities = admission.identities(backends, allow_admin=False)
     with Ledger.open(folder / "search.sqlite", synchronous="OFF") as ledger:
         menus = Menus([path], ledger=ledger, backends=backends, clock=clock, links=(), scale=1.0)
-        campaign = common.one_campaign(files.read_menus([path]))
+        campaign = menu.one_campaign(files.read_menus([path]))
         ledger.bind(campaign, cycle, tuple(identities.values()), START)
         progress = Progress(ladder, challenge.until)
         climbing = Climbing(menus, ledger=ledger, clock=clock, progress=progress, who="a search")

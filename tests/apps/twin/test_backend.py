@@ -14,9 +14,9 @@ from dc_inject.apps.twin.grid.world import World
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.metrics import Silent
 from dc_inject.model import Control, Dataset, DatasetFilter, Hold, Mode, State
 from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.model.events import Silent
 from dc_inject.planning import pool
 from tests.apps.twin.grids import grid, storage
 from tests.engine.world import CYCLE, GB, START, campaign, flow

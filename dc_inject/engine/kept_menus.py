@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dc_inject import menu
-from dc_inject.cli.shared import common, ledger_files
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import LedgerView, MenuInForce
+from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
 from dc_inject.ledger import place as ledger_place
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
@@ -57,7 +56,7 @@ def read(paths: Sequence[Path], ledger: Path | None, shard: str, *, once: bool) 
     """Read the menus of a run. With `once`, files that make no sense cost no cycle: the last good menus stay."""
     try:
         read_now = files.read_menus(paths)
-        common.one_campaign(read_now)
+        menu.one_campaign(read_now)
     except MenuError:
         kept = of_files(paths, ledger, shard) if once else []
         if not kept:
