@@ -105,7 +105,7 @@ size: $(READY) ## Print code lines of each room beside those of the last tag; CO
 	@$(BIN)/python -m tests.size $(COMMIT)
 
 golden: $(FTS) ## Write the golden files anew that tests compare with; see with git what changed
-	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden
+	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden $$(grep -rlw wording tests --include='test_*.py')
 	@git status --short tests/golden/data
 
 lowest: $(LOWEST) ## Run the tests with the lowest versions that pyproject.toml allows, without FTS's client (15 min)

@@ -36,7 +36,10 @@ from dc_inject.sandbox import (
 )
 from dc_inject.sandbox.locking import locked
 from tests import guard
+from tests import wording as golden
 from tests.engine.world import LEFT_OPEN
+
+wording = golden.wording  # for all tests
 
 HERE = Path(__file__).parent
 
@@ -86,8 +89,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: watching.communicate() and os.environ.pop(guard.MARK))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put what takes long first, so that no worker of a parallel run begins it when the others are done."""
+    golden.select(config, items)
     rank = {folder: number for number, folder in enumerate(LONG)}
 
     def place(item: pytest.Item) -> tuple[int, bool, int]:
@@ -95,6 +100,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _storages(file), file not in MEANWHILE, rank.get(folder, len(rank))
 
     items.sort(key=place)
+
+
+def pytest_sessionfinish() -> None:
+    """Write golden files when this run is for that."""
+    golden.write()
 
 
 class TogetherOnStorages(LoadFileScheduling):
