@@ -112,7 +112,7 @@ def test_what_is_named_for_a_purpose_comes_first(found_in, token_file):
     assert credentials.transfer_tokens() == ("for-source", "for-destination")
 
 
-def test_tokens_for_sources_and_destinations_go_together(found_in, token_file):
+def test_tokens_for_sources_and_destinations_go_together(found_in, token_file, wording):
     for name in ("SOURCE", "DESTINATION"):
         credentials = found_in(**{f"DC_INJECT_{name}_TOKEN_FILE": token_file()}, BEARER_TOKEN="for-all")
         assert credentials.access("fts").token == "for-all"
@@ -121,7 +121,7 @@ def test_tokens_for_sources_and_destinations_go_together(found_in, token_file):
             lambda credentials=credentials: credentials.access("destination"),
             credentials.transfer_tokens,
         ):
-            assert "only one of DC_INJECT_SOURCE_TOKEN_FILE" in fatal(call).message
+            wording(fatal(call).message)
     assert found_in(BEARER_TOKEN="for-all").transfer_tokens() is None
 
 
@@ -169,11 +169,11 @@ def test_nothing_is_an_answer_unless_something_is_needed(found_in):
     assert "X509_USER_PROXY" in fatal(lambda: credentials.access("fts", needed=True)).hint
 
 
-def test_a_file_of_somebody_else_in_a_shared_folder_is_not_used(clock, tmp_path):
+def test_a_file_of_somebody_else_in_a_shared_folder_is_not_used(clock, tmp_path, wording):
     (tmp_path / "bt_u4711").write_text(SECRET)
     credentials = Credentials({}, clock, uid=4711, shared=tmp_path)
     assert credentials.access("fts").kind == "nothing"
-    assert credentials.warnings() == (f"{tmp_path}/bt_u4711 belongs to another user and is not used",)
+    wording(credentials.warnings())
 
 
 # Trouble
@@ -181,10 +181,10 @@ def test_a_file_of_somebody_else_in_a_shared_folder_is_not_used(clock, tmp_path)
 
 @pytest.mark.parametrize("name", ["DC_INJECT_FTS_TOKEN_FILE", "BEARER_TOKEN_FILE", "X509_USER_PROXY"])
 @pytest.mark.parametrize("kind", ["missing", "folder"])
-def test_what_cannot_be_read_is_told(found_in, tmp_path, name, kind):
+def test_what_cannot_be_read_is_told(found_in, tmp_path, name, kind, wording):
     path = tmp_path if kind == "folder" else tmp_path / "none"
     error = fatal(lambda: found_in(**{name: path}).access("fts"))
-    assert error.message.startswith(f"{name} {path} cannot be read: ")
+    wording(error.message)
 
 
 @pytest.mark.parametrize(
@@ -201,13 +201,13 @@ def test_what_cannot_be_read_is_told(found_in, tmp_path, name, kind):
         b"{'token': '%s'}" % SECRET.encode(),
     ],
 )
-def test_garbage_is_no_token_and_never_shown(found_in, token_file, content):
+def test_garbage_is_no_token_and_never_shown(found_in, token_file, content, wording):
     error = fatal(lambda: found_in(BEARER_TOKEN_FILE=token_file(content)).access("fts"))
-    assert "is not a credential: it " in error.message
+    wording(error.message)
     text = content.decode("utf-8", "replace")
     if text.strip():
         error = fatal(lambda: found_in(BEARER_TOKEN=text).access("fts"))
-        assert "BEARER_TOKEN is not a credential" in error.message
+        wording(error.message)
 
 
 def test_white_space_around_a_token_does_not_count(found_in, token_file):
@@ -215,15 +215,15 @@ def test_white_space_around_a_token_does_not_count(found_in, token_file):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    "part",
     [
-        ("certificate", "contains no private key"),
-        ("key", "contains no certificate"),
-        ("broken", "a certificate in it is broken"),
-        ("cut", "a certificate in it is broken"),
+        "certificate",
+        "key",
+        "broken",
+        "cut",
     ],
 )
-def test_a_proxy_that_is_none_is_told(found_in, person, tmp_path, part, said):
+def test_a_proxy_that_is_none_is_told(found_in, person, tmp_path, part, wording):
     certificate, key = person.certificate.read_text(), person.key.read_text()
     lines = certificate.splitlines()
     contents = {
@@ -235,7 +235,7 @@ def test_a_proxy_that_is_none_is_told(found_in, person, tmp_path, part, said):
     path = tmp_path / "proxy"
     path.write_text(contents[part])
     error = fatal(lambda: found_in(X509_USER_PROXY=path).access("fts"))
-    assert said in error.message
+    wording(error.message)
     assert "voms-proxy-init" in error.hint
 
 
@@ -254,17 +254,17 @@ def _rsa(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["X509_USER_CERT", "X509_USER_KEY"])
-def test_a_certificate_and_its_key_go_together(found_in, person, name):
+def test_a_certificate_and_its_key_go_together(found_in, person, name, wording):
     credentials = found_in(**{name: person.certificate})
-    assert "only one of X509_USER_CERT and X509_USER_KEY" in fatal(lambda: credentials.access("fts")).message
+    wording(fatal(lambda: credentials.access("fts")).message)
 
 
-def test_secrets_that_others_can_read_are_told_but_used(found_in, token_file, proxy, tmp_path):
+def test_secrets_that_others_can_read_are_told_but_used(found_in, token_file, proxy, tmp_path, wording):
     path = token_file(name="my token")
     credentials = found_in(BEARER_TOKEN_FILE=path)
     assert credentials.warnings() == ()
     path.chmod(0o640)
-    assert credentials.warnings() == (f"{path} can be read by others: chmod 600 {path}",)
+    wording(credentials.warnings())
     assert credentials.access("fts").token == SECRET
     loose = tmp_path / "loose"
     loose.write_bytes(proxy.read_bytes())

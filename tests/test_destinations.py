@@ -138,11 +138,11 @@ def test_a_storage_that_only_a_menu_names_gets_no_token(backend: FtsBackend):
     assert "--trust-host b.example.org" in str(caught.value.hint)
 
 
-def test_no_job_with_tokens_is_made_for_it(backend: FtsBackend):
+def test_no_job_with_tokens_is_made_for_it(backend: FtsBackend, wording):
     link = Link("davs://a.example.org/x", "davs://b.example.org/dc", "fts")
     (outcome,) = backend.submit([bundle(0, link=link)])
     assert isinstance(outcome.error, Permanent)
-    assert "your token would go to b.example.org" in outcome.error.message
+    wording(outcome.error.message)
 
 
 def test_a_proxy_is_shown_to_any_storage_as_it_gives_nothing_away(backend: FtsBackend, monkeypatch):

@@ -128,7 +128,7 @@ def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
 
 def raised(url: str, method: str = "GET", seconds: float = 30, **options) -> Exception:
     """The error of a request through the gate."""
-    with Session(Adapter(ExchangeLimits(60))) as session, pytest.raises(Exception) as caught:  # noqa: PT011  any
+    with Session(Adapter(ExchangeLimits(60))) as session, pytest.raises(Exception) as caught:
         session.request(method, url, timeout=seconds, **options)
     return caught.value
 

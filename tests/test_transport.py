@@ -174,7 +174,7 @@ def test_an_answer_that_drips_is_ended(server: Server, start):
     """The clock leaps with each byte, so that no pause of the test's machine decides."""
     server.answers["/"] = drip(start)
     leaping = itertools.count()
-    with pytest.raises(TooLong, match=r"^127\.0\.0\.1: the answer did not end within 20 s$"):
+    with pytest.raises(TooLong, match=r"^127\.0\.0\.1: .* 20 s$"):
         get(server, seconds=20, clock=lambda: next(leaping))
     assert server.sent < 100
 
@@ -212,7 +212,7 @@ def test_the_next_exchange_on_a_kept_connection_has_its_own_time(server: Server)
 def test_a_line_without_end_is_ended(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(transport, "LONGEST_LINE", MB)
     server.answers["/"] = endless(Content_Type="application/x-json-stream")
-    with session(most=100 * MB) as one, pytest.raises(TooLarge, match="a line of the answer"):
+    with session(most=100 * MB) as one, pytest.raises(TooLarge, match="a line of"):
         list(transport.lines(one.get(f"{server.url}/x", timeout=30, stream=True)))
 
 
@@ -284,7 +284,7 @@ def test_a_redirect_on_the_same_server_is_followed_a_few_times(server: Server):
 def test_what_changes_something_follows_no_redirect(server: Server, method: str, status: int):
     """What is meant for a job of ours would be done to somebody else's thing on the same server."""
     server.answers["/jobs"] = redirect(f"{server.url}/somebody/elses", status)
-    with session() as one, pytest.raises(Redirected, match="which is not followed"):
+    with session() as one, pytest.raises(Redirected, match=f" {status} "):
         one.request(method, f"{server.url}/jobs/1", timeout=30)
     assert server.asked == [f"{method} /jobs/1"]
 

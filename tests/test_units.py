@@ -105,44 +105,45 @@ def test_a_duration_is_the_sum_of_its_parts(text, seconds):
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "said"),
+    ("parse", "text"),
     [
-        (parse_rate, "10", "has no unit"),
-        (parse_rate, "1_0.5e3", "has no unit"),
-        (parse_rate, "-10 Gb/s", "is negative"),
-        (parse_rate, "nan Gb/s", "is not a rate"),
-        (parse_rate, "inf Gb/s", "is not a rate"),
-        (parse_rate, "1e30 Gb/s", "out of any real range"),
-        (parse_rate, "1e99 Gb/s", "no number that a menu needs"),
-        (parse_rate, "10 Gb", "is not a rate"),
-        (parse_rate, "10 gb/s", "is not a rate"),
-        (parse_rate, "10 Gbit", "is not a rate"),
-        (parse_rate, "10 Gbyt/s", "is not a rate"),
-        (parse_rate, "10 GBIT/s", "is not a rate"),
-        (parse_size, "500 Tbit", "in bytes"),
-        (parse_rate, "10 GB/S", "is not a rate"),
-        (parse_rate, "1 kiB/s", "is not a rate"),
-        (parse_rate, "1 iB/s", "is not a rate"),
-        (parse_rate, "1__0 GB/s", "'1__0 GB/s' is not a rate"),
-        (parse_rate, "1_ GB/s", "'1_ GB/s' is not a rate"),
-        (parse_rate, "1,5 GB/s", "is not a rate"),
-        (parse_rate, "\N{FULLWIDTH DIGIT ONE} GB/s", "is not a rate"),
-        (parse_rate, "", "is not a rate"),
-        (parse_size, "500", "has no unit"),
-        (parse_size, "500 Tb", "in bytes"),
-        (parse_size, "500 TB/s", "is not a size"),
-        (parse_size, "-1 B", "is negative"),
-        (parse_duration, "15", "has no unit"),
-        (parse_duration, "15 parsecs", "is not a duration"),
-        (parse_duration, "1 h -5 min", "is not a duration"),
-        (parse_duration, "1 h 5", "is not a duration"),
-        (parse_duration, "-1 h", "is negative"),
-        (parse_duration, "1e12 d", "too long for a duration"),
+        (parse_rate, "10"),
+        (parse_rate, "1_0.5e3"),
+        (parse_rate, "-10 Gb/s"),
+        (parse_rate, "nan Gb/s"),
+        (parse_rate, "inf Gb/s"),
+        (parse_rate, "1e30 Gb/s"),
+        (parse_rate, "1e99 Gb/s"),
+        (parse_rate, "10 Gb"),
+        (parse_rate, "10 gb/s"),
+        (parse_rate, "10 Gbit"),
+        (parse_rate, "10 Gbyt/s"),
+        (parse_rate, "10 GBIT/s"),
+        (parse_size, "500 Tbit"),
+        (parse_rate, "10 GB/S"),
+        (parse_rate, "1 kiB/s"),
+        (parse_rate, "1 iB/s"),
+        (parse_rate, "1__0 GB/s"),
+        (parse_rate, "1_ GB/s"),
+        (parse_rate, "1,5 GB/s"),
+        (parse_rate, "\N{FULLWIDTH DIGIT ONE} GB/s"),
+        (parse_rate, ""),
+        (parse_size, "500"),
+        (parse_size, "500 Tb"),
+        (parse_size, "500 TB/s"),
+        (parse_size, "-1 B"),
+        (parse_duration, "15"),
+        (parse_duration, "15 parsecs"),
+        (parse_duration, "1 h -5 min"),
+        (parse_duration, "1 h 5"),
+        (parse_duration, "-1 h"),
+        (parse_duration, "1e12 d"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_sentence(parse, text, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_read_is_refused_with_a_sentence(parse, text, wording):
+    with pytest.raises(ValueError) as refused:
         parse(text)
+    wording(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -269,13 +270,15 @@ def test_a_rate_or_size_is_multiplied_in_its_own_unit(text, factor, expected):
     assert times(text, factor) == expected
 
 
-def test_only_what_begins_with_a_number_is_multiplied():
-    with pytest.raises(ValueError, match="does not begin with a number"):
+def test_only_what_begins_with_a_number_is_multiplied(wording):
+    with pytest.raises(ValueError) as refused:
         times("Gb/s", Fraction(2))
+    wording(refused.value)
 
 
-def test_units_of_rates_are_compared_exactly():
+def test_units_of_rates_are_compared_exactly(wording):
     assert ratio("GB/s", "Gb/s") == 8
     assert ratio("GiB/h", "B/s") == Fraction(2**30, 3600)
-    with pytest.raises(ValueError, match="no unit of rates"):
+    with pytest.raises(ValueError) as refused:
         ratio("GB", "Gb/s")
+    wording(refused.value)

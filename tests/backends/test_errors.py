@@ -61,16 +61,16 @@ def test_each_error_has_its_class(error: Exception, kind: type[ServiceError]) ->
 
 
 @pytest.mark.parametrize(
-    ("error", "hint"),
+    "error",
     [
-        (rucio.DatabaseException("An unknown Database Exception has occurred."), "its database does not"),
-        (rucio.RucioException("('(sqlite3.OperationalError) database is locked',)"), "its database does not"),
-        (rucio.RucioException(BARE.format(502)), "there is an answer, but Rucio does not work"),
+        rucio.DatabaseException("An unknown Database Exception has occurred."),
+        rucio.RucioException("('(sqlite3.OperationalError) database is locked',)"),
+        rucio.RucioException(BARE.format(502)),
     ],
 )
-def test_where_there_is_an_answer_the_hint_is_to_ask_the_operators(error: Exception, hint: str) -> None:
+def test_where_there_is_an_answer_the_hint_is_to_ask_the_operators(error: Exception, wording) -> None:
     """`ping` would otherwise send people to their rucio.cfg."""
-    assert hint in (translate(error, RucioCallRecord()).hint or "")
+    wording(translate(error, RucioCallRecord()).hint)
     assert "operators" in (translate(error, RucioCallRecord()).hint or "")
 
 
@@ -78,7 +78,7 @@ def test_where_there_is_an_answer_the_hint_is_to_ask_the_operators(error: Except
     "kind", [k for _, k in inspect.getmembers(rucio, inspect.isclass) if issubclass(k, rucio.RucioException)]
 )
 def test_no_error_of_rucio_escapes(kind: type[rucio.RucioException]) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011  as the client does it, which not all survive
+    with pytest.raises(Exception) as caught:
         raise kind("what the server said")
     assert isinstance(translate(caught.value, RucioCallRecord()), ServiceError)
 

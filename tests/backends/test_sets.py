@@ -136,10 +136,11 @@ def test_answers_that_are_lost_and_a_busy_database_cost_nothing(lab, server, dav
     assert sum(map(len, server.datasets.values())) == 7
 
 
-def test_without_the_right_to_register_one_file_is_tried_and_deleted_again(lab, server, dav):
+def test_without_the_right_to_register_one_file_is_tried_and_deleted_again(lab, server, dav, wording):
     server.register.clear()
-    with pytest.raises(Permanent, match="register replicas at T2_XX_SCRATCHDISK") as caught:
+    with pytest.raises(Permanent) as caught:
         lab.make()
+    wording(caught.value)
     assert "add_replicas" in caught.value.hint
     assert written(dav) == {}
     assert sum(line.startswith("PUT") and "dat" in line for line in dav.asked) <= 2  # the folder was missing once
@@ -148,9 +149,10 @@ def test_without_the_right_to_register_one_file_is_tried_and_deleted_again(lab, 
     assert (named(server), server.rules) == (set(), {})
 
 
-def test_a_scope_of_others_is_refused_before_anything_is_written(lab, server, dav):
-    with pytest.raises(Permanent, match="make datasets in the scope cms") as caught:
+def test_a_scope_of_others_is_refused_before_anything_is_written(lab, server, dav, wording):
+    with pytest.raises(Permanent) as caught:
         lab.make(scope="cms")
+    wording(caught.value)
     assert "user.dcops" in caught.value.hint
     assert (written(dav), named(server)) == ({}, set())
 
@@ -169,10 +171,11 @@ def test_an_account_without_a_scope_is_told_so(lab, server):
     assert "(none)" in caught.value.hint
 
 
-def test_too_little_quota_or_space_is_told_with_numbers_before_anything_is_made(lab, server):
+def test_too_little_quota_or_space_is_told_with_numbers_before_anything_is_made(lab, server, wording):
     server.rses[RSE].quota = 5000.0
-    with pytest.raises(UsageError, match=r"has 5 kB of quota left at T2_XX_SCRATCHDISK, and 7 kB are needed"):
+    with pytest.raises(UsageError) as refused:
         lab.make()
+    wording(refused.value)
     server.rses[RSE].quota, server.rses[RSE].space = None, 100
     server.clock.time += timedelta(minutes=1)
     with pytest.raises(UsageError, match="0 B of quota left"):
@@ -185,16 +188,17 @@ def test_too_little_quota_or_space_is_told_with_numbers_before_anything_is_made(
 
 
 @pytest.mark.parametrize(
-    ("rse", "said"),
+    "rse",
     [
-        ("FAKE", "its protocols are mock, root"),
-        ("TAPE", "is tape"),
-        ("NONE", "knows no RSE NONE"),
+        "FAKE",
+        "TAPE",
+        "NONE",
     ],
 )
-def test_an_rse_that_cannot_be_filled_says_why(lab, server, rse, said):
-    with pytest.raises(UsageError, match=said):
+def test_an_rse_that_cannot_be_filled_says_why(lab, server, rse, wording):
+    with pytest.raises(UsageError) as refused:
         lab.make(rse=rse)
+    wording(refused.value)
     assert named(server) == set()
 
 
@@ -223,10 +227,11 @@ def test_where_an_rse_is_served_follows_from_its_protocols(lab, server, dav, mon
     assert endpoints(lab.connection, "BARE") == []
 
 
-def test_a_set_of_that_name_with_other_files_or_elsewhere_is_refused(lab, server):
+def test_a_set_of_that_name_with_other_files_or_elsewhere_is_refused(lab, server, wording):
     lab.make()
-    with pytest.raises(UsageError, match=r"has a set one \(7 files of 1 kB\) in datasets of 3 already"):
+    with pytest.raises(UsageError) as refused:
         lab.make(FileSet("one", 7, 1000, 4))
+    wording(refused.value)
     server.register.add("T1_YY")
     with pytest.raises(UsageError, match="is at T2_XX_SCRATCHDISK already"):
         lab.make(rse="T1_YY")
@@ -266,15 +271,16 @@ def test_names_begin_as_the_policy_wants_it(lab, server):
     assert len(find_sets(lab.connection, SCOPE, "user.me.")) == 1
 
 
-def test_what_is_erased_goes_with_its_rules_and_files_and_nothing_else(lab, server, dav):
+def test_what_is_erased_goes_with_its_rules_and_files_and_nothing_else(lab, server, dav, wording):
     lab.make()
     server.add(f"{SCOPE}:mine", RSE)
     (found_set,) = find_sets(lab.connection, SCOPE)
     assert sweep(lab.connection, lab.storage, found_set, RSE) == 0
     erase(lab.connection, found_set)
     server.clock.time += timedelta(seconds=2)
-    with pytest.raises(Temporary, match="Rucio is deleting the set one"):
+    with pytest.raises(Temporary) as refused:
         lab.make()
+    wording(refused.value)
     assert {url.removeprefix(dav.url) for url in server.tidy()} == set(written(dav))
     assert named(server) == {(SCOPE, "mine")}
     erase(lab.connection, found_set)  # once more does no harm

@@ -72,11 +72,11 @@ def sized(space: int, lag: timedelta = timedelta(0)) -> tuple[Site, ...]:
     return (Site("KIT", rses={"B": RseSpec(space, lag)}),)
 
 
-def test_space_that_even_the_shortest_lifetime_overfills():
+def test_space_that_even_the_shortest_lifetime_overfills(wording):
     """8 Gb/s for 1 h and a cycle of lag are 4.5 TB."""
     (problem,) = found(day(flow("A", "B", 8), sites=sized(4 * TB)))
     assert (problem.code, problem.file, problem.line, problem.outlier) == ("space-overfilled", "m.yaml", 7, False)
-    assert "8 Gb/s into B need 4.5 TB of 4 TB, even with the shortest lifetime, 1 h" in problem.message
+    wording(problem.message)
 
 
 def test_space_that_the_shortest_lifetime_just_fits_is_enough():
@@ -136,8 +136,7 @@ def test_a_link_that_needs_more_transfers_than_fts_runs():
     assert codes(day(flow("A", "B", 6.24)), file_speed=6e6) == []
     (problem,) = found(day(flow("A", "B", 6.3)), file_speed=6e6)
     assert problem.code == "fts-link-limit"
-    words = "6.3 Gb/s need 131 transfers at a time, and FTS 3.14, schema 10 allows 130 by default; 130 files"
-    assert words in problem.message
+    assert all(words in problem.message for words in ("6.3 Gb/s", " 131 ", "FTS 3.14, schema 10", " 130 "))
     both = day(flow("A", "B", 3), flow("A", "B", 4, "two"))
     assert codes(both, file_speed=6e6) == ["fts-link-limit", "scenarios-overlap"]
 
@@ -177,13 +176,13 @@ def test_the_top_of_a_shape_is_what_counts():
 # --------------------------------------------------------------------------- scenarios
 
 
-def test_scenarios_that_share_a_link_at_one_time():
+def test_scenarios_that_share_a_link_at_one_time(wording):
     """One finding for two scenarios, also when they are in two menus."""
     one, two = flow("A", "B", 1), flow("A", "B", 1, "two", menu="two.yaml", line=3)
     more = flow("A", "C", 1), flow("A", "C", 1, "two", menu="two.yaml", line=4)
     (problem,) = found(day(one, more[0]), day(two, more[1], name="two.yaml"))
     assert (problem.code, problem.file, problem.line) == ("scenarios-overlap", "two.yaml", 3)
-    assert "one and two use A -> B and 1 more link at the same time: network monitoring" in problem.message
+    wording(problem.message)
 
 
 def test_many_scenarios_of_one_link_are_one_finding():
@@ -233,17 +232,17 @@ def test_windows_with_gaps_or_overlaps_between_days(spans, expected):
         assert sorted(codes(*menus)) == sorted(expected)
 
 
-def test_a_gap_is_told_at_the_menu_that_comes_late():
+def test_a_gap_is_told_at_the_menu_that_comes_late(wording):
     (problem,) = found(*days((0, 24), (25, 48)))
     assert problem.file == "1.yaml"
-    assert "no menu is in force for 1 h before 2027-02-09T11:00Z, from the end of 0.yaml" in problem.message
+    wording(problem.message)
 
 
-def test_a_day_whose_sum_differs_from_its_target():
+def test_a_day_whose_sum_differs_from_its_target(wording):
     """By more than 1 %; `run` wants it accepted."""
     (problem,) = found(day(flow("A", "B", 9), target=10 * GBIT, target_line=4))
     assert (problem.code, problem.line, problem.outlier) == ("target-differs", 4, True)
-    assert "the rates sum to 9 Gb/s, not to the target of 10 Gb/s, -10.0 %" in problem.message
+    wording(problem.message)
     assert codes(day(flow("A", "B", 9), target=9.09 * GBIT)) == []
     assert codes(day(flow("A", "B", 9), target=9.1 * GBIT)) == ["target-differs"]
 
@@ -260,19 +259,19 @@ KIT = (Site("KIT", rses={"B": RseSpec()}), Site("RAL", rses={"C": RseSpec()}))
 
 
 @pytest.mark.parametrize(
-    ("exclusion", "why"),
+    "exclusion",
     [
-        (off(-3, 0, rse="B"), "outside of the menu's dates, 2027-02-08T10:00Z to 2027-02-09T10:00Z"),
-        (off(24, 25, site="KIT"), "outside of the menu's dates"),
-        (off(1, 2, site="RAL"), "RAL is excluded, but has no link here"),
-        (off(5, 6, scenario="short"), "when none of its links has any traffic planned"),
+        off(-3, 0, rse="B"),
+        off(24, 25, site="KIT"),
+        off(1, 2, site="RAL"),
+        off(5, 6, scenario="short"),
     ],
 )
-def test_exclusions_that_take_nothing_out(exclusion, why):
+def test_exclusions_that_take_nothing_out(exclusion, wording):
     short = flow("A", "B", 1, "short", end=START + HOUR)
     (problem,) = found(day(flow("X", "B", 1), short, sites=KIT, exclusions=(exclusion,)))
     assert problem.code == "idle-exclusion"
-    assert why in problem.message
+    wording(problem)
 
 
 @pytest.mark.parametrize(

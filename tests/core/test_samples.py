@@ -84,16 +84,17 @@ def test_a_file_that_is_not_of_the_set_has_no_number(name):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    "values",
     [
-        (("a/b", 1, 1), "no name"),
-        (("..", 1, 1), "no name"),
-        (("a", 0, 1), "from 1 to"),
-        (("a", 100_001, 1), "from 1 to"),
-        (("a", 1, 0), "at least one byte"),
-        (("a", 1, 1, 1, "x" * 250), "longer than"),
+        ("a/b", 1, 1),
+        ("..", 1, 1),
+        ("a", 0, 1),
+        ("a", 100_001, 1),
+        ("a", 1, 0),
+        ("a", 1, 1, 1, "x" * 250),
     ],
 )
-def test_a_set_that_cannot_be_is_refused_with_a_sentence(values, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_set_that_cannot_be_is_refused_with_a_sentence(values, wording):
+    with pytest.raises(ValueError) as refused:
         FileSet(*values)
+    wording(refused.value)

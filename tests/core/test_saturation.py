@@ -231,17 +231,17 @@ def test_the_capacity_is_known_or_not(verdicts, outcome, capacity):
     assert (told.interval is not None) == (outcome is StepOutcome.REACHED)
 
 
-def test_a_search_that_had_no_time_to_repeat_the_highest_rate_says_so():
+def test_a_search_that_had_no_time_to_repeat_the_highest_rate_says_so(wording):
     told = conclusion(LADDER, in_a_row([made(2), made(20)]))
     assert told.cause.code == "time"
-    assert told.reason == "160 Gb/s, the highest rate to try, was reached, without time for enough repeats"
+    wording(told.reason)
 
 
-def test_of_a_capacity_that_falls_and_is_not_repeated_is_told_that_there_was_no_time():
+def test_of_a_capacity_that_falls_and_is_not_repeated_is_told_that_there_was_no_time(wording):
     repeats = [replace(made(10, part), waiting=9000 * GB) for part in (0.95, 0.95, 0.95, 0.5, 0.5)]
     told = conclusion(LADDER, in_a_row([made(2), replace(made(12, 0.8), waiting=9000 * GB), *repeats]))
     assert (told.outcome, told.cause.code) == (StepOutcome.INCONCLUSIVE, "time")
-    assert "it fell from 76 Gb/s to 40 Gb/s at about 10:15:00Z" in told.reason
+    wording(told.reason)
 
 
 @pytest.mark.parametrize(("part", "drained"), [(0.98, False), (0.99, True)])
@@ -318,7 +318,7 @@ def test_where_the_most_is_hardly_too_much_no_queue_is_waited_for(rate, part, co
     assert (estimated and estimated.repeats) == (6 if counts else None)
 
 
-def test_where_more_waits_than_has_to_what_moves_is_asked_for():
+def test_where_more_waits_than_has_to_what_moves_is_asked_for(wording):
     """At the same rate, where that is near enough; and however long that goes on, the link stays overloaded."""
     much = {"waiting": 1000 * GB, "quickest": MINUTE}
     run = in_a_row([made(2), replace(made(5, 0.8), **much), *[replace(made(4, 1.01), **much)] * 20])
@@ -327,7 +327,7 @@ def test_where_more_waits_than_has_to_what_moves_is_asked_for():
     assert len(overload.overloaded(LADDER, run)) == 21
     told = conclusion(LADDER, run)
     assert told.capacity == pytest.approx(4.04 * GB)
-    assert told.reason.startswith("of 40 Gb/s only 32.3 Gb/s moved, and 1 TB are on their way")
+    wording(told.reason)
     drained = [*run[:-1], replace(run[-1], waiting=300 * GB)]
     assert overload.overloaded(LADDER, drained) == []
 

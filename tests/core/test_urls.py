@@ -35,53 +35,53 @@ CANONICAL = {
     "https://[2001:DB8::0:1]/x": "https://[2001:db8::1]/x",
 }
 
-REFUSED = {
-    "gsiftp://h/x": "unknown scheme gsiftp://",
-    "xrootd://h//x": "unknown scheme xrootd://",
-    "file:///etc/passwd": "unknown scheme file://",
-    "/store/x": "not a URL",
-    "": "not a URL",
-    "davs:/h/x": "not a URL",
-    "davs:///x": "no host",
-    "davs://:8443/x": "no host",
-    "davs://h:0/x": "between 1 and 65535",
-    "davs://h:70000/x": "between 1 and 65535",
-    "davs://h:" + "9" * 5000 + "/x": "between 1 and 65535",
-    "davs://h:84a/x": "cannot be read",
-    "davs://::1/x": "cannot be read",
-    "davs://[::g]/x": "cannot be read",
-    "davs://[1::2::3]/x": "not an IP address",
-    "davs://[fe80::1%eth0]/x": "cannot be read",
-    "davs://300.1.1.1/x": "not an IP address",
-    "davs://2130706433/x": "not an IP address",
-    "davs://-h/x": "no host name",
-    "davs://h_.-x./x": "no host name",
-    "davs://\u00e9/x": "no host name",
-    "davs://me:hunter2@h/x": "user or password",
-    "davs://hunter2@h/x": "user or password",
-    "davs://h/x?token=hunter2": "query",
-    "davs://h?hunter2": "query",
-    "davs://h/x#hunter2": "fragment",
-    "davs://h/a/../b": "go up",
-    "davs://h/a/%2e%2E": "go up",
-    "root://h//a/..": "go up",
-    "davs://h/a%2Fb": "encoded slash",
-    "davs://h/a%00b": "encoded slash or control",
-    "davs://h/a%7Fb": "encoded slash or control",
-    "davs://h/a%zz": "two hexadecimal digits",
-    "davs://h/a%2": "two hexadecimal digits",
-    "davs://h/a b": "spaces",
-    " davs://h/a": "spaces",
-    "davs://h/a\nb": "spaces or control",
-    "davs://h/a\x7f": "spaces or control",
-    "davs://h/a\u2028b": "spaces or control",
-    "http://se.example.org/x": "use https://",
-    "dav://192.0.2.1/x": "use davs://",
-    "http://localhost.example.org/x": "not encrypted",
-    "http://127.0.0.1.example.org/x": "not encrypted",
-    "http://[::ffff:127.0.0.1]/x": "not encrypted",
-    "http://0.0.0.0/x": "not encrypted",
-}
+REFUSED = [
+    "gsiftp://h/x",
+    "xrootd://h//x",
+    "file:///etc/passwd",
+    "/store/x",
+    "",
+    "davs:/h/x",
+    "davs:///x",
+    "davs://:8443/x",
+    "davs://h:0/x",
+    "davs://h:70000/x",
+    "davs://h:" + "9" * 5000 + "/x",
+    "davs://h:84a/x",
+    "davs://::1/x",
+    "davs://[::g]/x",
+    "davs://[1::2::3]/x",
+    "davs://[fe80::1%eth0]/x",
+    "davs://300.1.1.1/x",
+    "davs://2130706433/x",
+    "davs://-h/x",
+    "davs://h_.-x./x",
+    "davs://\u00e9/x",
+    "davs://me:hunter2@h/x",
+    "davs://hunter2@h/x",
+    "davs://h/x?token=hunter2",
+    "davs://h?hunter2",
+    "davs://h/x#hunter2",
+    "davs://h/a/../b",
+    "davs://h/a/%2e%2E",
+    "root://h//a/..",
+    "davs://h/a%2Fb",
+    "davs://h/a%00b",
+    "davs://h/a%7Fb",
+    "davs://h/a%zz",
+    "davs://h/a%2",
+    "davs://h/a b",
+    " davs://h/a",
+    "davs://h/a\nb",
+    "davs://h/a\x7f",
+    "davs://h/a\u2028b",
+    "http://se.example.org/x",
+    "dav://192.0.2.1/x",
+    "http://localhost.example.org/x",
+    "http://127.0.0.1.example.org/x",
+    "http://[::ffff:127.0.0.1]/x",
+    "http://0.0.0.0/x",
+]
 
 
 @pytest.mark.parametrize("text", CANONICAL)
@@ -91,9 +91,10 @@ def test_the_canonical_form(text):
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_wrong_is_said_without_secrets(text):
-    with pytest.raises(ValueError, match=REFUSED[text].replace("?", r"\?")) as caught:
+def test_what_is_wrong_is_said_without_secrets(text, wording):
+    with pytest.raises(ValueError) as caught:
         urls.parse(text)
+    wording(caught.value)
     assert "hunter2" not in str(caught.value)
     assert len(str(caught.value)) < 200
 

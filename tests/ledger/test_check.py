@@ -67,7 +67,7 @@ def path(tmp_path: Path) -> Path:
         ledger.close_cycle(CYCLE, CYCLE.end, dict.fromkeys((AB, DB), hold))
         ledger.open_cycle(CYCLE.next, dues(), CYCLE.end)
         ledger.record_plan(plan([bundle(3, CYCLE.next)], CYCLE.next, held=hold), CYCLE.end)
-        ledger.withdraw([bundle(2).key], "its cycle is over", CYCLE.end)
+        ledger.withdraw([bundle(2).key], "too late", CYCLE.end)
     return tmp_path / "dc27.sqlite"
 
 
@@ -175,11 +175,11 @@ def test_numbers_of_a_hold_that_are_not_json_are_a_damaged_ledger_and_no_bug(pat
     assert (error.value.exit_code, "ledger check" in error.value.hint) == (3, True)
 
 
-def test_what_is_found_says_what_it_is_about_and_both_numbers(path):
+def test_what_is_found_says_what_it_is_about_and_both_numbers(path, wording):
     damage(path, FIRST.format("injected = injected + 5"))
     (one,) = check(path)
     assert one.subject == str(AB)
-    assert one.message == "injected is 397000000005, its injections sum to 397000000000"
+    wording(one.message)
 
 
 def test_a_complete_one_that_did_not_move_all_is_found(path):
@@ -187,7 +187,7 @@ def test_a_complete_one_that_did_not_move_all_is_found(path):
     assert set(codes(path)) == {"moved", "totals"}
 
 
-def test_a_complete_one_whose_service_told_less_than_all_of_it_is_found(tmp_path):
+def test_a_complete_one_whose_service_told_less_than_all_of_it_is_found(tmp_path, wording):
     """What a service says exactly is written down as it said it, and not rounded up to all of it."""
     short, whole = injection("cms:/short#1"), injection("cms:/whole#1")
     with opened(tmp_path) as ledger:
@@ -200,16 +200,15 @@ def test_a_complete_one_whose_service_told_less_than_all_of_it_is_found(tmp_path
         assert ledger.entry(short.key).moved == 60 * GB
     (one,) = check(tmp_path / "dc27.sqlite")
     assert (one.code, one.subject) == ("moved", short.key)
-    assert one.message == f"it is complete, but moved {60 * GB} of {70 * GB} bytes"
+    wording(one.message)
 
 
-def test_an_injection_without_its_account_or_its_cycle_is_found(path):
+def test_an_injection_without_its_account_or_its_cycle_is_found(path, wording):
     damage(path, ONE.format("account = 99", "live"))
     assert {"reference", "totals"} <= set(codes(path))
     damage(path, ONE.format("account = 1", "live"), ONE.format("cycle = 99", "live"))
-    assert {one.message for one in check(path) if one.code == "reference"} == {
-        "names a row of cycle that is not there"
-    }
+    (message,) = {one.message for one in check(path) if one.code == "reference"}
+    wording(message)
 
 
 def test_two_live_rules_for_one_dataset_and_destination_are_found(path):
@@ -240,14 +239,14 @@ def test_a_file_with_holes_in_it_is_damaged(path):
     assert set(codes(path)) == {"no-ledger"}
 
 
-def test_a_ledger_of_another_version_says_what_to_do(tmp_path):
+def test_a_ledger_of_another_version_says_what_to_do(tmp_path, wording):
     (one,) = check(of_another_version(tmp_path))
     assert one.code == "version"
-    assert "use the dc_inject that wrote it" in one.message
+    wording(one.message)
 
 
 def test_a_missing_ledger_is_no_finding(tmp_path):
-    with pytest.raises(LedgerError, match="there is no ledger"):
+    with pytest.raises(LedgerError, match=r"none\.sqlite"):
         check(tmp_path / "none.sqlite")
 
 

@@ -20,9 +20,9 @@ from dc_inject.model.errors import LedgerError
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
 
-def refused(match, call, *args, **more):
-    """Assert that a call is refused with this message and a hint, and with no error of SQLite; return it."""
-    with pytest.raises(LedgerError, match=match) as error:
+def refused(call, *args, **more):
+    """Assert that a call is refused with a message and a hint, and with no error of SQLite; return it."""
+    with pytest.raises(LedgerError) as error:
         call(*args, **more)
     assert error.value.hint
     assert error.value.exit_code == 3
@@ -39,20 +39,20 @@ def mode(path: Path) -> int:
 def test_a_place_that_cannot_be_looked_at_is_told(tmp_path):
     """As in a folder of somebody else: it is not known whether a ledger is there."""
     place = tmp_path / ("n" * 256)
-    error = refused("cannot be read: File name too long", paths.files, place)
+    error = refused(paths.files, place)
     assert str(place) in error.message
 
 
 @pytest.mark.parametrize("rights", [0o777, 0o1777])
-def test_a_folder_in_which_all_may_write_is_refused(tmp_path, rights):
+def test_a_folder_in_which_all_may_write_is_refused(tmp_path, rights, wording):
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(rights)
     path = folder / "dc27.sqlite"
-    refused(str(path), Ledger.open, path)
+    wording(refused(Ledger.open, path))
     assert not path.exists()
     (tmp_path / "link.sqlite").symlink_to(path)
-    refused("link.sqlite", Ledger.open, tmp_path / "link.sqlite")
+    wording(refused(Ledger.open, tmp_path / "link.sqlite"))
     folder.chmod(0o755)
     with Ledger.open(path):
         assert path.exists()
@@ -129,11 +129,11 @@ def test_the_file_system_of_a_path_is_that_of_its_nearest_mount(path, kind):
 @pytest.mark.parametrize(
     "kind", ["nfs", "nfs4", "cifs", "smb3", "afs", "lustre", "gpfs", "fuse.sshfs", "fuse.eosxd"]
 )
-def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monkeypatch, kind):
+def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monkeypatch, kind, wording):
     mounts = tmp_path / "mounts"
     monkeypatch.setattr(paths, "MOUNTS", mounts)
     mounts.write_text(f"somewhere {tmp_path} {kind} rw 0 0\n")
-    refused(f"network file system \\({kind}\\)", Ledger.open, tmp_path / "new" / "dc27.sqlite")
+    wording(refused(Ledger.open, tmp_path / "new" / "dc27.sqlite"))
     assert not (tmp_path / "new").exists()
     for fine in ("ext4", "fuse.portal", "tmpfs", "overlay"):
         mounts.write_text(f"somewhere {tmp_path} {fine} rw 0 0\n")
@@ -145,26 +145,26 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monk
 # --------------------------------------------------------------------------- what is no ledger
 
 
-def test_what_is_no_database_is_refused_and_left_alone(tmp_path):
+def test_what_is_no_database_is_refused_and_left_alone(tmp_path, wording):
     path = tmp_path / "menu.yaml"
     path.write_text("menu: 1\n" * 1000)
-    refused("not a ledger, and not a database", Ledger.open, path)
-    refused("not a ledger, and not a database", LedgerView.open, path)
+    wording(refused(Ledger.open, path))
+    wording(refused(LedgerView.open, path))
     assert path.read_text() == "menu: 1\n" * 1000
 
 
-def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path):
+def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path, wording):
     path = tmp_path / "other.sqlite"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE mine (a)")
     other.close()
     before = path.read_bytes()
-    refused("not a ledger of dc_inject", Ledger.open, path)
-    refused("not a ledger of dc_inject", LedgerView.open, path)
+    wording(refused(Ledger.open, path))
+    wording(refused(LedgerView.open, path))
     assert path.read_bytes() == before
 
 
-def test_a_damaged_ledger_is_said(tmp_path):
+def test_a_damaged_ledger_is_said(tmp_path, wording):
     with opened(tmp_path) as ledger:
         started(ledger, *(injection(f"cms:/{number}#1") for number in range(100)))
     whole = bytearray(ledger.path.read_bytes())
@@ -175,17 +175,17 @@ def test_a_damaged_ledger_is_said(tmp_path):
         with LedgerView.open(ledger.path) as view:
             view.entries()
 
-    refused("damaged", read)
+    wording(refused(read))
 
 
-def test_a_missing_ledger_is_not_made_by_looking_at_it(tmp_path):
-    refused("there is no ledger", LedgerView.open, tmp_path / "none.sqlite")
+def test_a_missing_ledger_is_not_made_by_looking_at_it(tmp_path, wording):
+    wording(refused(LedgerView.open, tmp_path / "none.sqlite"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["/proc/dc27.sqlite", "/proc/new/dc27.sqlite", "/dev/null/dc27.sqlite", "/tmp"])
-def test_a_place_that_cannot_be_written_is_said(path):
-    refused("cannot be", Ledger.open, Path(path))
+def test_a_place_that_cannot_be_written_is_said(path, wording):
+    wording(refused(Ledger.open, Path(path)))
 
 
 def test_an_empty_file_becomes_a_ledger(tmp_path):
@@ -198,13 +198,13 @@ def test_an_empty_file_becomes_a_ledger(tmp_path):
 # --------------------------------------------------------------------------- trouble while writing
 
 
-def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path):
+def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path, wording):
     with opened(tmp_path) as ledger:
         started(ledger, injection())
         run = ledger._db._connection.execute
         run(f"PRAGMA max_page_count = {run('PRAGMA page_count').fetchone()[0]}")
         many = [injection(f"cms:/{number}#1") for number in range(2000)]
-        refused("the disk is full", ledger.add_injections, many, START)
+        wording(refused(ledger.add_injections, many, START))
         assert [entry.injection for entry in ledger.entries()] == [injection()]
         run("PRAGMA max_page_count = 1000000")
         ledger.add_injections(many, START)
@@ -212,7 +212,7 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypatch, code):
+def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypatch, code, wording):
     """The lock's file is the first thing written; the ledger's own is the first thing made."""
 
     def fail(*_):
@@ -220,26 +220,26 @@ def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypa
 
     with opened(tmp_path) as ledger:
         monkeypatch.setattr("dc_inject.ledger.lock.os.pwrite", fail)
-        error = refused("the disk is full", ledger.hold("me").__enter__)
-        assert "free some space and start again" in error.hint
+        error = refused(ledger.hold("me").__enter__)
+        wording(error)
         monkeypatch.undo()
         with ledger.hold("me"):
             assert lock.holder(ledger.path)
     monkeypatch.setattr("dc_inject.ledger.database.paths.make_folder", fail)
-    assert "free some space" in refused("the disk is full", Ledger.open, tmp_path / "new.sqlite").hint
+    wording(refused(Ledger.open, tmp_path / "new.sqlite"))
 
 
-def test_another_trouble_with_the_lock_is_no_bug_of_ours(tmp_path, monkeypatch):
+def test_another_trouble_with_the_lock_is_no_bug_of_ours(tmp_path, monkeypatch, wording):
     def fail(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("dc_inject.ledger.lock.os.pwrite", fail)
     with opened(tmp_path) as ledger:
-        refused("the disk does not work", ledger.hold("me").__enter__)
+        wording(refused(ledger.hold("me").__enter__))
 
 
-@pytest.mark.parametrize(("free", "said"), [(4096, "the disk is full"), (10**9, "the disk does not work")])
-def test_a_trouble_of_the_disk_without_room_on_it_is_a_full_disk(tmp_path, monkeypatch, free, said):
+@pytest.mark.parametrize("free", [4096, 10**9])
+def test_a_trouble_of_the_disk_without_room_on_it_is_a_full_disk(tmp_path, monkeypatch, free, wording):
     """SQLite says SQLITE_IOERR_SHMSIZE when it cannot lengthen its -shm at the start."""
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
@@ -250,7 +250,7 @@ def test_a_trouble_of_the_disk_without_room_on_it_is_a_full_disk(tmp_path, monke
 
     with monkeypatch.context() as patched:
         patched.setattr("dc_inject.ledger.errors.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-        refused(said, fail)
+        wording(refused(fail))
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -264,38 +264,38 @@ def test_only_where_there_is_no_ledger_yet_another_place_is_the_hint(tmp_path, m
 
     with monkeypatch.context() as patched:
         patched.setattr("dc_inject.ledger.database.os.open", fail)
-        hint = refused("cannot be opened for writing: Read-only file system", Ledger.open, path).hint
+        hint = refused(Ledger.open, path).hint
     assert ("--ledger" in hint) is not exists
     assert ("fix that" in hint) is exists
 
 
-def test_a_ledger_that_another_process_keeps_locked_is_said(tmp_path):
+def test_a_ledger_that_another_process_keeps_locked_is_said(tmp_path, wording):
     with opened(tmp_path, patience=timedelta(0)) as ledger:
         other = sqlite3.connect(ledger.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        refused("another process has locked it", ledger.note, "one", START)
+        wording(refused(ledger.note, "one", START))
         other.execute("ROLLBACK")
         other.close()
         ledger.note("two", START)
 
 
-def test_a_ledger_that_became_read_only_is_said(tmp_path):
+def test_a_ledger_that_became_read_only_is_said(tmp_path, wording):
     with opened(tmp_path) as ledger:
         ledger._db._connection.execute("PRAGMA query_only = ON")
-        refused("cannot be written", ledger.note, "one", START)
+        wording(refused(ledger.note, "one", START))
 
 
-def test_a_closed_ledger_and_a_number_too_large_are_errors_of_ours(tmp_path):
+def test_a_closed_ledger_and_a_number_too_large_are_errors_of_ours(tmp_path, wording):
     ledger = opened(tmp_path)
-    refused("too large", ledger.open_cycle, CYCLE, dues(2**70), START)
+    wording(refused(ledger.open_cycle, CYCLE, dues(2**70), START))
     assert ledger.unclosed() == ()
     ledger.close()
     ledger.close()
-    refused("closed database", ledger.pauses)
+    wording(refused(ledger.pauses))
 
 
-def test_a_way_to_synchronise_that_there_is_not_is_refused(tmp_path):
-    refused("is not a value of SQLite", Ledger.open, tmp_path / "a.sqlite", synchronous="FULL; DROP TABLE x")
+def test_a_way_to_synchronise_that_there_is_not_is_refused(tmp_path, wording):
+    wording(refused(Ledger.open, tmp_path / "a.sqlite", synchronous="FULL; DROP TABLE x"))
     for way, number in {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}.items():
         with Ledger.open(tmp_path / "a.sqlite", synchronous=way) as ledger:
             assert ledger._db.row("PRAGMA synchronous")[0] == number
@@ -342,7 +342,7 @@ def test_what_a_writer_reads_is_what_it_changes(tmp_path):
     with opened(tmp_path) as ledger, opened(tmp_path, patience=timedelta(0)) as other:
         with ledger.together():
             assert ledger.pauses() == ()
-            refused("another process has locked it", other.pause, "*", "me", "", START)
+            refused(other.pause, "*", "me", "", START)
         assert other.pause("*", "me", "", START)
 
 
@@ -356,7 +356,7 @@ def test_a_view_reads_while_a_transaction_is_open_and_changes_nothing(tmp_path):
             ledger.withdraw([injection().key], "stop", START)
             assert view.entries()[0].error == ""
         assert view.entries()[0].error == "stop"
-        refused("cannot be written", view._db.run, "DELETE FROM injection")
+        refused(view._db.run, "DELETE FROM injection")
 
 
 def test_what_is_read_in_a_snapshot_is_of_one_instant(tmp_path):
@@ -395,7 +395,7 @@ def test_a_ledger_that_was_made_elsewhere_takes_its_place_without_what_the_old_o
         assert view.notes() == ((START, "one"),)
 
 
-def test_a_ledger_that_the_disk_does_not_let_go_is_not_forgotten(tmp_path, monkeypatch):
+def test_a_ledger_that_the_disk_does_not_let_go_is_not_forgotten(tmp_path, monkeypatch, wording):
     with opened(tmp_path) as ledger:
         path = ledger.path
 
@@ -403,7 +403,7 @@ def test_a_ledger_that_the_disk_does_not_let_go_is_not_forgotten(tmp_path, monke
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    refused("dc27.sqlite cannot be deleted: Permission denied", forgetting.forget, path, "me")
+    wording(refused(forgetting.forget, path, "me"))
     monkeypatch.undo()
     assert path.exists()
     forgetting.forget(path, "me")

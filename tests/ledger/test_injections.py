@@ -265,9 +265,10 @@ def test_entries_are_found_by_state_and_cycle_in_the_order_of_release(ledger):
     assert ledger.entries(State.GONE) == []
 
 
-def test_an_unknown_key_is_said(ledger):
-    with pytest.raises(LedgerError, match="knows no injection nokey"):
+def test_an_unknown_key_is_said(ledger, wording):
+    with pytest.raises(LedgerError) as refused:
         ledger.entry("nokey")
+    wording(refused.value)
     ledger.observe([seen("nokey", Status.COMPLETE)], LATER)
     ledger.answer([Outcome("nokey", "r1")], LATER, {})
     assert len(ledger.entries()) == 1
@@ -337,15 +338,16 @@ def test_what_was_ended_with_failures_counts_among_what_failed(tmp_path):
         assert ledger.failed_parts(START + 7 * MINUTE) == {}
 
 
-def test_an_entry_is_changed_as_dataclasses_do(ledger):
+def test_an_entry_is_changed_as_dataclasses_do(ledger, wording):
     started(ledger, ONE)
     entry = ledger.entry(ONE.key)
     later = entry.changed(state=State.CALLED, attempt=3, called_at=LATER)
     assert later == replace(entry, state=State.CALLED, attempt=3, called_at=LATER)
     assert later.changed(attempt=4) == replace(later, attempt=4)
     assert entry == ledger.entry(ONE.key)
-    with pytest.raises(TypeError, match="an entry has no atempt"):
+    with pytest.raises(TypeError) as refused:
         entry.changed(atempt=3)
+    wording(refused.value)
 
 
 def test_deletions_tell_how_long_they_took_and_what_went_lately(ledger):

@@ -34,7 +34,7 @@ def test_what_was_dropped_may_go_out_again(tmp_path, how):
     with opened(tmp_path) as ledger:
         started(ledger, ONE, JOB)
         if how == "withdrawn":
-            ledger.withdraw([ONE.key, JOB.key], "its cycle is over", START)
+            ledger.withdraw([ONE.key, JOB.key], "too late", START)
         else:
             ledger.call([ONE.key, JOB.key], START)
             ledger.answer([Outcome(key, error=Permanent("no")) for key in (ONE.key, JOB.key)], START, {})

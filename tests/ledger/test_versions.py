@@ -23,19 +23,19 @@ def of_another_version(folder: Path, number: int = schema.VERSION + 1) -> Path:
 
 
 @pytest.mark.parametrize("number", [schema.VERSION + 1, 6])
-def test_a_ledger_of_another_version_is_refused_and_left_alone(tmp_path, number):
+def test_a_ledger_of_another_version_is_refused_and_left_alone(tmp_path, number, wording):
     path = of_another_version(tmp_path, number)
     before = path.read_bytes()
     for opener in (Ledger.open, LedgerView.open):
-        refused(f"version {number}", opener, path)
+        wording(refused(opener, path))
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_is_no_ledger_to_read_and_becomes_one_when_it_is_written(tmp_path, monkeypatch):
+def test_an_empty_file_is_no_ledger_to_read_and_becomes_one_when_it_is_written(tmp_path, monkeypatch, wording):
     monkeypatch.setattr("dc_inject.ledger.database.MAKING_PAUSE", 0)
     path = tmp_path / "dc27.sqlite"
     path.touch(0o600)
-    refused("is empty: it is not a ledger yet", LedgerView.open, path)
+    wording(refused(LedgerView.open, path))
     assert path.stat().st_size == 0
     Ledger.open(path).close()
     LedgerView.open(path).close()

@@ -27,35 +27,30 @@ def test_days_make_a_campaign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "message"),
+    "second",
     [
-        (text(**SECOND, campaign="campaign: other"), "the campaign is other, but rehearsal in 1.yaml"),
-        (text(**SECOND, contact="contact: somebody"), "the contact is somebody"),
-        (
-            text(**SECOND, defaults="defaults: {cycle: 5 min, datasets: {did: 'a:*'}}"),
-            "a cycle lasts 5 min, but 15 min",
-        ),
-        (text(), "A -> B is in the scenario one twice at the same time, first in 1.yaml:10"),
-        (text(**SECOND, x="sites: {Y: {rses: {A: {}}}}"), "A is in the site Y, but in X in 1.yaml"),
-        (
-            text(limits="limits: {total: 15 Gb/s}", scenarios="scenarios: {one: {from: B, to: A, rate: 6 Gb/s}}"),
-            "the rates sum to 16 Gb/s, above limits.total, 15 Gb/s",
-        ),
+        text(**SECOND, campaign="campaign: other"),
+        text(**SECOND, contact="contact: somebody"),
+        text(**SECOND, defaults="defaults: {cycle: 5 min, datasets: {did: 'a:*'}}"),
+        text(),
+        text(**SECOND, x="sites: {Y: {rses: {A: {}}}}"),
+        text(limits="limits: {total: 15 Gb/s}", scenarios="scenarios: {one: {from: B, to: A, rate: 6 Gb/s}}"),
     ],
 )
-def test_menus_that_do_not_fit_together(second: str, message: str) -> None:
+def test_menus_that_do_not_fit_together(second: str, wording) -> None:
     """Each misfit is an error in the later menu that names the earlier one."""
     with pytest.raises(MenuError) as caught:
         campaign(text(x="sites: {X: {rses: {A: {}}}}"), second)
     (problem,) = caught.value.problems
-    assert problem.message.startswith(message)
+    wording(problem)
     assert (problem.file, bool(problem.line), bool(problem.hint)) == ("2.yaml", True, True)
 
 
-def test_no_menu_is_no_campaign() -> None:
+def test_no_menu_is_no_campaign(wording) -> None:
     """At least one is needed."""
-    with pytest.raises(MenuError, match="there is no menu"):
+    with pytest.raises(MenuError) as refused:
         menu.campaign([])
+    wording(refused.value)
 
 
 # --------------------------------------------------------------------------- findings
@@ -101,13 +96,13 @@ def test_what_a_menu_accepts_is_no_finding() -> None:
     assert len(findings(content + "accept: [smallest-first]\n")) == 1
 
 
-def test_a_site_above_its_wan() -> None:
+def test_a_site_above_its_wan(wording) -> None:
     """Each direction is summed on its own, over all menus in force; traffic inside of a site is none."""
     sites = "sites: {KIT: {wan: 15 Gb/s, rses: {A: {}, Z: {}}}}"
     into = [scenarios(f"one: {{from: {source}, to: A, rate: 10 Gb/s}}") + sites for source in "BC"]
     (found,) = findings(*into)
     assert (found.code, found.outlier) == ("site-over-wan", False)
-    assert "ingress of KIT sums to 20 Gb/s, above its WAN, 15 Gb/s" in found.message
+    wording(found.message)
     assert findings(into[0], text(x=sites)) == []  # 10 Gb/s in, 10 Gb/s out
     inside = scenarios("one: {from: Z, to: A, rate: 10 Gb/s}\ntwo: {from: B, to: A, rate: 10 Gb/s}") + sites
     assert findings(inside) == []

@@ -73,56 +73,48 @@ def test_a_list_that_many_links_name_is_read_once():
 
 
 @pytest.mark.parametrize(
-    ("body", "message", "hint"),
+    "body",
     [
-        ("priority: 1", "no source files are named", "`files: {folder: data}`, or `datasets: {did: ...}`"),
-        ("files: {pattern: '*.root'}", "no source files are named", "`files: {list: sources.csv}`"),
-        ("files: {list: s.csv, folder: x}", "`files` has a list and a folder", "keep one"),
-        ("files: {folder: /data}", "begins with a slash", "data/2024"),
-        ("files: {folder: a/../b}", "go up", "davs://"),
-        ("files: {folder: davs://a/b}", "got a URL", "data/2024"),
-        ("files: {folder: 'a b'}", "no spaces", "%20"),
-        ("files: {folder: x, pattern: /data/*}", "looks like a whole path", "*.root"),
-        ("files: {folder: x, size: 1..2}", "has no unit", "500 TB"),
-        ("files: {folder: x, size: 2..1 GB}", "has its lower bound above its upper bound", "smaller"),
-        ("files: {folder: x, patern: x}", "the key `patern` is unknown", "`pattern`"),
-        ("files: x", "`files`: expected a mapping, got 'x'", "key: value"),
-        ("files: {list: none.csv}", "none.csv cannot be read", "paths are relative to"),
-        ("files: {list: [s.csv]}", "expected one value, got a list", "one value"),
-        ("files: {folder: x}, jobs: {files: 0}", "got '0'", "from 1 to 5000"),
-        ("files: {folder: x}, jobs: {files: 5001}", "got '5001'", "from 1 to 5000"),
-        ("files: {folder: x}, jobs: {retry: 11}", "got '11'", "from 0 to 10"),
-        ("files: {folder: x}, jobs: {retry: -1}", "got '-1'", "from 0 to 10"),
-        ("files: {folder: x}, jobs: {scitag: 64}", "got '64'", "from 65 to 65535"),
-        ("files: {folder: x}, jobs: {scitag: 65536}", "got '65536'", "from 65 to 65535"),
-        ("files: {folder: x}, jobs: {verify: all}", "got 'all'", "none, source, target or both"),
-        ("files: {folder: x}, jobs: {longest_transfer: 1}", "has no unit", "1 h 30 min"),
-        ("files: {folder: x}, jobs: {longest_transfer: 0 s}", "shorter than a second", "15 min"),
-        ("files: {folder: x}, jobs: {retries: 3}", "`retries` is unknown", "`retry`"),
-        (
-            "through: rucio, datasets: {did: 'a:b'}, files: {folder: x}",
-            "`files` is only for links through FTS",
-            "fts",
-        ),
-        (
-            "through: rucio, datasets: {did: 'a:b'}, jobs: {retry: 1}",
-            "`jobs` is only for links through FTS",
-            "fts",
-        ),
+        "priority: 1",
+        "files: {pattern: '*.root'}",
+        "files: {list: s.csv, folder: x}",
+        "files: {folder: /data}",
+        "files: {folder: a/../b}",
+        "files: {folder: davs://a/b}",
+        "files: {folder: 'a b'}",
+        "files: {folder: x, pattern: /data/*}",
+        "files: {folder: x, size: 1..2}",
+        "files: {folder: x, size: 2..1 GB}",
+        "files: {folder: x, patern: x}",
+        "files: x",
+        "files: {list: none.csv}",
+        "files: {list: [s.csv]}",
+        "files: {folder: x}, jobs: {files: 0}",
+        "files: {folder: x}, jobs: {files: 5001}",
+        "files: {folder: x}, jobs: {retry: 11}",
+        "files: {folder: x}, jobs: {retry: -1}",
+        "files: {folder: x}, jobs: {scitag: 64}",
+        "files: {folder: x}, jobs: {scitag: 65536}",
+        "files: {folder: x}, jobs: {verify: all}",
+        "files: {folder: x}, jobs: {longest_transfer: 1}",
+        "files: {folder: x}, jobs: {longest_transfer: 0 s}",
+        "files: {folder: x}, jobs: {retries: 3}",
+        "through: rucio, datasets: {did: 'a:b'}, files: {folder: x}",
+        "through: rucio, datasets: {did: 'a:b'}, jobs: {retry: 1}",
     ],
 )
-def test_wrong_files_and_jobs(body, message, hint):
+def test_wrong_files_and_jobs(body, wording):
     ends = "from: R1, to: R2" if "rucio" in body else f"from: '{A}', to: '{B}'"
     found = problems(fts(f"{{links: [{{{ends}, rate: 1 Gb/s, {body}}}]}}", "defaults: {through: fts}"), LIST)
     assert [problem.line for problem in found] == [10], found
-    assert message in found[0].message
-    assert hint in found[0].hint
+    wording(found[0])
 
 
-def test_a_link_needs_a_file_below_its_source():
+def test_a_link_needs_a_file_below_its_source(wording):
     files = {"s.csv": f"url\n{A}x/1\nhttps://a.example.org:8443/dc/1\n{B}/1\n"}
     (found,) = problems(fts(f"{{from: ['{A}', '{B}'], to: '{C}', rate: 1 Gb/s}}"), files)
-    assert (found.line, found.message) == (12, f"none of the 3 files of s.csv is below {A}")
+    assert found.line == 12
+    wording(found.message)
     assert not problems(fts(f"{{from: '{A}', to: '{C}', rate: 1 Gb/s}}"), {"s.csv": "path\nx/1\n"})
 
 

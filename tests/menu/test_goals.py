@@ -79,50 +79,27 @@ def test_a_volume_is_given_at_its_rate_until_it_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "message", "hint"),
+    "body",
     [
-        ("one: {from: A, to: B, again: true}", "`rate` is missing", "`again` needs a highest rate"),
-        (
-            "one: {from: A, to: B, again: true, keep: 1 TB, rate: 1 Gb/s}",
-            "`again` cannot go with `keep`",
-            "one of",
-        ),
-        ("one: {from: A, to: B, again: maybe, rate: 1 Gb/s}", "got 'maybe'", "true"),
-        ("one: {from: A, to: B}", "`rate` is missing", "add `rate: ...`"),
-        ("one: {from: A, to: B, keep: 2 TB}", "`rate` is missing", "`keep` needs a highest rate"),
-        (
-            "one: {from: A, to: B, keep: 2 TB, volume: 2 TB, rate: 1 Gb/s}",
-            "`keep` cannot go with `volume`",
-            "one of",
-        ),
-        ("one: {from: A, to: B, volume: 2 Tb}", "`volume`: '2 Tb' is not a size", "2 PiB"),
-        ("one: {from: A, to: B, volume: 0 B}", "`volume`: '0 B' must be above 0", "above 0"),
-        ("one: {from: A, to: B, keep: 5, rate: 1 Gb/s}", "`keep`: '5' has no unit", "500 TB"),
-        (
-            "one: {from: A, to: B, volume: 2 TB, shape: {ramp: 1 h}}",
-            "the shape has no `rate`",
-            "shape: constant",
-        ),
-        (
-            "one: {volume: 2 TB, links: [{from: A, to: B, rate: 1 Gb/s}]}",
-            "`volume` cannot go with `links`",
-            "each link",
-        ),
-        (
-            "one: {keep: 2 TB, links: [{from: A, to: B, rate: 1 Gb/s}]}",
-            "`keep` cannot go with `links`",
-            "each link",
-        ),
-        ("one: {links: [{from: A, to: B}]}", "`rate` is missing", "such as `rate: 10 Gb/s`"),
-        ("one: {from: A, to: B, rate: }", "`rate` has no value", "give it one"),
-        ("one: {links: [{from: A, to: B, rate: }]}", "`rate` has no value", "give it one"),
+        "one: {from: A, to: B, again: true}",
+        "one: {from: A, to: B, again: true, keep: 1 TB, rate: 1 Gb/s}",
+        "one: {from: A, to: B, again: maybe, rate: 1 Gb/s}",
+        "one: {from: A, to: B, keep: 2 TB}",
+        "one: {from: A, to: B, keep: 2 TB, volume: 2 TB, rate: 1 Gb/s}",
+        "one: {from: A, to: B, volume: 2 Tb}",
+        "one: {from: A, to: B, volume: 0 B}",
+        "one: {from: A, to: B, keep: 5, rate: 1 Gb/s}",
+        "one: {from: A, to: B, volume: 2 TB, shape: {ramp: 1 h}}",
+        "one: {volume: 2 TB, links: [{from: A, to: B, rate: 1 Gb/s}]}",
+        "one: {keep: 2 TB, links: [{from: A, to: B, rate: 1 Gb/s}]}",
+        "one: {from: A, to: B, rate: }",
+        "one: {links: [{from: A, to: B, rate: }]}",
     ],
 )
-def test_what_is_wrong(body: str, message: str, hint: str) -> None:
+def test_what_is_wrong(body: str, wording) -> None:
     """One problem each, with a hint."""
     (found,) = problems(scenarios(body))
-    assert message in found.message
-    assert hint in found.hint
+    wording(found)
 
 
 def test_files_through_fts_go_out_again_anyway() -> None:
@@ -134,8 +111,8 @@ def test_files_through_fts_go_out_again_anyway() -> None:
     assert [flow.goal for flow in made.flows] == [Recycle()] * 2
 
 
-def test_a_goal_has_no_place_in_defaults() -> None:
+def test_a_goal_has_no_place_in_defaults(wording) -> None:
     """It is of one scenario or link."""
     (found,) = problems(text(defaults='defaults: {volume: 2 TB, datasets: {did: "cms:*"}}'))
-    assert found.message == "the key `volume` is unknown here"
-    assert found.hint == "it belongs in a scenario"
+    wording(found.message)
+    wording(found.hint)

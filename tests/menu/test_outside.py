@@ -41,7 +41,7 @@ def menu(tmp_path):
 
 @pytest.mark.parametrize("way", ["dots", "absolute", "link"])
 @pytest.mark.parametrize("key", ["include", "links", "datasets"])
-def test_a_file_outside_is_not_read(menu, tmp_path, way, key):
+def test_a_file_outside_is_not_read(menu, tmp_path, way, key, wording):
     (tmp_path / "mine" / "link.csv").symlink_to(tmp_path / "secret.csv")
     name = {"dots": "../secret.csv", "absolute": str(tmp_path / "secret.csv"), "link": "link.csv"}[way]
     file = {
@@ -49,8 +49,9 @@ def test_a_file_outside_is_not_read(menu, tmp_path, way, key):
         "links": lambda: menu(links=f"{{file: {name}}}"),
         "datasets": lambda: menu(links=f"[{{from: A, to: B, rate: 1 Gb/s, datasets: {{file: {name}}}}}]"),
     }[key]()
-    with pytest.raises(MenuError, match="outside of the menu's folder") as error:
+    with pytest.raises(MenuError) as error:
         files.read_menus([file])
+    wording(error.value)
     assert "hunter2" not in str(error.value)
     assert "root:x" not in str(error.value)
 
@@ -62,11 +63,11 @@ def test_a_link_that_leads_to_itself_is_a_problem_of_the_menu(menu, tmp_path):
     assert [problem.line for problem in error.value.problems] == [6]
 
 
-def test_a_person_can_name_more_folders(menu, tmp_path):
+def test_a_person_can_name_more_folders(menu, tmp_path, wording):
     (tmp_path / "l.csv").write_text("from,to,rate\nA,B,1 Gb/s\n")
     file = menu(links="{file: ../l.csv}")
     run = CliRunner().invoke
-    assert "--include-from FOLDER allows it" in run(check, [str(file)]).output
+    assert "--include-from" in run(check, [str(file)]).output
     assert run(check, [str(file), "--include-from", str(tmp_path)]).exit_code == 0
     assert run(check, [str(file)]).exit_code == 2  # it holds for one command
 

@@ -91,30 +91,29 @@ def test_a_site_stands_for_its_rse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "message", "hint"),
+    "then",
     [
-        ("{to: {X: D}}", "`then`: X is not a destination of the scenario", "destinations: B, C"),
-        ("{to: {B: B}}", "`then`: B is where the first hop ends", "another RSE"),
-        ("{to: {B: [D, E]}}", "expected one value, got a list", "one value"),
-        ("{to: {}}", "`to`: expected at least one RSE", "name RSEs"),
-        ("{rate: 1 Gb/s}", "`to` is missing", "T1_DE_KIT_Tape"),
-        ('{to: {B: "tier=0&disk"}}', "`then`: tier=0&disk is not a single RSE", "one RSE"),
-        ("{to: D, rate: fast}", "`rate`: 'fast' is not a rate", "10 Gb/s"),
-        ("{to: D, volume: 1 TB}", "the key `volume` is unknown here", "it belongs in"),
-        ("D", "`then`: expected a mapping, got 'D'", "{...}"),
+        "{to: {X: D}}",
+        "{to: {B: B}}",
+        "{to: {B: [D, E]}}",
+        "{to: {}}",
+        "{rate: 1 Gb/s}",
+        '{to: {B: "tier=0&disk"}}',
+        "{to: D, rate: fast}",
+        "{to: D, volume: 1 TB}",
+        "D",
     ],
 )
-def test_what_is_wrong(then: str, message: str, hint: str) -> None:
+def test_what_is_wrong(then: str, wording) -> None:
     """One problem each, with a hint."""
     (found,) = problems(scenarios(f"one: {{{BASE}, then: {then}}}"))
-    assert message in found.message
-    assert hint in found.hint
+    wording(found)
 
 
-def test_a_second_hop_that_is_a_link_already_is_there_twice() -> None:
+def test_a_second_hop_that_is_a_link_already_is_there_twice(wording) -> None:
     """An account is of one link in one scenario."""
     (found,) = problems(scenarios("one: {mesh: [A, B], rate: 1 Gb/s, then: {to: {B: A}}}"))
-    assert "B -> A is in the scenario one twice" in found.message
+    wording(found.message)
 
 
 TAPE = "davs://tape.example.org/archive"
@@ -139,24 +138,24 @@ def test_through_fts_a_site_stands_for_its_prefix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "message"),
+    "scenario",
     [
-        (RIGHT.replace("rate:", "then: {to: SOME_RSE}, rate:"), "SOME_RSE is not a URL"),
-        (RIGHT.replace("rate:", f"then: {{to: '{B}'}}, rate:"), f"`then`: {B} is where the first hop ends"),
-        (RIGHT.replace("rate:", f"then: {{to: {{'{A}': '{TAPE}'}}}}, rate:"), f"{A} is not a destination"),
+        RIGHT.replace("rate:", "then: {to: SOME_RSE}, rate:"),
+        RIGHT.replace("rate:", f"then: {{to: '{B}'}}, rate:"),
+        RIGHT.replace("rate:", f"then: {{to: {{'{A}': '{TAPE}'}}}}, rate:"),
     ],
 )
-def test_what_is_wrong_through_fts(scenario: str, message: str) -> None:
+def test_what_is_wrong_through_fts(scenario: str, wording) -> None:
     """One problem each."""
     (found,) = problems(fts(scenario), LIST)
-    assert message in found.message
+    wording(found)
 
 
-def test_a_second_hop_through_two_services_is_refused() -> None:
+def test_a_second_hop_through_two_services_is_refused(wording) -> None:
     """What landed through one is not known to the other."""
     links = f"{{from: '{A}', to: '{B}', rate: 1 Gb/s}}, {{from: X, to: Y, rate: 1 Gb/s, through: rucio}}"
     found = problems(fts(f"{{links: [{links}], then: {{to: '{TAPE}'}}}}"), LIST)
-    assert any(one.message.startswith("`then`: what lands comes through Rucio and FTS") for one in found)
+    wording(found)
 
 
 def test_what_lands_with_different_lifetimes_goes_on_with_the_widest_whatever_the_order() -> None:
@@ -172,7 +171,7 @@ def test_what_lands_with_different_lifetimes_goes_on_with_the_widest_whatever_th
 
 
 @pytest.mark.parametrize("wrong", [True, False])
-def test_what_lands_goes_on_to_one_place_at_a_time(wrong: bool) -> None:
+def test_what_lands_goes_on_to_one_place_at_a_time(wrong: bool, wording) -> None:
     """Also where several menus have the scenario: at once that is wrong, one after the other it is not."""
     first, second = (
         read(scenarios(f"one: {{from: {start}, to: B, rate: 4 Gb/s, then: {{to: {to}}}}}"), name=f"{to}.yaml")
@@ -187,4 +186,4 @@ def test_what_lands_goes_on_to_one_place_at_a_time(wrong: bool) -> None:
     with pytest.raises(MenuError) as error:
         menu.campaign([early, late])
     (problem,) = error.value.problems
-    assert "goes on to D at the same time, by D.yaml" in problem.message
+    wording(problem.message)

@@ -70,23 +70,23 @@ def test_links_of_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("csv", "line", "message"),
+    ("csv", "line"),
     [
-        ("A,B,7800\n", 1, "the columns are A, B, 7800"),
-        ("from,to,rate\nA,B,7800\n", 2, "'7800' has no unit"),
-        ("from,to,rate\nA,B\n", 2, "`rate` is missing"),
-        ("from,to,rate\nA,B,1 Gb/s,x\n", 2, "4 cells, but 3 columns"),
-        ("from,to,rate,colour\nA,B,1 Gb/s,x\n", 1, "the key `colour` is unknown"),
-        ("from,to,rate\nA,B,1 Gb/s\nA,B,2 Gb/s\n", 3, "twice at the same time"),
-        ("from,to,rate\n", 10, "has no links"),
-        ("", 10, "has no links"),
+        ("A,B,7800\n", 1),
+        ("from,to,rate\nA,B,7800\n", 2),
+        ("from,to,rate\nA,B\n", 2),
+        ("from,to,rate\nA,B,1 Gb/s,x\n", 2),
+        ("from,to,rate,colour\nA,B,1 Gb/s,x\n", 1),
+        ("from,to,rate\nA,B,1 Gb/s\nA,B,2 Gb/s\n", 3),
+        ("from,to,rate\n", 10),
+        ("", 10),
     ],
 )
-def test_wrong_links_of_a_file(csv: str, line: int, message: str) -> None:
+def test_wrong_links_of_a_file(csv: str, line: int, wording) -> None:
     """What is wrong in a CSV is told with its line there; an empty one with the menu's line."""
     found = problems(scenarios("one: {links: {file: links.csv}}"), {"links.csv": csv})
     assert (found[0].file, found[0].line) == ("m.yaml" if line == 10 else "links.csv", line)
-    assert message in found[0].message
+    wording(found[0])
 
 
 def test_defaults() -> None:
@@ -235,31 +235,29 @@ four: {links: [{from: "T1*", to: B, rate: 3 Gb/s}]}
 
 
 @pytest.mark.parametrize(
-    ("scenario", "names", "message"),
+    ("scenario", "names"),
     [
-        ('{from: A, to: "tier=2", rate: 1 Gb/s}', (), "matches no RSE"),
-        ('{from: A, to: "tier=2", rate: 1 Gb/s}', ("A",), "A is both source and destination"),
-        ('{mesh: "tier=2", rate: 1 Gb/s}', ("A",), "a mesh of one"),
-        ('{from: A, to: {"tier=2": 1, B: 1}, rate: 1 Gb/s}', ("B", "C"), "B is named twice"),
+        ('{from: A, to: "tier=2", rate: 1 Gb/s}', ()),
+        ('{from: A, to: "tier=2", rate: 1 Gb/s}', ("A",)),
+        ('{mesh: "tier=2", rate: 1 Gb/s}', ("A",)),
+        ('{from: A, to: {"tier=2": 1, B: 1}, rate: 1 Gb/s}', ("B", "C")),
         (
             '{links: [{from: A, to: "tier=2", rate: 1 Gb/s}, {from: A, to: B, rate: 1 Gb/s}]}',
             ("B",),
-            "twice at the same time",
         ),
     ],
 )
-def test_what_only_shows_when_expressions_are_resolved(
-    scenario: str, names: tuple[str, ...], message: str
-) -> None:
+def test_what_only_shows_when_expressions_are_resolved(scenario: str, names: tuple[str, ...], wording) -> None:
     """A menu that is right as written may be wrong with what its expressions mean; then it has a line too."""
     made = draft(scenarios(f"one: {scenario}"))
     with pytest.raises(MenuError) as caught:
         made.resolve({"tier=2": names})
-    assert message in caught.value.problems[0].message
+    wording(caught.value.problems[0])
     assert caught.value.problems[0].line >= 9
 
 
-def test_an_expression_that_nobody_resolved_is_a_menu_error() -> None:
+def test_an_expression_that_nobody_resolved_is_a_menu_error(wording) -> None:
     """Nothing is guessed."""
-    with pytest.raises(MenuError, match="was not resolved"):
+    with pytest.raises(MenuError) as refused:
         draft(scenarios('one: {from: A, to: "tier=2", rate: 1 Gb/s}')).resolve({})
+    wording(refused.value)

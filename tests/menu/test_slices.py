@@ -42,20 +42,20 @@ def test_a_link_may_do_without_the_slices_of_its_scenario() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "what"),
+    "said",
     [
-        (", datasets: {slices: 'a scope'}", "'a scope' is not a scope"),
-        (", datasets: {slices: {at_most: 1 TB}}", "`slices` has no scope"),
-        (", datasets: {slices: yes}", "`slices` has no scope"),
-        (", datasets: {slices: {scope: user.dcops, name: all-alike}}", "is not a template of names"),
-        (", datasets: {slices: {scope: user.dcops, name: '{mark} {mother}'}}", "is not a template of names"),
-        (", volume: 1 TB, datasets: {slices: user.dcops}", "`slices` cannot go with `volume`"),
-        (", again: true, datasets: {slices: user.dcops}", "`slices` cannot go with `again`"),
-        (", then: {to: D}, datasets: {slices: user.dcops}", "`slices` cannot go with `then`"),
+        ", datasets: {slices: 'a scope'}",
+        ", datasets: {slices: {at_most: 1 TB}}",
+        ", datasets: {slices: yes}",
+        ", datasets: {slices: {scope: user.dcops, name: all-alike}}",
+        ", datasets: {slices: {scope: user.dcops, name: '{mark} {mother}'}}",
+        ", volume: 1 TB, datasets: {slices: user.dcops}",
+        ", again: true, datasets: {slices: user.dcops}",
+        ", then: {to: D}, datasets: {slices: user.dcops}",
     ],
 )
-def test_what_cannot_be_meant_is_refused(said: str, what: str) -> None:
-    assert any(what in problem.message for problem in problems(scenarios(f"one: {{{BASE}{said}}}")))
+def test_what_cannot_be_meant_is_refused(said: str, wording) -> None:
+    wording(problems(scenarios(f"one: {{{BASE}{said}}}")))
 
 
 def test_fts_has_no_need_of_slices() -> None:

@@ -21,26 +21,25 @@ def test_they_are_read_with_the_menu_and_from_its_text_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "message", "hint"),
+    ("line", "column"),
     [
-        ("ratoi >= 0.9", 5, "'ratoi' at character 1 is no metric of a threshold", "did you mean ratio?"),
-        ("rate >= 10", 5, "'10' has no unit", "10 Gb/s"),
-        ('ratio{scenario="two"} >= 0.9', 5, "no scenario two in this menu", "known: one"),
+        ("ratoi >= 0.9", 5),
+        ("rate >= 10", 5),
+        ('ratio{scenario="two"} >= 0.9', 5),
     ],
 )
-def test_what_is_wrong_has_its_place(line: str, column: int, message: str, hint: str) -> None:
+def test_what_is_wrong_has_its_place(line: str, column: int, wording) -> None:
     """And a hint."""
     (problem,) = problems(text(x=f"{TWO}\n  - {line}"))
     assert (problem.line, problem.column) == (text(x=TWO).count("\n") + 1, column)
-    assert message in problem.message
-    assert hint in problem.hint
+    wording(problem)
 
 
-def test_they_stand_in_the_menu_itself() -> None:
+def test_they_stand_in_the_menu_itself(wording) -> None:
     """The ledger keeps its text, but not that of its includes."""
     (problem,) = problems(text(x="include: parts.yaml"), {"parts.yaml": TWO.replace("  - failed_files < 100", "")})
     assert (problem.file, problem.line) == ("parts.yaml", 2)
-    assert "move it to m.yaml" in problem.hint
+    wording(problem.hint)
 
 
 def test_editors_know_them() -> None:

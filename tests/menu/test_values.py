@@ -38,24 +38,23 @@ def test_moments(text: str, expected: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "hint"),
+    "text",
     [
-        ("2027-03-28 02:00", "does not exist", "2027-03-28 03:00"),
-        ("2027-03-28 02:59", "does not exist", "2027-03-28 03:59"),
-        ("2027-10-31 02:00", "happens twice", "2027-10-31 02:00+02:00 or 2027-10-31 02:00+01:00"),
-        ("2027-02-30 10:00", "not a valid time", "2027-02-08"),
-        ("2027-02-08 25:00", "not a valid time", "2027-02-08"),
-        ("10:00", "not a time", "2027-02-08 10:00"),
-        ("1812-01-01", "out of range", "2000"),
-        ("2027-02-08 10:00+24:00", "offset of a day", "+01:00"),
+        "2027-03-28 02:00",
+        "2027-03-28 02:59",
+        "2027-10-31 02:00",
+        "2027-02-30 10:00",
+        "2027-02-08 25:00",
+        "10:00",
+        "1812-01-01",
+        "2027-02-08 10:00+24:00",
     ],
 )
-def test_wrong_moments(text: str, message: str, hint: str) -> None:
+def test_wrong_moments(text: str, wording) -> None:
     """A time that clocks jump over, or show twice, or that is none, is refused with what to write."""
     with pytest.raises(values.WrongError) as caught:
         values.moment(text, ZURICH)
-    assert message in caught.value.message
-    assert hint in caught.value.hint
+    wording(f"{caught.value.message} ({caught.value.hint})")
 
 
 @pytest.mark.parametrize(
@@ -163,31 +162,25 @@ def test_what_pydantic_reads(kind: object, text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    "content",
     [
-        ({"limits": "limits: {files_in_flight: 0}"}, "a whole number from 1 to 1000000000, got '0'"),
-        ({"limits": "limits: {files_in_flight: 1.5}"}, "a whole number from 1 to 1000000000, got '1.5'"),
-        ({"limits": "limits: {files_in_flight: _}"}, "a whole number from 1 to 1000000000, got '_'"),
-        ({"limits": f"limits: {{files_in_flight: {'9' * 5000}}}"}, "from 1 to 1000000000, got '9999"),
-        ({"limits": "limits: {files_in_flight: 1000000000000}"}, "from 1 to 1000000000, got '1000000000000'"),
-        ({"limits": "limits: {rules_per_hour: 1000000001}"}, "number from 1 to 1000000000, got '1000000001'"),
-        ({"limits": "limits: {files_in_flight: [1]}"}, "a whole number from 1 to 1000000000, got a list"),
-        ({"defaults": "defaults: {datasets: {did: 'a:b'}, priority: 6}"}, "a whole number from 1 to 5, got '6'"),
-        (
-            {"defaults": "defaults: {datasets: {did: 'a:b'}, jobs: {scitag: 64}}"},
-            "number from 65 to 65535, got '64'",
-        ),
-        ({"x": "above_production: perhaps"}, "true or false, got 'perhaps'"),
-        ({"x": "above_production: {a: b}"}, "true or false, got a mapping"),
-        (
-            {"defaults": "defaults: {datasets: {did: 'a:b', order: first}}"},
-            "largest-first, smallest-first or random, got 'first'",
-        ),
+        {"limits": "limits: {files_in_flight: 0}"},
+        {"limits": "limits: {files_in_flight: 1.5}"},
+        {"limits": "limits: {files_in_flight: _}"},
+        {"limits": f"limits: {{files_in_flight: {'9' * 5000}}}"},
+        {"limits": "limits: {files_in_flight: 1000000000000}"},
+        {"limits": "limits: {rules_per_hour: 1000000001}"},
+        {"limits": "limits: {files_in_flight: [1]}"},
+        {"defaults": "defaults: {datasets: {did: 'a:b'}, priority: 6}"},
+        {"defaults": "defaults: {datasets: {did: 'a:b'}, jobs: {scitag: 64}}"},
+        {"x": "above_production: perhaps"},
+        {"x": "above_production: {a: b}"},
+        {"defaults": "defaults: {datasets: {did: 'a:b', order: first}}"},
     ],
 )
-def test_what_pydantic_refuses(content: dict[str, str], expected: str) -> None:
+def test_what_pydantic_refuses(content: dict[str, str], wording) -> None:
     """With what it expected, and where it stands."""
     (problem,) = problems(text(**content))
-    assert expected in problem.message
+    wording(problem)
     assert problem.column >= 1
     assert problem.hint.startswith("write ")

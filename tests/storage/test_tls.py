@@ -115,15 +115,16 @@ def test_files_that_are_none_are_for_a_person(secure, storage_with, tmp_path):
 
 def test_a_storage_that_nobody_vouches_for_is_not_spoken_to(secure, storage_with, proxy):
     secret = Opens(token="opaque-token", certificate=str(proxy), key=str(proxy))
-    with pytest.raises(Temporary, match="cannot be trusted") as caught:
+    with pytest.raises(Temporary, match="certificate of the storage") as caught:
         storage_with(secret, True).stat(davs(secure))
     assert "X509_CERT_DIR" in (caught.value.hint or "")
     assert secure.asked == []
 
 
 def test_trust_that_is_not_there_is_for_a_person(secure, storage_with, tmp_path):
-    with pytest.raises(NeedsOperator, match="CA certificate bundle") as caught:
+    with pytest.raises(NeedsOperator) as caught:
         storage_with(Opens(), str(tmp_path / "none")).stat(davs(secure))
+    assert str(tmp_path / "none") in caught.value.message
     assert "X509_CERT_DIR" in (caught.value.hint or "")
 
 
@@ -143,12 +144,13 @@ def test_a_new_proxy_is_used_at_once(secure, storage_with, proxy, tmp_path):
         storage.stat(davs(secure))
 
 
-def test_an_answer_that_drips_is_given_up_over_tls_too(secure, authority, proxy):
+def test_an_answer_that_drips_is_given_up_over_tls_too(secure, authority, proxy, wording):
     secure.tricks["PROPFIND"] = drip(b"HTTP/1.1 207 Multi-Status\r\n\r\n<D:multistatus")
     access = Opens(certificate=str(proxy), key=str(proxy))
     storage = WebDav(lambda: access, verify=str(authority.certificate), read=30, longest=0.5)
-    with pytest.raises(Temporary, match="did not end within"):
+    with pytest.raises(Temporary) as refused:
         storage.reachable(davs(secure))
+    wording(refused.value)
     storage.close()
 
 

@@ -120,12 +120,13 @@ def test_of_an_answer_only_known_properties_are_kept(server, storage):
     assert found.values == {"getcontentlength": "7"}
 
 
-def test_a_listing_is_bounded(server, storage):
+def test_a_listing_is_bounded(server, storage, wording):
     for number in range(6):
         server.put(f"/dc/{number % 2}/{number}")
     assert len(list(storage.list(f"{server.url}/dc", limit=8))) == 8
-    with pytest.raises(Permanent, match="too many entries"):
+    with pytest.raises(Permanent) as refused:
         list(storage.list(f"{server.url}/dc", limit=7))
+    wording(refused.value)
 
 
 def test_folders_that_lead_back_to_themselves_come_to_an_end(server, storage):
@@ -144,12 +145,13 @@ def test_a_folder_that_goes_meanwhile_is_left_out(server, storage):
     assert [one.url for one in storage.list(f"{server.url}/dc")] == [f"{server.url}/dc/{name}" for name in "ac"]
 
 
-def test_listing_nothing_or_a_file_is_an_error(server, storage):
+def test_listing_nothing_or_a_file_is_an_error(server, storage, wording):
     server.put("/dc/a")
     with pytest.raises(NotFound):
         list(storage.list(f"{server.url}/nope"))
-    with pytest.raises(Permanent, match="not a folder"):
+    with pytest.raises(Permanent) as refused:
         list(storage.list(f"{server.url}/dc/a"))
+    wording(refused.value)
 
 
 ROW = '<D:multistatus xmlns:D="DAV:"><D:response><D:propstat><D:prop>'
@@ -157,26 +159,27 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said"),
+    ("text", "kind"),
     [
-        (f'<?xml version="1.0"?>{BOMB}<D:multistatus xmlns:D="DAV:">&b;</D:multistatus>', Permanent, "DOCTYPE"),
-        ('<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', Permanent, "DOCTYPE"),
-        ('<D:multistatus xmlns:D="DAV:"><D:response>', Temporary, "not XML"),
-        ("", Temporary, "not XML"),
-        ('<D:multistatus xmlns:D="DAV:">&nbsp;</D:multistatus>', Permanent, "not XML"),
-        ("<html><body>Log in</body></html>", Permanent, "not a multistatus"),
-        ("Log in", Permanent, "not XML"),
-        (f'<D:multistatus xmlns:D="DAV:">{"<x>" * 40}', Permanent, "too deeply"),
-        (f'<D:multistatus xmlns:D="DAV:"><D:response><D:href>/{"a" * 20000}', Permanent, "too long"),
-        (ROW + "".join(f"<p{n}/>" for n in range(2000)), Permanent, "different names"),
-        (ROW + "<p " + " ".join(f"a{n}=''" for n in range(2000)) + "/>", Permanent, "different names"),
-        (ROW + "".join(f'<x{n}:p xmlns:x{n}="u"/>' for n in range(2000)), Permanent, "different names"),
+        (f'<?xml version="1.0"?>{BOMB}<D:multistatus xmlns:D="DAV:">&b;</D:multistatus>', Permanent),
+        ('<!DOCTYPE x SYSTEM "file:///etc/passwd"><x/>', Permanent),
+        ('<D:multistatus xmlns:D="DAV:"><D:response>', Temporary),
+        ("", Temporary),
+        ('<D:multistatus xmlns:D="DAV:">&nbsp;</D:multistatus>', Permanent),
+        ("<html><body>Log in</body></html>", Permanent),
+        ("Log in", Permanent),
+        (f'<D:multistatus xmlns:D="DAV:">{"<x>" * 40}', Permanent),
+        (f'<D:multistatus xmlns:D="DAV:"><D:response><D:href>/{"a" * 20000}', Permanent),
+        (ROW + "".join(f"<p{n}/>" for n in range(2000)), Permanent),
+        (ROW + "<p " + " ".join(f"a{n}=''" for n in range(2000)) + "/>", Permanent),
+        (ROW + "".join(f'<x{n}:p xmlns:x{n}="u"/>' for n in range(2000)), Permanent),
     ],
 )
-def test_an_answer_that_is_abused_or_broken_is_refused(server, storage, text, kind, said):
+def test_an_answer_that_is_abused_or_broken_is_refused(server, storage, text, kind, wording):
     server.tricks["PROPFIND"] = propfind(text)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind) as refused:
         list(storage.list(f"{server.url}/dc"))
+    wording(str(refused.value).partition(" (")[0])  # what expat says differs from one to the next
 
 
 # Status
@@ -306,9 +309,10 @@ def test_missing_folders_are_made_from_the_top(server, storage):
     assert server.asked == ["MKCOL /dc/a/b/c/"]
 
 
-def test_nothing_is_made_at_or_above_the_prefix(server, storage):
-    with pytest.raises(NotFound, match="above it is missing"):
+def test_nothing_is_made_at_or_above_the_prefix(server, storage, wording):
+    with pytest.raises(NotFound) as refused:
         storage.make_folders(f"{server.url}/dc/a/b", f"{server.url}/dc")
+    wording(refused.value)
     assert server.asked == ["MKCOL /dc/a/b/", "MKCOL /dc/a/"]
     for url in (f"{server.url}/dc", f"{server.url}/x"):
         with pytest.raises(Permanent, match="not below"):

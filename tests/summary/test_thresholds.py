@@ -40,35 +40,32 @@ def test_what_it_may_say(
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("", "a metric is expected at character 1"),
-        ("ratoi >= 1", "'ratoi' at character 1 is no metric of a threshold; did you mean ratio?"),
-        (
-            'ratio{scenarios="x"} > 1',
-            "'scenarios' at character 7 is no label of a threshold; did you mean scenario?",
-        ),
-        ('ratio{scenario="x", scenario="y"} > 1', "twice"),
-        ("ratio{scenario=x} > 1", "a name in double quotes is expected at character 16"),
-        ('ratio{scenario="x" > 1', "a comma or } is expected at character 20"),
-        ("ratio = 1", "a comparison is expected at character 7"),
-        ("ratio >=", "a value is expected at character 9, but the text ends"),
-        ("ratio >= much", "is not a part; write 0.9 or 90 %"),
-        ("ratio >= -1", "is not a part"),
-        ("rate >= 10", "has no unit"),
-        ("moved >= 10 Gb/s", "is not a size"),
-        ("rules >= 1.5", "is not a number"),
-        ("ratio >= 1 over night", "is not a duration"),
-        ("ratio >= 1 over 0 s", "shorter than a second"),
-        ("failed_files < 1 over 2h", "has no times"),
-        ("ratio >= 1" + " " * 600, "too long"),
+        "",
+        "ratoi >= 1",
+        'ratio{scenarios="x"} > 1',
+        'ratio{scenario="x", scenario="y"} > 1',
+        "ratio{scenario=x} > 1",
+        'ratio{scenario="x" > 1',
+        "ratio = 1",
+        "ratio >=",
+        "ratio >= much",
+        "ratio >= -1",
+        "rate >= 11",
+        "moved >= 10 Gb/s",
+        "rules >= 1.5",
+        "ratio >= 1 over night",
+        "ratio >= 1 over 0 s",
+        "failed_files < 1 over 2h",
+        "ratio >= 1" + " " * 600,
     ],
 )
-def test_what_it_may_not_say(text: str, says: str) -> None:
+def test_what_it_may_not_say(text: str, wording) -> None:
     """With the place, and what to write instead."""
     with pytest.raises(ValueError, match=r"; ") as caught:
         parse(text)
-    assert says in str(caught.value)
+    wording(caught.value)
 
 
 def test_labels_choose_links() -> None:
@@ -100,15 +97,16 @@ def test_what_is_missed_is_missed_by_so_much(text: str, outcome: ThresholdOutcom
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "why"),
+    ("text", "given"),
     [
-        ("ratio >= 0", amounts(due=0), "nothing was due"),
-        ("ratio >= 0", amounts(links=0), "no link of the campaign has these labels"),
-        ("moved >= 0 B", amounts(links=0), "no link of the campaign has these labels"),
-        ("rate >= 0 b/s", amounts(seconds=0), "no time has passed"),
+        ("ratio >= 0", amounts(due=0)),
+        ("ratio >= 0", amounts(links=0)),
+        ("moved >= 0 B", amounts(links=0)),
+        ("rate >= 0 b/s", amounts(seconds=0)),
     ],
 )
-def test_without_anything_to_compare_it_is_inconclusive(text: str, given: Amounts, why: str) -> None:
+def test_without_anything_to_compare_it_is_inconclusive(text: str, given: Amounts, wording) -> None:
     """That is no pass."""
     found = judge(parse(text), given)
-    assert (found.outcome, found.reason, found.value) == (ThresholdOutcome.INCONCLUSIVE, why, None)
+    assert (found.outcome, found.value) == (ThresholdOutcome.INCONCLUSIVE, None)
+    wording(found.reason)

@@ -146,7 +146,9 @@ def test_files_are_asked_for_only_where_something_can_be_new(fts: FakeFts, backe
     assert (second.status, second.moved, second.files_done) == (Status.COMPLETE, 5, 2)
 
 
-def test_failed_files_go_back_with_their_reasons_when_the_job_is_over(fts: FakeFts, backend: FtsBackend) -> None:
+def test_failed_files_go_back_with_their_reasons_when_the_job_is_over(
+    fts: FakeFts, backend: FtsBackend, wording
+) -> None:
     (entry,) = submitted(backend, 0, files=4)
     fts.start()
     fts.jobs[entry.external_id].files[0] |= {"file_state": "FAILED", "reason": "SOURCE [2] Result HTTP 404"}
@@ -161,7 +163,7 @@ def test_failed_files_go_back_with_their_reasons_when_the_job_is_over(fts: FakeF
     assert seen.unfit[0] in seen.undone
     assert len(seen.undone) == entry.injection.item.files - seen.files_done
     assert seen.moved == 1001 + 1003
-    assert seen.error == "2 of 4 files failed, such as: SOURCE [2] Result HTTP 404"
+    wording(seen.error)
 
 
 def test_a_job_cancelled_by_somebody_else_has_failed_and_one_cancelled_by_us_is_over(
@@ -202,14 +204,14 @@ def test_in_a_job_that_is_over_only_finished_files_have_moved(
     assert (ours.status, ours.moved) == (Status.ABSENT, 1000 + 1003)
 
 
-def test_files_that_an_answer_leaves_out_have_not_moved(fts: FakeFts, backend: FtsBackend) -> None:
+def test_files_that_an_answer_leaves_out_have_not_moved(fts: FakeFts, backend: FtsBackend, wording) -> None:
     (entry,) = submitted(backend, 0, files=4)
     fts.finish()
     del fts.jobs[entry.external_id].files[1:]
     (seen,) = backend.observe([entry])
     assert (seen.status, seen.moved, seen.files_done) == (Status.COMPLETE, 1000, 1)
     assert (seen.failed, seen.files_stuck, dict(seen.reasons)) == (1001 + 1002 + 1003, 3, {"vanished": 3})
-    assert "does not tell of 3 of 4 files" in seen.error
+    wording(seen.error)
 
 
 def test_sizes_that_nobody_tells_are_an_even_share_of_the_rest(fts: FakeFts, backend: FtsBackend) -> None:
@@ -255,20 +257,20 @@ def test_a_size_that_no_file_has_is_not_believed(fts: FakeFts, backend: FtsBacke
     assert seen.moved == 2001
 
 
-def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backend: FtsBackend) -> None:
+def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backend: FtsBackend, wording) -> None:
     entries = submitted(backend, 0, 1, 2)
     fts.finish()
     del fts.jobs[entries[1].external_id]
     entries[1] = replace(entries[1], end_asked_at=CYCLE.start)
     seen = backend.observe(entries)
     assert [one.status for one in seen] == [Status.COMPLETE, Status.ABSENT, Status.COMPLETE]
-    assert "does not know" in seen[1].error
+    wording(seen[1].error)
     (alone,) = backend.observe([entries[1]])
     assert alone.status is Status.ABSENT
 
 
 def test_a_job_has_vanished_when_fts_says_so_twice_some_minutes_apart(
-    fts: FakeFts, backend: FtsBackend, clock: SimClock
+    fts: FakeFts, backend: FtsBackend, clock: SimClock, wording
 ) -> None:
     entry, other = submitted(backend, 0, 1, files=4)
     entry = replace(entry, moved=1001, moved_exact=True, files_done=1)
@@ -288,7 +290,7 @@ def test_a_job_has_vanished_when_fts_says_so_twice_some_minutes_apart(
         assert (seen.status, seen.files_done, seen.files_stuck) == (Status.ABSENT, 1, 3)
         assert (seen.failed, dict(seen.reasons)) == (entry.injection.item.bytes - 1001, {"vanished": 3})
         assert not seen.unfit
-        assert "does not know its job" in seen.error
+        wording(seen.error)
 
 
 def test_what_vanishes_when_it_was_asked_to_end_needs_no_second_look_and_what_was_complete_does(
@@ -412,21 +414,21 @@ def test_we_are_who_fts_says_and_credentials_tell_their_end(
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "word"),
+    "endpoint",
     [
-        ("http://fts.example.org:8446", "loopback|this machine"),
-        ("davs://fts.example.org", "davs"),
-        ("fts.example.org:8446", "not a URL"),
-        ("https://me:secret@fts.example.org", "user or password"),
+        "http://fts.example.org:8446",
+        "davs://fts.example.org",
+        "fts.example.org:8446",
+        "https://me:secret@fts.example.org",
     ],
 )
 def test_an_endpoint_that_cannot_be_one_is_refused(
-    make: Callable[..., FtsBackend], endpoint: str, word: str
+    make: Callable[..., FtsBackend], endpoint: str, wording
 ) -> None:
-    with pytest.raises(UsageError, match=word) as refused:
+    with pytest.raises(UsageError) as refused:
         make(endpoint)
     assert "secret" not in str(refused.value)
-    assert refused.value.hint
+    wording(refused.value)
 
 
 def test_only_a_url_is_an_end_of_a_link(backend: FtsBackend) -> None:

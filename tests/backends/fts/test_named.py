@@ -36,24 +36,24 @@ def test_an_fts_that_is_named_tells_its_queues_and_decisions(fts: FakeFts, clock
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "why"),
+    "endpoint",
     [
-        ("https://evil.example.org:8446", "it is asked only if you name it: "),
-        ("http://127.0.0.1:1", "it is asked only if you name it: "),
-        ("http://evil.example.org", "the address of FTS cannot be used"),
-        ("root://fts.example.org", "the address of FTS cannot be used"),
-        ("https://fts3.example.org:8449/fts3/ftsmon/", "the address of FTS cannot be used"),
-        ("fts.example.org", "the address of FTS cannot be used"),
-        ("https://fts.example.org@evil.example.org", "the address of FTS cannot be used"),
-        ("https://fts.example.org\\@evil.example.org", "the address of FTS cannot be used"),
+        "https://evil.example.org:8446",
+        "http://127.0.0.1:1",
+        "http://evil.example.org",
+        "root://fts.example.org",
+        "https://fts3.example.org:8449/fts3/ftsmon/",
+        "fts.example.org",
+        "https://fts.example.org@evil.example.org",
+        "https://fts.example.org\\@evil.example.org",
     ],
 )
-def test_no_other_one_gets_a_connection(clock: SimClock, keys: Keys, endpoint: str, why: str) -> None:
+def test_no_other_one_gets_a_connection(clock: SimClock, keys: Keys, endpoint: str, wording) -> None:
     def make(*_: object) -> None:
         raise AssertionError("credentials would have been sent")
 
     found = services(clock, keys, "fts.example.org", make=make)
-    assert found.refusal(endpoint).startswith(why)
+    wording(found.refusal(endpoint))
     with pytest.raises(Permanent):
         found.queues(endpoint, [PAIR])
 

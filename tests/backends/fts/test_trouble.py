@@ -33,34 +33,34 @@ def said(message: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "lost", "hold", "word"),
+    ("answer", "kind", "lost", "hold"),
     [
-        ((400, said("No valid pairs available")), Permanent, None, None, "No valid pairs"),
-        ((400, said("Failed to validate access-token")), NeedsOperator, None, "credentials", "access-token"),
-        ((401, said(f"bad token {TOKEN}")), NeedsOperator, None, "credentials", "401"),
-        ((403, said("Not enough permissions")), NeedsOperator, None, "credentials", "Not enough"),
-        ((403, said("davs://a is banned")), LinkRefused, False, "source-unavailable", "banned"),
-        ((403, said("davs://b is banned")), LinkRefused, False, "destination-unavailable", "banned"),
-        ((404, PAGE), Permanent, None, None, "404"),
-        ((405, said("no")), Permanent, None, None, "405"),
-        ((413, PAGE), Permanent, None, None, "413"),
-        ((414, PAGE), Permanent, None, None, "414"),
-        ((419, said("No delegation found")), NeedsOperator, None, "credentials", "419"),
-        ((429, said("slower")), Temporary, False, "api-errors", "429"),
-        ((500, said("boom")), Temporary, True, "api-errors", "boom"),
-        ((502, PAGE), Temporary, True, "api-errors", "502"),
-        ((503, said("later")), Temporary, False, "api-errors", "503"),
-        ((504, PAGE), Temporary, True, "api-errors", "504"),
-        ((200, PAGE), Temporary, True, "api-errors", "cannot be understood"),
-        ((200, []), Temporary, True, "api-errors", "cannot be understood"),
-        ((200, DEEP), Temporary, True, "api-errors", "cannot be understood"),
-        ((500, DEEP), Temporary, True, "api-errors", "500"),
-        ((404, DEEP), Permanent, None, None, "404"),
-        ((DROP, ""), Temporary, True, "api-errors", "broke"),
+        ((400, said("No valid pairs available")), Permanent, None, None),
+        ((400, said("Failed to validate access-token")), NeedsOperator, None, "credentials"),
+        ((401, said(f"bad token {TOKEN}")), NeedsOperator, None, "credentials"),
+        ((403, said("Not enough permissions")), NeedsOperator, None, "credentials"),
+        ((403, said("davs://a is banned")), LinkRefused, False, "source-unavailable"),
+        ((403, said("davs://b is banned")), LinkRefused, False, "destination-unavailable"),
+        ((404, PAGE), Permanent, None, None),
+        ((405, said("no")), Permanent, None, None),
+        ((413, PAGE), Permanent, None, None),
+        ((414, PAGE), Permanent, None, None),
+        ((419, said("No delegation found")), NeedsOperator, None, "credentials"),
+        ((429, said("slower")), Temporary, False, "api-errors"),
+        ((500, said("boom")), Temporary, True, "api-errors"),
+        ((502, PAGE), Temporary, True, "api-errors"),
+        ((503, said("later")), Temporary, False, "api-errors"),
+        ((504, PAGE), Temporary, True, "api-errors"),
+        ((200, PAGE), Temporary, True, "api-errors"),
+        ((200, []), Temporary, True, "api-errors"),
+        ((200, DEEP), Temporary, True, "api-errors"),
+        ((500, DEEP), Temporary, True, "api-errors"),
+        ((404, DEEP), Permanent, None, None),
+        ((DROP, ""), Temporary, True, "api-errors"),
     ],
 )
 def test_each_answer_to_a_submit_has_its_class(
-    fts: FakeFts, backend: FtsBackend, caplog: pytest.LogCaptureFixture, answer, kind, lost, hold, word
+    fts: FakeFts, backend: FtsBackend, caplog: pytest.LogCaptureFixture, answer, kind, lost, hold, wording
 ) -> None:
     fts.instead += [("POST", "/jobs", answer)] * 2
     (outcome,) = backend.submit([bundle(0)])
@@ -68,13 +68,11 @@ def test_each_answer_to_a_submit_has_its_class(
     assert type(error) in {kind, *kind.__subclasses__()}
     assert getattr(error, "lost", None) == lost
     assert getattr(error, "hold", None) == hold
-    assert word in error.message
+    wording(error)
     assert TOKEN not in f"{error.message} {error.hint} {error.__cause__ and ''}"
     assert not any(record.exc_info for record in caplog.records)
     if answer[0] in {400, 401, 403, 413, 414, 419}:
         assert error.hint
-    if answer[0] in {413, 414}:
-        assert "jobs: {files: N}" in error.hint
 
 
 @pytest.mark.parametrize("answer", [(500, said("x")), (DROP, ""), (200, PAGE)])
@@ -350,10 +348,13 @@ def test_a_certificate_that_is_none_is_told(make: Callable[..., FtsBackend], key
     gc.collect()
 
 
-def test_without_the_package_the_hint_says_how_to_get_it(make: Callable[..., FtsBackend], monkeypatch) -> None:
+def test_without_the_package_the_hint_says_how_to_get_it(
+    make: Callable[..., FtsBackend], monkeypatch, wording
+) -> None:
     monkeypatch.setitem(sys.modules, "dc_inject.backends.fts.client", None)
-    with pytest.raises(NeedsOperator, match="cannot be imported") as fatal:
+    with pytest.raises(NeedsOperator) as fatal:
         make().check()
+    wording(fatal.value)
     assert "gcc" in fatal.value.hint
 
 
