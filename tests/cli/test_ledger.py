@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import shutil
 import stat
@@ -17,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from dc_inject.apps.rebuild import new_ledger
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.cli.shared import common
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import Dataset, State
@@ -27,7 +28,6 @@ from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection
 from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_versions import of_another_version
 
-command = importlib.import_module("dc_inject.apps.rebuild.command")
 WRONG = "UPDATE account SET injected = injected + 1 WHERE id = 1"
 
 
@@ -271,8 +271,8 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lost:
     other = injection(KIT, 7)
     service.submit([replace(other, key="other", campaign="another")])
     clock.advance(CYCLE.end + timedelta(minutes=5))
-    monkeypatch.setattr(command, "SystemClock", lambda: clock)
-    monkeypatch.setattr(command.common, "backends", lambda services, **_: {"rucio": service})
+    monkeypatch.setattr(new_ledger, "SystemClock", lambda: clock)
+    monkeypatch.setattr(common, "backends", lambda services, **_: {"rucio": service})
 
     class Inline(InlineExecutor):
         def __init__(self, clock: SimClock, _threads: int) -> None:
@@ -281,7 +281,7 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lost:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(command, "ThreadExecutor", Inline)
+    monkeypatch.setattr(new_ledger, "ThreadExecutor", Inline)
     return Lost(tmp_path, clock, service)
 
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import dataclasses
 import getpass
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from dc_inject import registry
+from dc_inject import menu, registry
 from dc_inject.cli.shared import completion, params, tables
 from dc_inject.cli.shared.services import ENDPOINT, Wanted
 from dc_inject.ledger import ledger_files
 from dc_inject.ledger.reading import Reader
+from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import UsageError
-from dc_inject.model.events import Observer
+from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
 from dc_inject.model.shards import Shard
 from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
 F = TypeVar("F", bound=Callable[..., object])
 OPTION = "option"  # in the metadata of a field: the decorator of click that gives a command its option
@@ -205,6 +207,23 @@ def backends(
     """
     wanted = Wanted(campaign, clock, observer, timeout, endpoint, origin)
     return {service: registry.load(registry.BACKENDS[service])(wanted) for service in sorted(set(services))}
+
+
+def connect(
+    drafts: Sequence[MenuDraft], timeout: float, services: Iterable[str] | None = None
+) -> Mapping[str, Backend]:
+    """Return the back ends of the services of menus, or of `services`, for a command whose calls are not counted.
+
+    Raises UsageError where no address of a service is known.
+    """
+    return backends(
+        {service for draft in drafts for service in draft.services} if services is None else services,
+        campaign=drafts[0].campaign,
+        clock=SystemClock(),
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=menu.endpoint_of(drafts),
+    )
 
 
 def configured_services() -> set[str]:

@@ -41,13 +41,14 @@ def drafts(path: Path) -> list[MenuDraft]:
     return [menu.read(*read(path), files.beside(path))] if path == STDIN else files.read_menus([path])
 
 
-def write(text: str, output: Path, *, force: bool) -> None:
-    """Write a menu to a file, or to stdout."""
+def write(content: str | bytes, output: Path, *, force: bool, mode: int = 0o666) -> None:
+    """Write a menu, or a report, to a file, which gets the rights of `mode`, or to stdout."""
     if output == STDIN:
-        # A menu is UTF-8, whatever the terminal is.
-        click.echo(text.encode() if hasattr(sys.stdout, "buffer") else text, nl=False)
+        # It is UTF-8, whatever the terminal is.
+        whole = content.encode() if isinstance(content, str) and hasattr(sys.stdout, "buffer") else content
+        click.echo(whole, nl=False)
     else:
-        files.write_whole(output, text, force=force)
+        files.write_whole(output, content, force=force, mode=mode)
         click.echo(f"wrote {output}", err=True)
 
 

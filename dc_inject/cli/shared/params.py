@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -131,6 +132,7 @@ PER_HOUR = Parsed("rate", _per_hour)
 FACTOR = Parsed("factor", _factor)
 LINK = Parsed("link", addresses.link)  # two RSEs or two URL prefixes, in the one form that menus and ledgers have
 SHARD = Parsed("shard", read_shard)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)  # to read
 PREFIX = Parsed("prefix", addresses.prefix)  # an end of a link through FTS, in the same form
 
 
