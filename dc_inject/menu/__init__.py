@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dc_inject.menu.campaigns import campaign, narrowed
+from dc_inject.menu.campaigns import campaign, gather_campaigns, narrowed
 from dc_inject.menu.draft import (
     MenuDraft,
     endpoint_of,
@@ -18,6 +18,7 @@ __all__ = [
     "MenuDraft",
     "campaign",
     "endpoint_of",
+    "gather_campaigns",
     "names_of_sites",
     "narrowed",
     "one_campaign",

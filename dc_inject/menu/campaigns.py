@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from dc_inject.menu import checks, second_hops
@@ -83,6 +83,23 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
         for menu in campaign.menus
     )
     return replace(campaign, menus=menus)
+
+
+def gather_campaigns(menus: Iterable[Menu], links: Collection[str], scale: float) -> list[Campaign]:
+    """Return the campaigns that menus make, those with any of these links (none: all), narrowed.
+
+    Raises MenuError for a link that no campaign has, and as `campaign` and `narrowed` do.
+    """
+    by_name: dict[str, list[Menu]] = {}
+    for menu in menus:
+        by_name.setdefault(menu.campaign, []).append(menu)
+    campaigns = [campaign(group) for group in by_name.values()]
+    if len(campaigns) == 1 or not links:
+        return [narrowed(one, links, scale) for one in campaigns]
+    chosen = [{str(flow.link) for flow in one.flows} & set(links) for one in campaigns]
+    if missing := set(links).difference(*chosen):
+        narrowed(campaigns[0], missing)  # raises
+    return [narrowed(one, own, scale) for one, own in zip(campaigns, chosen, strict=True) if own]
 
 
 def _require_countable(flow: Flow, part: float) -> None:

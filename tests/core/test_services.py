@@ -25,7 +25,7 @@ ALLOWED = {  # file or folder: why it names a service
     "apps/twin/fts_backend.py": "is the twin's FTS",
     "cli/shared/log_output.py": "quietens loggers of libraries",
     "apps/preview/online.py": "asks each back end what only it can be asked",
-    "apps/preview/command_check.py": "says which menu lacks the address of FTS",
+    "apps/preview/checking.py": "says which menu lacks the address of FTS",
     "cli/end.py": "sweeps up files by the back end that has left them",
     "cli/end_sweep.py": "files found without a ledger were copied by that one",
     "cli/campaigns.py": "to sweep up files takes that one",
@@ -36,7 +36,7 @@ COMPARING = (
     "backends/",
     "sandbox/",
     "apps/preview/online.py",
-    "apps/preview/command_check.py",
+    "apps/preview/checking.py",
 )  # of these, what may ask which one it is
 
 

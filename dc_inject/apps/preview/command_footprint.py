@@ -5,7 +5,7 @@ What no menu says is assumed; each assumption is an option, and the last line of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from dc_inject.apps.preview import inventory_file
 from dc_inject.cli.shared import common, log_output, params, tables
 from dc_inject.cli.shared.tables import Column
 from dc_inject.menu import MenuDraft
-from dc_inject.model import Campaign, Item, units
+from dc_inject.model import units
 from dc_inject.model.transfers import LIMITS_OF
 from dc_inject.system import files
 
@@ -146,7 +146,7 @@ def _assumptions(command: F) -> F:
 @common.MENUS
 @click.option(
     "--inventory",
-    type=inventory_file.PATH,
+    type=params.FILE,
     help="Datasets at the sources, in this CSV file: source,name,bytes,files.",
 )
 @common.LINKS
@@ -172,22 +172,10 @@ def footprint(
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     items = None if inventory is None else inventory_file.read_inventory(inventory)
-    show(fmt, drafts, Assumptions(**assumptions), items, links=links, scale=scale)
-
-
-def show(
-    fmt: str,
-    drafts: Sequence[MenuDraft],
-    assumed: Assumptions,
-    inventory: Mapping[str, Sequence[Item]] | None,
-    *,
-    links: Sequence[str] = (),
-    scale: float = 1.0,
-) -> None:
-    """Print the footprint of menus, of one campaign or of several; raises MenuError for what does not fit."""
-    campaigns = gather(drafts, links, scale)
-    whole = footprint_of(campaigns, assumed, inventory)
-    rows = [as_row(row, assumed) for row in whole.rows]
+    assumed = Assumptions(**assumptions)
+    campaigns = menu.gather_campaigns([draft.preview for draft in drafts], links, scale)
+    whole = footprint_of(campaigns, assumed, items)
+    rows = [_row(row, assumed) for row in whole.rows]
     if fmt == "table":
         for title, columns in TOPICS.items():
             click.echo(f"{title}\n")
@@ -196,11 +184,11 @@ def show(
             click.echo()
     else:
         tables.emit(fmt, COLUMNS, rows)
-    for sentence in (describe(assumed), *_unresolved(drafts)):
+    for sentence in (_describe(assumed), *_unresolved(drafts)):
         click.echo(sentence, err=True)
 
 
-def describe(assumed: Assumptions) -> str:
+def _describe(assumed: Assumptions) -> str:
     """Say what was assumed, in one sentence."""
     file = (
         "files of 5 GB where none is known" if assumed.mean_file is None else units.format_size(assumed.mean_file)
@@ -214,23 +202,8 @@ def describe(assumed: Assumptions) -> str:
     )
 
 
-def gather(drafts: Sequence[MenuDraft], links: Sequence[str] = (), scale: float = 1.0) -> list[Campaign]:
-    """Return the campaigns of menus, each with the links that were named, with rates times `scale`."""
-    by_name: dict[str, list[MenuDraft]] = {}
-    for draft in drafts:
-        by_name.setdefault(draft.campaign, []).append(draft)
-    resolved = [menu.campaign([draft.preview for draft in group]) for group in by_name.values()]
-    if len(resolved) == 1 or not links:
-        return [menu.narrowed(campaign, links, scale) for campaign in resolved]
-    chosen = [{str(flow.link) for flow in campaign.flows} & set(links) for campaign in resolved]
-    missing = set(links).difference(*chosen)
-    if missing:
-        menu.narrowed(resolved[0], missing)  # says what is not there
-    return [menu.narrowed(campaign, own, scale) for campaign, own in zip(resolved, chosen, strict=True) if own]
-
-
-def as_row(row: FootprintRow, assumed: Assumptions) -> dict[str, Any]:
-    """Return a row as it is printed; each key says its unit, and what nobody told is None."""
+def _row(row: FootprintRow, assumed: Assumptions) -> dict[str, Any]:
+    """Return a row as it is printed; each key says its unit, and what is unknown is None."""
     peak, site = row.peak, row.group.by == KINDS[0]
     numbers: dict[str, float | None] = {
         "links": row.links,

@@ -75,7 +75,7 @@ OFFLINE = (
 @click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="The number of cycles.")
 @click.option(
     "--inventory",
-    type=inventory_file.PATH,
+    type=params.FILE,
     help="Plan offline with the datasets in this CSV file: source,name,bytes,files.",
 )
 @click.option("--datasets", is_flag=True, help="List every dataset with its release time.")

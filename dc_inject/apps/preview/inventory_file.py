@@ -7,8 +7,6 @@ import io
 from collections import defaultdict
 from pathlib import Path
 
-import click
-
 from dc_inject.menu import nodes
 from dc_inject.model import Dataset, File, Item, urls
 from dc_inject.model.errors import MenuError, Problem
@@ -16,8 +14,6 @@ from dc_inject.system import files
 
 _COLUMNS, _MORE = ("source", "name", "bytes", "files"), "more"
 LARGEST = 256_000_000  # bytes of an inventory
-
-PATH = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def read_inventory(path: Path) -> dict[str, list[Item]]:
