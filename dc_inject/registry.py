@@ -64,7 +64,7 @@ SUBCOMMANDS = {"ledger": {"rebuild": "dc_inject.apps.rebuild.command:rebuild"}}
 
 # what `run` is handed
 LIVE_VIEW = "dc_inject.apps.report.live_view:of_campaign"
-PAGE = "dc_inject.apps.report.command_serve:serving"
+PAGE = "dc_inject.apps.report.serving:serve_pages"
 
 # by the word after `through:`; each is called with a `Wanted` of `cli/shared/services.py`
 BACKENDS = {"rucio": "dc_inject.cli.shared.services:rucio", "fts": "dc_inject.cli.shared.services:fts"}

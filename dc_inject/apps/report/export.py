@@ -18,20 +18,29 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import PlannedFlow
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
-from dc_inject.model import Entry
-from dc_inject.model.errors import UsageError
+from dc_inject.menu import MenuDraft
+from dc_inject.model import Campaign, Entry
+from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.redaction import no_formula, scrub, visible
-from dc_inject.model.scitags import marking
+from dc_inject.model.scitags import EXPERIMENTS, marking
+from dc_inject.model.services import SERVICES
+from dc_inject.planning import overrides
+from dc_inject.summary import active_overrides
+from dc_inject.system import files
 
 VERSION = 1
 AT_ONCE = 20_000  # records of a row group of Parquet
@@ -289,3 +298,70 @@ def _cell(value: object) -> object:
     if isinstance(value, str):
         return no_formula(value)
     return str(value).lower() if isinstance(value, bool) else value
+
+
+# --------------------------------------------------------------------------- what is exported
+
+
+def campaigns_to_come(
+    subjects: Sequence[str], ledger_path: Path | None, experiment: str | None, say: Callable[[str], None]
+) -> Iterator[tuple[Campaign, About]]:
+    """Yield the campaigns of menus, or that of a ledger, as they are with what people have set.
+
+    `experiment` is the one that was named, if any; `say` gets sentences about what is set.
+    """
+    if len(subjects) == 1 and _is_campaign(subjects[0]):
+        yield _as_set(subjects[0], ledger_files.existing(subjects[0], ledger_path), None, experiment, say)
+        return
+    by_campaign: dict[str, list[MenuDraft]] = {}
+    for draft in files.read_menus([Path(subject) for subject in subjects]):
+        by_campaign.setdefault(draft.campaign, []).append(draft)
+    for name, drafts in by_campaign.items():
+        file = ledger_files.file_of(ledger_path, name)
+        if ledger.files(file):
+            yield _as_set(name, file, drafts, experiment, say)
+        else:
+            named = dict.fromkeys(SERVICES, _named(experiment))
+            yield menu.campaign([draft.preview for draft in drafts]), About(named, {})
+
+
+def _as_set(
+    name: str,
+    file: Path,
+    drafts: Sequence[MenuDraft] | None,
+    experiment: str | None,
+    say: Callable[[str], None],
+) -> tuple[Campaign, About]:
+    """Return the campaign of menus, or of those in force, with the rates that people have set; say what is set."""
+    with LedgerView.open(file) as view:
+        ledger_files.campaign_in(view, name, file)
+        menus = (
+            active_overrides.menus(view)
+            if drafts is None
+            else [active_overrides.resolved(draft, view) for draft in drafts]
+        )
+        if not menus:
+            raise LedgerError(f"{file} has no menus in force", "name the menus instead")
+        for line in active_overrides.standing(view):
+            say(line)
+        whole = overrides.overlaid(menu.campaign(menus), view.overrides())
+        return whole, About(experiments_of(view, experiment), {})
+
+
+def _is_campaign(subject: str) -> bool:
+    """Whether a campaign is meant, or its ledger, and no menu."""
+    path = Path(subject)
+    return path.suffix == ".sqlite" or not (path.exists() or os.sep in subject or path.suffix in files.SUFFIXES)
+
+
+def experiments_of(view: Reader, experiment: str | None) -> dict[str, str]:
+    """Return the experiment of each service: as it was named, else its VO if that is one of the registry."""
+    vos = {identity.service: identity.vo.lower() for identity in view.identities()}
+    experiments = {name: vo for name, vo in vos.items() if vo in EXPERIMENTS}
+    return {name: _named(experiment) or experiments.get(name, "") for name in SERVICES}
+
+
+def _named(experiment: str | None) -> str:
+    """Return the registry's spelling of an experiment, or what was written where it is not in it."""
+    name = experiment or ""
+    return name.lower() if name.lower() in EXPERIMENTS else name

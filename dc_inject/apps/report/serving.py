@@ -1,9 +1,9 @@
 """Reports that are served: a WSGI app that gives pages of campaigns, read-only, to browsers on this machine.
 
-A page is made when somebody asks for it, and then again at most every few seconds, and only if the ledger has
-changed. So a page that nobody looks at costs nothing. It is made outside (`Make`), by a process of its own: adding
-up a large campaign takes its time, which the injector needs for itself. While one is made, whoever asks waits for
-it; whoever has waited long enough gets the last one.
+A page is made when a browser asks for it, and then again at most every few seconds, and only if the ledger has
+changed. So a page that is not looked at costs nothing. It is made outside (`Make`), by a process of its own,
+`dc-inject report`, with a time in which it has to end: a large campaign takes neither time nor memory from the
+injector. While one is made, all who ask wait for it, and get the last one if they have waited long enough.
 
 A browser visits strange pages, too. So the app answers only GET and HEAD, and says that nobody may frame, embed or
 read what it gives; its server (`metrics/page.py`) answers only to names of this machine. Nothing in it changes
@@ -12,17 +12,24 @@ anything.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from dc_inject.apps.report import page
-from dc_inject.model.errors import DcInjectError
+from dc_inject.apps.report import page, pictures
+from dc_inject.ledger import LedgerView, ledger_files
+from dc_inject.metrics import page as server
+from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
 from dc_inject.model.redaction import visible
+from dc_inject.system import disk
 
 Make = Callable[[Path], bytes]  # the page of a ledger; raises DcInjectError where there is none
 Headers = list[tuple[str, str]]
@@ -30,6 +37,8 @@ Answer = tuple[str, Headers, bytes]
 
 WAIT = 20.0  # seconds that one waits for a page that is made
 SHARE = 3  # times as long as a page took to make, the next one is not made
+LONGEST = 300.0  # seconds that a page may take to be made
+EVERY = timedelta(seconds=10)  # between two pages in a browser
 UNCHANGED = 60.0  # seconds after which a page is made anew, though its ledger is as it was
 HTML = ("Content-Type", "text/html; charset=utf-8")
 POLICY = page.policy(page.SCRIPT, page.LIVE, connect="'self'") + "; frame-ancestors 'none'"
@@ -158,3 +167,82 @@ def _html(title: str, body: str, again: int = 0) -> bytes:
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">{refresh}<title>{title}</title>\n'
         f"<style>{page.STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\n</body>\n</html>\n"
     ).encode()
+
+
+# --------------------------------------------------------------------------- the server
+
+
+def find_ledgers(campaigns: Iterable[str]) -> dict[str, Path]:
+    """Return the ledgers by their campaigns; raises UsageError for two of one campaign, which has one page."""
+    ledgers: dict[str, Path] = {}
+    for campaign in campaigns:
+        path = ledger_files.existing(campaign)
+        with LedgerView.open(path) as view:
+            name = ledger_files.campaign_in(view, campaign, path)
+        other = ledgers.setdefault(name, path)
+        if disk.real(path) != disk.real(other):
+            raise UsageError(f"{other} and {path} are both of campaign {name}", "serve one of them, or each alone")
+    return ledgers
+
+
+@contextlib.contextmanager
+def serve_pages(
+    ledgers: Mapping[str, Path],
+    port: int,
+    *,
+    every: timedelta = EVERY,
+    metrics: Callable[..., Iterable[bytes]] | None = None,
+) -> Iterator[str]:
+    """Serve pages of campaigns as long as the context lasts; gives their address, `127.0.0.1:PORT`."""
+    pictures.library()  # whether it is there, before a browser asks
+    seconds = every.total_seconds()
+    with _Maker(seconds) as maker:
+        app = Pages(ledgers, maker.make, seconds, metrics)
+        with server.serve(app, f"127.0.0.1:{port}", "the report, live, at http://{}/") as place:
+            yield place
+
+
+class _Maker:
+    """Makes pages by processes of their own, which end with it."""
+
+    def __init__(self, every: float) -> None:
+        self._every = every
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._is_over = False
+
+    def __enter__(self) -> _Maker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_over = True
+            for process in self._processes:
+                process.kill()
+
+    def make(self, path: Path) -> bytes:
+        """Return the page of a ledger, which renews itself; raises ServiceError where there is none."""
+        command = [sys.executable, "-m", "dc_inject", "report", "--format", "html", "-o", "-"]
+        with self._lock:
+            if self._is_over:
+                raise ServiceError("the page is no longer served")
+            process = subprocess.Popen(
+                [*command, "--renewed-every", f"{self._every:g}", str(disk.real(path))],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # a Ctrl-C is for whoever serves
+            )
+            self._processes.add(process)
+        try:
+            content, errors = process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            raise ServiceError(f"the page was not made in {LONGEST:.0f} s") from None
+        finally:
+            process.kill()
+            process.communicate()
+            with self._lock:
+                self._processes.discard(process)
+        if not content:  # a threshold that was missed is another exit code, with its page
+            raise ServiceError(errors.decode(errors="replace").partition("\n")[0] or "the page could not be made")
+        return content

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.apps.report import command_report as command
+from dc_inject.apps.report import making
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError, UsageError
@@ -186,7 +186,7 @@ def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> N
 
 @pytest.mark.parametrize("fmt", ["md", "json", "html", "svg", "junit", "csv"])
 def test_a_report_of_a_simulation_says_so_in_every_format(tmp_path: Path, fmt: str) -> None:
-    if fmt in command.PICTURED:
+    if fmt in making.PICTURED:
         pytest.importorskip("vl_convert")
     path = tmp_path / "dc27.sqlite"
     with Ledger.open(path, synchronous="OFF") as ledger:
@@ -281,9 +281,9 @@ def test_times_are_utc_unless_they_have_an_offset(campaign: Path, time: str) -> 
 def test_without_a_cycle_there_is_nothing_to_report(campaign: Path, tmp_path: Path) -> None:
     """In a new ledger, or in that time; in every format."""
     Ledger.open(tmp_path / "new.sqlite").close()
-    formats = set(command.FORMATS)
+    formats = set(making.FORMATS)
     if find_spec("vl_convert") is None:  # an extra
-        formats -= set(command.PICTURED)
+        formats -= set(making.PICTURED)
     for fmt in formats:
         fresh = run("report", tmp_path / "new.sqlite", "--format", fmt).exception
         assert isinstance(fresh, UsageError)

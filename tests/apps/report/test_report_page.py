@@ -16,8 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dc_inject.apps.report import command_report as command
-from dc_inject.apps.report import pictures, sections
+from dc_inject.apps.report import making, pictures, sections
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import UsageError
@@ -192,7 +191,7 @@ def test_the_pictures_alone_are_svg_or_png(ledger: Path, tmp_path: Path) -> None
     assert goal.read_bytes().startswith(b"\x89PNG\r\n")
 
 
-@pytest.mark.parametrize("fmt", command.PICTURED)
+@pytest.mark.parametrize("fmt", making.PICTURED)
 def test_without_the_library_an_error_says_what_to_install(
     ledger: Path, monkeypatch: pytest.MonkeyPatch, fmt: str
 ) -> None:

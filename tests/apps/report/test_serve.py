@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from dc_inject.apps.report import command_serve as command
 from dc_inject.apps.report import serving
 from dc_inject.apps.report.serving import Pages
 from dc_inject.ledger import Ledger
@@ -207,7 +206,7 @@ def made(place: str, status: int, words: bytes) -> bytes:
 def test_the_page_and_metrics_share_a_port_on_this_machine(ledger: Path) -> None:
     """Made by a process of its own, from the ledger; the port is closed afterwards."""
     pytest.importorskip("vl_convert")
-    with command.serving({"dc27": ledger}, 0, metrics=Metrics(ledger, "dc27").app()) as place:
+    with serving.serve_pages({"dc27": ledger}, 0, metrics=Metrics(ledger, "dc27").app()) as place:
         assert place.startswith("127.0.0.1:")
         assert b'data-every="10"' in made(place, 200, b"<h1>Report: dc27</h1>")
         status, body = get(place, "/metrics")
@@ -221,18 +220,18 @@ def test_a_ledger_without_a_cycle_says_so(tmp_path: Path) -> None:
     """Until there is one."""
     pytest.importorskip("vl_convert")
     Ledger.open(tmp_path / "new.sqlite").close()
-    with command.serving({"new": tmp_path / "new.sqlite"}, 0) as place:
+    with serving.serve_pages({"new": tmp_path / "new.sqlite"}, 0) as place:
         assert made(place, 503, b"no cycle so far")
 
 
 def test_a_campaign_that_is_named_twice_is_served_once(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one ledger, however it is called; which of two ledgers is meant nobody can know."""
     monkeypatch.chdir(ledger.parent)
-    assert command._ledgers([str(ledger), ledger.name]) == {"dc27": ledger}
+    assert serving.find_ledgers([str(ledger), ledger.name]) == {"dc27": ledger}
     (elsewhere := ledger.parent / "elsewhere").mkdir()
     copy = Path(shutil.copy(ledger, elsewhere))
     with pytest.raises(UsageError, match=f"{ledger} and {copy} are both of campaign dc27"):
-        command._ledgers([str(ledger), str(copy)])
+        serving.find_ledgers([str(ledger), str(copy)])
 
 
 def test_what_cannot_be_served_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

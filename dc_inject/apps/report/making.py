@@ -1,0 +1,107 @@
+"""A report in each format: the figures of a ledger, or of a part of its time, with what they are compared with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dc_inject.apps.report import overlay as wan
+from dc_inject.apps.report import page, pictures, text
+from dc_inject.apps.report.compare import compared
+from dc_inject.engine import control_records
+from dc_inject.ledger import LedgerView, ledger_files
+from dc_inject.model.errors import UsageError
+from dc_inject.summary import figures, readings, thresholds
+from dc_inject.summary.figures import ReportScope
+from dc_inject.system.clock import SystemClock
+
+PICTURED = ("html", "svg", "png")
+FORMATS = ("md", "json", "csv", *PICTURED, "junit")
+_MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
+    "md": text.markdown,
+    "json": lambda values: json.dumps(values, indent=1) + "\n",
+    "html": page.html,
+    "svg": lambda values: pictures.svg(pictures.together(values)) + "\n",
+    "png": lambda values: pictures.png(pictures.together(values)),
+    "junit": thresholds.junit,
+}
+
+
+class Made(NamedTuple):
+    """A report in a format, what became of its thresholds, and warnings about what was asked for."""
+
+    content: bytes
+    judgements: Sequence[dict[str, Any]]
+    warnings: Sequence[str] = ()
+
+
+def make(
+    campaign: str,
+    path: Path,
+    scope: ReportScope,
+    fmt: str,
+    *,
+    compare: str | None = None,
+    overlay: Path | None = None,
+    renewed_every: float = 0,
+) -> Made:
+    """Return the report of a ledger (`path`) in a format.
+
+    `compare` is another campaign, `overlay` the file with the readings of a site's WAN, and `renewed_every` after
+    how many seconds a page that is served asks for the next one. Raises LedgerError, and UsageError where no cycle
+    is in the scope, or a file cannot be read.
+    """
+    with LedgerView.open(path) as view, view.snapshot():
+        name = ledger_files.campaign_in(view, campaign, path)
+        if fmt == "csv":  # whole, since who reads the output may take his time
+            return _rows(view, name, scope)
+        values = _read_figures(view, name, scope)
+        if compare is not None:
+            values["compared"] = compared(values, _read_other(compare))
+        if overlay is not None:
+            values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
+        made = page.html(values, renewed_every) if fmt == "html" else _MAKE[fmt](values)
+    warnings = [
+        f"no cycle of the report is in the window {window['since']}/{window['until']}"
+        for window in values["excluded_windows"]
+        if not window["cycles"]
+    ]
+    return Made(made.encode() if isinstance(made, str) else made, values["thresholds"], warnings)
+
+
+def _rows(view: LedgerView, name: str, scope: ReportScope) -> Made:
+    chosen = figures.period(view, scope)
+    if chosen is None:
+        raise _nothing(name, scope)
+    content = "".join(text.lines(view, chosen)).encode()
+    return Made(content, thresholds.figures(view, chosen, scope.thresholds))
+
+
+def _read_figures(view: LedgerView, name: str, scope: ReportScope) -> dict[str, Any]:
+    progress, shared = readings.progress(view.challenge()), control_records.redistributed(view)
+    values = figures.report(view, scope, progress, SystemClock().now(), shared)
+    if values is None:
+        raise _nothing(name, scope)
+    return values
+
+
+def _read_other(campaign: str) -> dict[str, Any]:
+    """Return the figures of another campaign, as a whole."""
+    with LedgerView.open(ledger_files.existing(campaign)) as view, view.snapshot():
+        return _read_figures(view, campaign, ReportScope())
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(wan.LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _nothing(name: str, scope: ReportScope) -> UsageError:
+    if scope.since is None and scope.until is None:
+        return UsageError(f"{name} has had no cycle so far", "`dc-inject run MENUS` begins one")
+    return UsageError(f"no cycle of {name} begins in that time", "leave out --since or --until")
