@@ -9,8 +9,8 @@ from typing import Literal
 import click
 
 from dc_inject import menu
-from dc_inject.apps.menutools import heading as menu_heading
-from dc_inject.apps.menutools import importing
+from dc_inject.apps.menutools import importing, new_menus
+from dc_inject.apps.menutools.command_new import heading_options
 from dc_inject.apps.menutools.tables import Layout
 from dc_inject.cli.shared import common, menu_files, params
 from dc_inject.menu import writing
@@ -34,7 +34,7 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
 @click.option("--decimal", type=click.Choice([".", ","]), help="The decimal separator [default: .].")
 @click.option(
     "--sites",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=params.FILE,
     help="A part of a menu with `sites`; it is included, and it must name every source and destination.",
 )
 @click.option(
@@ -68,7 +68,7 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
     type=click.Choice(["read", "ignore"]),
     help="Read hidden rows and columns of an .xlsx file, or leave them out [default: they are an error].",
 )
-@menu_heading.options
+@heading_options
 @menu_files.OUTPUT
 @menu_files.FORCE
 def import_(
@@ -106,8 +106,8 @@ def import_(
     names = menu.names_of_sites(*menu_files.read(sites), files.beside(sites)) if sites else frozenset[str]()
     layout = Layout(sheet, header_row or 0, ignore_columns, ignore_rows, hidden or "")
     matrix = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names, layout))
-    scenario = scenario or _scenario(file)
-    heading = menu_heading.heading(given, scenario, _beside(sites, output) if sites else "")
+    scenario = scenario or importing.scenario_name(file.stem)
+    heading = new_menus.heading(given, scenario, _beside(sites, output) if sites else "")
     origin, links = os.path.basename(name), units.counted(len(matrix.links), "links")  # noqa: PTH119  it may be `stdin`
     text = writing.menu(
         heading,
@@ -118,21 +118,15 @@ def import_(
         matrix.total,
         writing.links(scenario, [_link(*row) for row in matrix.links]),
     )
-    draft = menu_heading.checked(text, output)
-    menu_files.say(*matrix.remarks, f"imported {menu_heading.together(draft)}, from {matrix.form}")
-    if assumed := menu_heading.describe_assumptions(heading):
+    draft, warnings = new_menus.checked(text, output)
+    menu_files.say(*warnings, *matrix.remarks, f"imported {new_menus.together(draft)}, from {matrix.form}")
+    if assumed := new_menus.describe_assumptions(heading):
         menu_files.say(assumed)
     menu_files.write(text, output, force=force)
 
 
 def _link(source: str, destination: str, amount: Amount) -> str:
     return writing.link(source, destination, [("rate", str(amount))])
-
-
-def _scenario(file: Path) -> str:
-    """Return a name for a scenario after the file."""
-    name = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in file.stem)
-    return name.strip("._-")[:64] or "imported"
 
 
 def _beside(part: Path, output: Path) -> str:

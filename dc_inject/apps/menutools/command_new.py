@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
 
 import click
 
 from dc_inject import menu
-from dc_inject.apps.menutools import heading as menu_heading
+from dc_inject.apps.menutools import new_menus
+from dc_inject.apps.menutools.new_menus import ScenarioDraft
 from dc_inject.cli.shared import common, menu_files
 from dc_inject.cli.shared.params import (
     DID,
@@ -27,33 +27,13 @@ from dc_inject.cli.shared.params import (
     as_written,
     menu_time,
 )
-from dc_inject.menu import addresses, values, writing
-from dc_inject.model import units
+from dc_inject.menu import values
 from dc_inject.model.errors import MenuError, UsageError
-from dc_inject.model.services import SERVICES
+from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.system import files
 
-COMMENTS = (
-    "`dc-inject check MENU` says what is wrong or odd in it,",
-    "`dc-inject footprint MENU` what it means for each site;",
-    "docs/reference/menus.md explains every key.",
-)
-MORE = """
-# What else a menu may say:
-# sites:         # places with their WAN, our limits there, and their RSEs
-#   KIT: {wan: 300 Gb/s, max_ingress: 80 Gb/s, rses: {T1_DE_KIT_Disk: {space: 500 TB}}}
-# exclude:       # times in which something is due nothing
-#   - {site: KIT, from: 2027-02-08 14:00, to: 2027-02-08 15:00, reason: downtime}
-"""
 BACK = "back"
-_SHARED = re.compile(r"(?P<end>.+)@(?P<share>[0-9]+(?:\.[0-9]+)?)")
-
-
-def _destination(text: str) -> None:
-    match = _SHARED.fullmatch(text)
-    addresses.end(match["end"] if match else text)
-    if match:
-        values.share(match["share"])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def _several(read: Parsed[str]) -> Parsed[str]:
@@ -68,26 +48,28 @@ def _several(read: Parsed[str]) -> Parsed[str]:
     return as_written(f"{read.name}s", each)
 
 
-DESTINATION = as_written("end", _destination)
+DESTINATION = as_written("end", new_menus.check_destination)
+_TIME = menu_time(ZoneInfo("UTC"))
+_HEADING = (
+    click.option("--campaign", type=NAME, help="The name of the campaign [default: the scenario's name]."),
+    click.option("--contact", type=LINE, help="The contact that rules name [default: your account here]."),
+    click.option("--description", type=LINE, help="What the menu is for."),
+    click.option("--timezone", type=ZONE, help="The time zone of times without an offset [default: UTC]."),
+    click.option("--start", type=_TIME, help="The start of the menu, or `now` [default: tomorrow, 10:00]."),
+    click.option("--end", type=_TIME, help="The end of the menu [default: 24 h after its start]."),
+    click.option("--through", type=click.Choice(list(SERVICES)), default=DEFAULT.name, help="The service to use."),
+    click.option("--did", "datasets", type=DID, multiple=True, metavar="PATTERN",
+                 help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*]."),
+    click.option("--folder", type=FOLDER, help="Through FTS: files of this folder below the source [default: .]."),
+    click.option("--fts", "endpoint", type=ENDPOINT, help="The address of FTS."),
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioDraft:
-    """A scenario as it was asked for: from sources to destinations, or a mesh."""
-
-    name: str
-    sources: Sequence[str]
-    destinations: Sequence[str]
-    mesh: Sequence[str]
-    rate: str
-
-    def lines(self) -> list[str]:
-        """Return its lines in a menu."""
-        if self.mesh:
-            keys = [("mesh", _listed(self.mesh))]
-        else:
-            keys = [("from", _listed(self.sources)), ("to", _listed(self.destinations))]
-        return writing.shared(self.name, [*keys, ("rate", f"{self.rate}   # all its links together")])
+def heading_options(command: F) -> F:
+    """Give a command the options for the top of a menu."""
+    for option in reversed(_HEADING):
+        command = option(command)
+    return command
 
 
 @click.command(short_help="Write a new menu; asks for what it needs.")
@@ -110,7 +92,7 @@ class ScenarioDraft:
 )
 @click.option("--rate", type=MENU_RATE, help="The total rate of all links, such as 250Gb/s.")
 @click.option("--ask/--no-ask", default=None, help="Ask for what the options leave open [default: on a terminal].")
-@menu_heading.options
+@heading_options
 @menu_files.OUTPUT
 @menu_files.FORCE
 def new(
@@ -148,24 +130,12 @@ def new(
         raise UsageError(
             "a menu needs --rate, and --from and --to, or --mesh", "or use --ask to be asked for them"
         )
-    text = _text(given, wanted)
-    draft = menu_heading.checked(text, output)
-    menu_files.say(menu_heading.together(draft))
-    if assumed := menu_heading.describe_assumptions(menu_heading.heading(given, wanted[0].name)):
+    text = new_menus.write_menu(given, wanted)
+    draft, warnings = new_menus.checked(text, output)
+    menu_files.say(*warnings, new_menus.together(draft))
+    if assumed := new_menus.describe_assumptions(new_menus.heading(given, wanted[0].name)):
         menu_files.say(assumed)
     menu_files.write(text, output, force=force)
-
-
-def _text(given: Mapping[str, object], wanted: Sequence[ScenarioDraft]) -> str:
-    heading = menu_heading.heading(given, wanted[0].name)
-    rates = [scenario.rate for scenario in wanted]
-    total = (
-        rates[0]
-        if len(rates) == 1
-        else units.exact_rate(math.fsum(units.parse_rate(scenario) for scenario in rates))
-    )
-    lines = [line for scenario in wanted for line in scenario.lines()]
-    return writing.menu(heading, COMMENTS, total, lines) + MORE
 
 
 Step = Callable[[], bool]  # asks one thing, and tells whether it had to
@@ -236,8 +206,8 @@ def _heading_steps(answers: dict[str, object]) -> list[Step]:
         ask("campaign", "Campaign, which binds menus into one exercise", lambda: NAME, str),
         ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, common.who),
         ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
-        ask("start", "Start, or now", time, lambda: menu_heading.usual_window(zone())[0]),
-        ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(answers["start"]))[1]),
+        ask("start", "Start, or now", time, lambda: new_menus.usual_window(zone())[0]),
+        ask("end", "End", time, lambda: new_menus.usual_window(zone(), str(answers["start"]))[1]),
     ]
     if not SERVICES[str(answers["through"])].takes_files:
         return [*steps, datasets]
@@ -268,7 +238,7 @@ def _ask_scenarios(wanted: list[ScenarioDraft], name: str | None, given: Mapping
 def _fits(scenario: ScenarioDraft, others: Sequence[ScenarioDraft], given: Mapping[str, object]) -> bool:
     """Return whether a menu with one more scenario is right; if not, say why."""
     try:
-        menu.read(_text(given, [*others, scenario]), "the new menu", files.load)
+        menu.read(new_menus.write_menu(given, [*others, scenario]), "the new menu", files.load)
     except MenuError as error:
         menu_files.say(f"This cannot be: {error.message}", "Once more, please.")
         return False
@@ -321,12 +291,3 @@ def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:
 
     # an empty default, so that an empty answer gets its error too, instead of the same question once more
     return str(click.prompt(question, default=default, show_default=bool(default), value_proc=read, err=True))
-
-
-def _listed(ends: Sequence[str]) -> str:
-    """Write ends: one, a list, or a map of shares; who has none beside others that do has a share of 1."""
-    matches = [_SHARED.fullmatch(text) for text in ends]
-    if any(matches):
-        pairs = ((m["end"], m["share"]) if m else (text, "1") for text, m in zip(ends, matches, strict=True))
-        return "{" + ", ".join(f"{writing.scalar(end)}: {share}" for end, share in pairs) + "}"
-    return writing.scalar(ends[0]) if len(ends) == 1 else f"[{', '.join(writing.scalar(text) for text in ends)}]"

@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.apps.menutools import scaling
-from dc_inject.apps.menutools.command_expand import written_out
-from dc_inject.apps.menutools.expanding import moved
+from dc_inject.apps.menutools import expanding, scaling
 from dc_inject.cli.shared import common, menu_files, params
 from dc_inject.model import rates, units
 from dc_inject.system import files
@@ -23,7 +21,7 @@ from dc_inject.system import files
 @click.option("--scenario", type=params.NAME, help="Only the rates of this scenario.")
 @click.option("--link", type=params.LINK, metavar="SRC:DST", help="Only the rates of this link, also 'SRC->DST'.")
 @click.option(
-    "--expand", "expanding", is_flag=True, help="First list every link separately, each with its own rate."
+    "--expand", "listing", is_flag=True, help="First list every link separately, each with its own rate."
 )
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -32,7 +30,7 @@ def scale(
     file: Path,
     scenario: str | None,
     link: str | None,
-    expanding: bool,
+    listing: bool,
     output: Path,
     force: bool,
 ) -> None:
@@ -51,10 +49,12 @@ def scale(
     data, name = menu_files.read(file)
     before = menu.read(data, name, files.beside(file))
     goal = menu_files.goal(file, output)
-    if expanding:
-        before = menu.read(written_out(before, {}, file), name, files.load)
+    if listing:
+        before = menu.read(
+            expanding.written_out(before, {}, str(file), files.load, menu_files.seen_from(file)), name, files.load
+        )
     text, wanted = scaling.scaled(before, factor, scenario or "", link or "")
-    text = moved(text, name, menu_files.seen_from(goal))
+    text = expanding.moved(text, name, menu_files.seen_from(goal))
     after = menu.read(text, str(goal), files.load)
     scaling.compare(wanted, after.preview.flows)
     menu_files.say(f"from {_sum(before)} to {_sum(after)} together")

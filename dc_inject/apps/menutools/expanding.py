@@ -10,17 +10,19 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dc_inject import menu
 from dc_inject.apps.menutools import round_trip
 from dc_inject.apps.menutools.round_trip import Commented, RoundTrip
-from dc_inject.menu import nodes, writing
+from dc_inject.menu import differences, nodes, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.includes import Load, MenuReader, path_of
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
 from dc_inject.menu.schema import LinkEntry, Scenario
 from dc_inject.menu.shares_and_meshes import FlowWriter
+from dc_inject.menu.values import WrongError
 from dc_inject.model import Flow, units
-from dc_inject.model.errors import MenuError
+from dc_inject.model.errors import DcInjectError, MenuError, UsageError
 from dc_inject.model.goals import Recycle
 
 WAYS = (
@@ -50,6 +52,49 @@ def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]],
     if expander.reader.problems:
         raise MenuError(expander.reader.problems)
     return _Rewriter(draft, expander, written_out).text()
+
+
+def written_out(
+    draft: MenuDraft, names: Mapping[str, tuple[str, ...]], name: str, load: Load, where: Where
+) -> str:
+    """Return the text of a menu with every link on its own, for the file `name`; see `expanded`.
+
+    Raises MenuError where that cannot be, and DcInjectError if it would not ask for the same.
+    """
+    text = expanded(draft, load, names, where)
+    old, new = (menu.campaign([one.resolve(names)]) for one in (draft, menu.read(text, name, load)))
+    if differences.changes(old, new) or list(differences.others(old, new)):
+        raise DcInjectError("the expanded menu would differ from the original", "please report this")
+    return text
+
+
+def read_meaning(text: str) -> tuple[str, tuple[str, ...]]:
+    """Read what an RSE expression means, as `tier=2&country=DE=T2_DE_DESY,T2_DE_RWTH`; raises ValueError.
+
+    It is split at the last equals sign: expressions have some too, names of RSEs have none.
+    """
+    expression, _, names = text.rpartition("=")
+    rses = tuple(name.strip() for name in names.split(",") if name.strip())
+    if not expression or not rses:
+        raise WrongError(f"{text!r} is not EXPRESSION=RSE,RSE...", "")
+    return expression.strip(), rses
+
+
+def match_meanings(
+    draft: MenuDraft, meanings: Sequence[tuple[str, tuple[str, ...]]]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return what RSE expressions of a menu mean, and those without a meaning, each with its service.
+
+    Raises UsageError for a meaning of an expression that the menu does not have, and for two of one.
+    """
+    names = dict(meanings)
+    known = {expression: through for through, expression in draft.expressions}
+    if unused := sorted(names.keys() - known):
+        hint = units.did_you_mean(unused[0], known, "`")
+        raise UsageError(f"the menu has no RSE expression {unused[0]!r}, which --rses names", hint)
+    if len(names) < len(meanings):
+        raise UsageError("--rses names an RSE expression twice", "keep one of them")
+    return names, {expression: through for expression, through in known.items() if expression not in names}
 
 
 def moved(text: str, name: str, where: Where) -> str:

@@ -369,3 +369,9 @@ def _apart_hint(separator: str) -> str:
         "write 50000 for 50,000, or put it in quotation marks" if separator == "," else "remove the extra cells"
     )
     return f"{apart}; a cell that holds {separator!r} needs quotation marks" if separator != "," else apart
+
+
+def scenario_name(stem: str) -> str:
+    """Return a name for a scenario, after a file without its suffix."""
+    name = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in stem)
+    return name.strip("._-")[:64] or "imported"

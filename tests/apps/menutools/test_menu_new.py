@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.apps.menutools.command_new import MORE
+from dc_inject.apps.menutools.new_menus import MORE
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli.shared import params
 from dc_inject.model.errors import MenuError, UsageError

@@ -1,21 +1,20 @@
-"""The top of a new menu: its options, and the values that are assumed where none is given."""
+"""New menus: their top, with what is assumed for it, their scenarios, and what is wrong with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo
-
-import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.cli.shared import common, menu_files
-from dc_inject.cli.shared.params import DID, ENDPOINT, FOLDER, LINE, NAME, ZONE, menu_time
-from dc_inject.menu import MenuDraft, values
+from dc_inject.menu import MenuDraft, addresses, values, writing
 from dc_inject.menu.writing import Heading
 from dc_inject.model import rates, units
 from dc_inject.model.errors import MenuError, Problem, UsageError
@@ -23,34 +22,22 @@ from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
-F = TypeVar("F", bound=Callable[..., object])
 ANY_DATASET = "*:*"
-TOLD = 10  # findings of a new menu
-START_HOUR = 10  # of tomorrow, where nobody says when
-
-
-TIME = menu_time(ZoneInfo("UTC"))
-
-_OPTIONS = (
-    click.option("--campaign", type=NAME, help="The name of the campaign [default: the scenario's name]."),
-    click.option("--contact", type=LINE, help="The contact that rules name [default: your account here]."),
-    click.option("--description", type=LINE, help="What the menu is for."),
-    click.option("--timezone", type=ZONE, help="The time zone of times without an offset [default: UTC]."),
-    click.option("--start", type=TIME, help="The start of the menu, or `now` [default: tomorrow, 10:00]."),
-    click.option("--end", type=TIME, help="The end of the menu [default: 24 h after its start]."),
-    click.option("--through", type=click.Choice(list(SERVICES)), default=DEFAULT.name, help="The service to use."),
-    click.option("--did", "datasets", type=DID, multiple=True, metavar="PATTERN",
-                 help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*]."),
-    click.option("--folder", type=FOLDER, help="Through FTS: files of this folder below the source [default: .]."),
-    click.option("--fts", "endpoint", type=ENDPOINT, help="The address of FTS."),
-)  # fmt: skip
-
-
-def options(command: F) -> F:
-    """Give a command the options for the top of a menu."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+SHOWN = 10  # findings of a new menu
+START_HOUR = 10  # of tomorrow, where no time is given
+COMMENTS = (
+    "`dc-inject check MENU` says what is wrong or odd in it,",
+    "`dc-inject footprint MENU` what it means for each site;",
+    "docs/reference/menus.md explains every key.",
+)
+MORE = """
+# What else a menu may say:
+# sites:         # places with their WAN, our limits there, and their RSEs
+#   KIT: {wan: 300 Gb/s, max_ingress: 80 Gb/s, rses: {T1_DE_KIT_Disk: {space: 500 TB}}}
+# exclude:       # times in which something is due nothing
+#   - {site: KIT, from: 2027-02-08 14:00, to: 2027-02-08 15:00, reason: downtime}
+"""
+_SHARED = re.compile(r"(?P<end>.+)@(?P<share>[0-9]+(?:\.[0-9]+)?)")
 
 
 def heading(given: Mapping[str, Any], scenario: str, include: str = "") -> Heading:
@@ -97,18 +84,18 @@ def describe_assumptions(heading: Heading) -> str:
     return f"assumed: {', '.join(parts)}" if parts else ""
 
 
-def checked(text: str, output: Path) -> MenuDraft:
-    """Read a menu that was made, and tell its findings; raises MenuError with what cannot work."""
+def checked(text: str, output: Path) -> tuple[MenuDraft, list[str]]:
+    """Read a menu that was made, and return it with warnings; raises MenuError with what cannot work."""
     name = "the new menu" if output == menu_files.STDIN else str(output)
     try:
         draft = menu.read(text, name, files.load)
     except MenuError as error:
         raise MenuError(alike(error.problems)) from None
     findings = lint.findings(menu.campaign([draft.preview]))
-    menu_files.say(*(f"warning: {finding}" for finding in findings[:TOLD]))
-    if len(findings) > TOLD:
-        menu_files.say(f"warning: and {len(findings) - TOLD} more, which `dc-inject check MENU` lists")
-    return draft
+    warnings = [f"warning: {finding}" for finding in findings[:SHOWN]]
+    if len(findings) > SHOWN:
+        warnings.append(f"warning: and {len(findings) - SHOWN} more, which `dc-inject check MENU` lists")
+    return draft, warnings
 
 
 def alike(problems: Iterable[Problem]) -> list[Problem]:
@@ -150,3 +137,55 @@ def _local(moment: datetime, zone: ZoneInfo) -> str:
     except values.WrongError:
         return local.isoformat(" ", "seconds")
     return text
+
+
+# --------------------------------------------------------------------------- scenarios
+
+
+def check_destination(text: str) -> None:
+    """Raise ValueError for what is neither an end of a link nor one with its share, as `T1_DE_KIT_Disk@40`."""
+    match = _SHARED.fullmatch(text)
+    addresses.end(match["end"] if match else text)
+    if match:
+        values.share(match["share"])
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioDraft:
+    """A scenario as it was asked for: from sources to destinations, or a mesh."""
+
+    name: str
+    sources: Sequence[str]
+    destinations: Sequence[str]
+    mesh: Sequence[str]
+    rate: str
+
+    def lines(self) -> list[str]:
+        """Return its lines in a menu."""
+        if self.mesh:
+            keys = [("mesh", _listed(self.mesh))]
+        else:
+            keys = [("from", _listed(self.sources)), ("to", _listed(self.destinations))]
+        return writing.shared(self.name, [*keys, ("rate", f"{self.rate}   # all its links together")])
+
+
+def write_menu(given: Mapping[str, object], wanted: Sequence[ScenarioDraft]) -> str:
+    """Return the text of a menu with these scenarios; `given` are the options for its top."""
+    top = heading(given, wanted[0].name)
+    rates = [scenario.rate for scenario in wanted]
+    total = (
+        rates[0]
+        if len(rates) == 1
+        else units.exact_rate(math.fsum(units.parse_rate(scenario) for scenario in rates))
+    )
+    lines = [line for scenario in wanted for line in scenario.lines()]
+    return writing.menu(top, COMMENTS, total, lines) + MORE
+
+
+def _listed(ends: Sequence[str]) -> str:
+    """Write ends: one, a list, or a map of shares; who has none beside others that do has a share of 1."""
+    matches = [_SHARED.fullmatch(text) for text in ends]
+    if any(matches):
+        pairs = ((m["end"], m["share"]) if m else (text, "1") for text, m in zip(ends, matches, strict=True))
+        return "{" + ", ".join(f"{writing.scalar(end)}: {share}" for end, share in pairs) + "}"
+    return writing.scalar(ends[0]) if len(ends) == 1 else f"[{', '.join(writing.scalar(text) for text in ends)}]"
