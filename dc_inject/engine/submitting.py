@@ -367,7 +367,7 @@ class Submitting:
             situation, now=now, taken=taken, leaving=leaving, once_only=once_only, rules_last_hour=rules
         )
         situation = replace(situation, demands=self._context.with_slices(situation.demands))
-        deadline = now + min(cycle.length / 10, cycle.end - now)
+        deadline = now + min(self._context.settings.planning_part * cycle.length, cycle.end - now)
         replacements = plan.refill(situation, room, standing)
         chosen, unseen = preflight.replace_unusable(
             self._context, situation, replacements, room, deadline, standing

@@ -252,6 +252,13 @@ def test_a_read_that_breaks_off_is_tried_again_later(place: Place) -> None:
     assert not caught.value.lost
 
 
+def test_a_page_instead_of_rows_is_no_answer_and_the_question_is_asked_again(place: Place) -> None:
+    page = Answer(body="<html><h1>Bad Gateway</h1></html>", headers={"Content-Type": "text/html"})
+    rows = Answer(body='{"rse": "A"}\n', headers={"Content-Type": "application/x-json-stream"})
+    place.script.answers["/rses"] = [page, rows]
+    assert place.backend.resolve("*") == ("A",)
+
+
 # ---------------------------------------------------------------------------------------- who we are
 
 

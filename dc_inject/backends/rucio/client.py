@@ -77,9 +77,14 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         return places
 
     def _load_json_data(self, response: requests.Response) -> Iterator[Any]:
-        """Read a stream by bounded lines; one answer of the client's own is read in pieces of 512 bytes."""
+        """Read a stream by bounded lines; one answer of the client's own is read in pieces of 512 bytes.
+
+        Raises ValueError for a page, as a proxy sends it, which the client would return as the first row.
+        """
         if transport.is_lines(response):
             return (parse_response(line) for line in transport.lines(response) if line)
+        if response.text.lstrip().startswith("<"):
+            raise ValueError("the answer is a page, which Rucio itself does not send")
         documents: Iterator[Any] = super()._load_json_data(response)
         return documents
 
