@@ -234,12 +234,9 @@ def _hold(row: Row) -> Hold | None:
 
 
 def volume(ground: Ground, part: float, cycles: int) -> None:
-    """Inject what is due, with so many faulty calls and one cycle of grace.
-
-    No control bounds the links: what it holds back while a third of the observations fail is no lost call.
-    """
+    """Inject what is due, with so many faulty calls and one cycle of grace."""
     row = ground.row(f"volume, {part:.0%} faulty")
-    ground.world.timeout, ground.world.rate, ground.world.controls = PATIENT, "1 Gb/s", ("off", "advise")
+    ground.world.timeout, ground.world.rate = PATIENT, "1 Gb/s"
     ground.campaign(row, Weather(part=part, late=PATIENT + 1), cycles=cycles, grace=1)
     with LedgerView.open(ground.world.ledger) as view:
         totals = view.totals()

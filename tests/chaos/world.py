@@ -68,7 +68,6 @@ class World:
     links: int = 2  # from one source
     timeout: int = 2  # seconds of a call; three times as much and a request counts as never made
     rate: str = ""  # of each link
-    controls: Sequence[str] = ("act", "act", "advise", "off")  # of links, of which each gets one by chance
     did: str = ALL  # datasets that are taken
     number: int = 0  # of the campaign: a world may see several, one after the other
     lives: list[Life] = field(default_factory=list)  # of this campaign
@@ -160,8 +159,8 @@ class World:
         )
 
     def control(self, destination: str) -> str:
-        """Return the control of a link, by chance, in each campaign another one."""
-        return random.Random(f"{self.campaign} {destination}").choice(self.controls)
+        """Return whether control acts on a link: on about half of them, by chance, in each campaign anew."""
+        return random.Random(f"{self.campaign} {destination}").choice(("act", "act", "advise", "off"))
 
     def close(self, destination: str, *, closed: bool) -> None:
         """Let a site close an end for writing, or open it again."""
