@@ -43,7 +43,6 @@ from dc_inject.metrics import Metrics
 from dc_inject.model.events import Calling, EndRequested, Event
 from dc_inject.system.clock import SystemClock
 
-HERE = Path(__file__).parents[2]
 HOPELESS = 30.0  # seconds without work, after which a life dies at the next step
 
 
@@ -156,19 +155,9 @@ def _who(frame: FrameType | None) -> str:
     return frame.f_code.co_name if frame is not None else "?"
 
 
-def live(arguments: list[str], environ: dict[str, str], out: str, err: str) -> None:
-    """Be the command line with these arguments and this environment, with output to these files."""
-    os.chdir(HERE)
-    os.environ.clear()
-    os.environ.update(environ)
-    for number, (path, flags) in enumerate(
-        [(os.devnull, os.O_RDONLY), (out, os.O_WRONLY | os.O_CREAT), (err, os.O_WRONLY | os.O_CREAT)]
-    ):
-        handle = os.open(path, flags, 0o600)
-        os.dup2(handle, number)
-        os.close(handle)
-    sys.argv = ["dc-inject", *arguments]
-    driver = Driver(json.loads(environ["CHAOS"]))
+def live() -> None:
+    """Be the command line, to which CHAOS in the environment happens."""
+    driver = Driver(json.loads(os.environ["CHAOS"]))
     listen(driver)
     limit(driver.wish.get("limits", {}))
     if "killed_after" in driver.wish:

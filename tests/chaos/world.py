@@ -24,9 +24,11 @@ from dc_inject.model import Cycle, Entry
 from dc_inject.model.errors import LedgerError
 from dc_inject.sandbox import Dataset, Rse, Sandbox
 from dc_inject.sandbox.state import write_private
-from tests.chaos.lives import PATIENCE, Life, Process
+from tests.chaos import driver
+from tests.chaos.lives import PATIENCE, Life
 from tests.chaos.proxy import Proxy
 from tests.conftest import client_for
+from tests.e2e.nursery import Process
 from tests.e2e.tool import Done, until
 
 GB = 10**9
@@ -236,7 +238,7 @@ class World:
         number = len(self.lives)
         place = self.folder / f"{self.campaign}-life-{number:04}"
         out, err = place.with_suffix(".out"), place.with_suffix(".err")
-        process = Process([str(argument) for argument in arguments], environ, out, err)
+        process = Process(driver.live, [str(argument) for argument in arguments], environ, out, err)
         self.lives.append(Life(process, out, err))
         return self.lives[-1]
 

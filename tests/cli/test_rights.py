@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.ledgers import FNAL, MESH, make
-from tests.e2e.tool import HERE
+from tests.e2e.nursery import HERE
 
 # Rights mean nothing to root, as whom tests may run: without this capability they do (prctl PR_CAPBSET_DROP,
 # CAP_DAC_OVERRIDE). Where it may not be dropped, nobody has it.

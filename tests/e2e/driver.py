@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.driver ARGUMENTS`: the real command line, at a time of our choice, with an accident.
+"""The real command line, at a time of our choice, with an accident; `live` is what a new process does.
 
 Only what the tests set in the environment makes a difference, and no code of the product knows of it:
 
@@ -53,8 +53,8 @@ def arrange(accident: str, told: Path) -> None:
     Metrics.event = event  # type: ignore[method-assign]
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+def live() -> None:
+    """Be the command line, with what the environment asks for."""
     if "E2E_NOW" in os.environ:
         moment = datetime.fromisoformat(os.environ["E2E_NOW"]).astimezone(UTC)
         set_clock(moment, float(os.environ["E2E_SPEED"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 from datetime import timedelta
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def working(tool: Tool, campaign: str, menu: Path) -> Running:
 
 
 def stopped(running: Running) -> None:
-    running.process.terminate()
+    running.send(signal.SIGTERM)
     running.ends()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,13 +33,21 @@ def closed(tool: Tool, campaign: str) -> int:
     return len({row.cycle for row in tool.rows(campaign) if row.closed and row.injected})
 
 
+def stands_still(pid: int) -> bool:
+    """Return whether a process is stopped by a signal, or has just ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ"
+    except OSError:
+        return True
+
+
 def held_between_calls(tool: Tool, campaign: str, running: Running) -> bool:
     """Hold the process; let it go on if a call of it is under way, which the service would answer after its death.
 
     A rebuild sees what is there when it looks, and the test compares with what is there now.
     """
     running.send(signal.SIGSTOP)
-    os.waitid(os.P_PID, running.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    until(lambda: running.process.poll() is not None or stands_still(running.process.pid), "it stands still")
     if any(entry.state is State.CALLED for entry in tool.entries(campaign)):
         running.send(signal.SIGCONT)
         return False
@@ -80,7 +87,7 @@ def goes_on(
         assert tool.run("ledger", "backup", campaign, backup).out == f"{backup}\n"
     before = closed(tool, campaign)
     until(lambda: closed(tool, campaign) > before and level(), "another cycle, and what was due")
-    running.process.terminate()
+    running.send(signal.SIGTERM)
     running.ends()
 
 

@@ -20,8 +20,9 @@ from dc_inject.model import Cycle, Entry, State
 from dc_inject.model.errors import LedgerError
 from dc_inject.sandbox import Dataset, Rse, Sandbox
 from tests.conftest import client_for
+from tests.e2e import driver
+from tests.e2e.nursery import HERE, Process
 
-HERE = Path(__file__).parents[2]  # where `python -m` finds the packages
 PATIENCE = 300.0  # seconds that anything may take on a machine that is busy with other things
 GB = 10**9
 # Nobody listens there: services on this machine are reached without a proxy, whatever the environment names.
@@ -81,15 +82,19 @@ class Done:
 class Running:
     """A process at work; what it says goes to files, so that it never waits for a reader."""
 
-    def __init__(self, arguments: Iterable[object], environ: Mapping[str, str], place: Path, *, driven: bool):
+    def __init__(self, arguments: Iterable[object], environ: Mapping[str, str], place: Path, *, forked: bool):
         self._secrets = [password] if (password := _password(Path(environ["RUCIO_CONFIG"]))) else []
         self._out, self._err = place.with_suffix(".out"), place.with_suffix(".err")
-        module = "tests.e2e.driver" if driven else "dc_inject"
+        self.words = [str(argument) for argument in arguments]
+        self.process: Process | subprocess.Popen[bytes]
         with self._out.open("w") as out, self._err.open("w") as err:
-            command = [sys.executable, "-m", module, *map(str, arguments)]
-            self.process = subprocess.Popen(
-                command, env=dict(environ), cwd=HERE, stdin=subprocess.DEVNULL, stdout=out, stderr=err
-            )
+            if forked:
+                self.process = Process(driver.live, self.words, environ, self._out, self._err)
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "dc_inject", *self.words],
+                    env=dict(environ), cwd=HERE, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                )  # fmt: skip
 
     @property
     def err(self) -> str:
@@ -130,6 +135,7 @@ class Tool:
     state: Path
     config: Path
     more: Mapping[str, str] = field(default_factory=dict)
+    forked: bool = True  # else each process is a new one, whose memory is all its own
     running: list[Running] = field(default_factory=list)
 
     def start(
@@ -149,7 +155,7 @@ class Tool:
         if accident:
             environ |= {"E2E_ACCIDENT": accident, "E2E_TOLD": str(told)}
         place = self.state / f"run-{len(self.running)}.txt"
-        self.running.append(Running(arguments, environ, place, driven=bool(now or accident)))
+        self.running.append(Running(arguments, environ, place, forked=self.forked))
         return self.running[-1]
 
     def run(self, *arguments: object, code: int | None = 0, **more: Any) -> Done:
@@ -198,7 +204,7 @@ class Tool:
     def kill(self) -> None:
         """End what a test that failed has left, only processes that we started; pytest shows what they said."""
         for one in self.running:
-            print(f"--- {' '.join(map(str, one.process.args))}", *one.err.splitlines()[-60:], sep="\n")
+            print(f"--- {' '.join(one.words)}", *one.err.splitlines()[-60:], sep="\n")
             if one.process.poll() is None:
                 one.process.kill()
                 one.process.wait(PATIENCE)

@@ -87,7 +87,7 @@ class Lab:
         )
         config.chmod(0o600)
         more = {"DC_INJECT_FTS_ENDPOINT": self.proxies["fts"].url, "HOME": str(state)}
-        self.tools.append(Tool(state, config, more))
+        self.tools.append(Tool(state, config, more, forked=False))
         return self.tools[-1]
 
     @property
