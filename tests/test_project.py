@@ -115,7 +115,6 @@ STILL_DECIDING = {
     "cli/end.py",
     "cli/health.py",
     "cli/run.py",
-    "cli/shared/advice.py",
     "cli/shared/common.py",
     "cli/shared/services.py",
 }

@@ -27,6 +27,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
 from dc_inject.planning.second_hops import second_hops
+from dc_inject.summary.left import find, left_to_lifetime
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 
@@ -227,7 +228,7 @@ class _Work:
         standing = self.ending.observe(entries, partial(_missed, self.noun, self.clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(self.ledger, doomed))
-        files = end_files.count_remaining(self.ours)
+        files = find(self.ours).files
         _say(standing, self.noun, files, spared, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         work = [*standing.complete, *doomed]
         if work or files:
@@ -311,13 +312,6 @@ def _say(
             lines.append(f"{units.counted(number, noun)} {words}")
     for line in lines or [f"no {noun} of {campaign} to end"]:
         click.echo(line, err=True)
-
-
-def left_to_lifetime(entries: Sequence[Entry]) -> str:
-    """Say until when entries live that nobody ends."""
-    last = max((entry.expires_at for entry in entries if entry.expires_at), default=None)
-    whose = "its" if len(entries) == 1 else "their"
-    return f"left to {whose} lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
 
 
 def _cancelled(entries: Sequence[Entry], rate: float) -> str:
@@ -404,22 +398,17 @@ def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock, patience:
     until_jobs, until_rules = began + JOBS_END_WITHIN, began + min(patience, RULES_END_WITHIN)
     try:
         ending.observe(ours(*IN_SERVICE))
-        while end_files.under_way(ours) and clock.now() < until_jobs:
+        while find(ours).asked_jobs and clock.now() < until_jobs:
             ending.wait(clock.now() + LOOK_AGAIN)
-            ending.observe(end_files.under_way(ours))
-        while (going := _going(ours)) and clock.now() < until_rules:
+            ending.observe(find(ours).asked_jobs)
+        while (going := find(ours).asked_rules) and clock.now() < until_rules:
             ending.wait(min(clock.now() + pause, until_rules))
             ending.observe(going)
             pause *= 2
     except ServiceError as error:
         click.echo(f"the result is not known yet: {error.message}", err=True)
         return
-    if going := _going(ours):
+    if going := find(ours).asked_rules:
         service = going[0].injection.link.service.title
         rules = units.counted(len(going), "rules")
         click.echo(f"{rules} not gone from {service} yet: the next `run` or `end` records when they are", err=True)
-
-
-def _going(ours: end_files.Ours) -> list[Entry]:
-    """Return the rules whose end was asked for, and that are not known to be gone."""
-    return [e for e in ours(*IN_SERVICE) if e.end_asked_at is not None and e.injection.link.service.cleans_up]

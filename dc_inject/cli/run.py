@@ -18,15 +18,12 @@ import click
 from dc_inject import menu, registry
 from dc_inject.backends.dry import DryBackend
 from dc_inject.cli.shared import (
-    advice,
-    closing_table,
     common,
     hangup,
     log_output,
     params,
     starting,
-    tables,
-    thresholds,
+    summary_output,
     trusting,
 )
 from dc_inject.engine import Engine, Settings, admission, kept_menus
@@ -44,7 +41,7 @@ from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
 from dc_inject.model.services import injections
 from dc_inject.model.shards import Shard
 from dc_inject.model.thresholds import Threshold
-from dc_inject.summary import active_overrides
+from dc_inject.summary import aborting, active_overrides
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager
@@ -53,7 +50,6 @@ log = logging.getLogger(__name__)
 WrapMenus = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
-MOST_ROWS = 60  # links of a closing table
 HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
@@ -96,7 +92,13 @@ class RunOptions:
         metavar="[PORT]",
         help=f"Serve the report, live, at 127.0.0.1 [port: {params.PAGE_PORT}], with metrics at its /metrics.",
     )
-    abort_on: Sequence[Threshold] = common.given(thresholds.ABORT_ON)
+    abort_on: Sequence[Threshold] = common.option(
+        "--abort-on",
+        type=params.Parsed("threshold", aborting.parse_condition),
+        multiple=True,
+        metavar="CONDITION",
+        help="Stop, and exit with 5, once this holds, such as 'ratio < 0.5 over 1h' (may be repeated).",
+    )
     textfile: Path | None = common.option(
         "--textfile",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -153,7 +155,7 @@ def run(
     Example, for cron: dc-inject run --once --quiet /etc/dc_inject/menus
     """
     live = log_output.talk(verbose=verbose, quiet=quiet, plain=plain, fmt=log_format, file=log_file)
-    closing = None if quiet or options["once"] else _show_totals
+    closing = None if quiet or options["once"] else summary_output.show_totals
     inject(menus, RunOptions(**options), closing=closing, live=live)
 
 
@@ -218,7 +220,7 @@ def inject(
         manager = ServiceManager(os.environ)
         executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
         stack.callback(executor.close)
-        watching = thresholds.AbortOn(options.abort_on, ledger, metrics)
+        watching = aborting.AbortOn(options.abort_on, ledger, metrics)
         engine = Engine(
             menus=wrap_menus(start.menus, ledger, clock) if wrap_menus else start.menus,
             in_force=None if wrap_menus else start.in_force,
@@ -325,7 +327,7 @@ def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOpt
     bind(ledger, cycle)
     in_force = starting.patiently(lambda: kept_menus.take_up(source, drafts, last_good), clock, patience)
     if options.shard is None:  # another shard may have the links
-        thresholds.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
+        aborting.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
     alone = None
     if origin is not None:
         hint = starting.how_to_adopt(campaign, menus, options.ledger_path, shard)
@@ -344,11 +346,9 @@ def _telling_what_is_left(start: _Start) -> Iterator[None]:
     try:
         yield
     except LedgerBroken as error:
-        from dc_inject.cli import what_is_left  # noqa: PLC0415  only then
-
         in_place = start.path == ledger_files.file_of(None, start.campaign)
         place = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
-        what_is_left.explain_stop(place, start.path, error)
+        summary_output.explain_stop(place, start.path, error)
         raise
 
 
@@ -386,20 +386,6 @@ def _scratch() -> Iterator[Ledger]:
         Ledger.open(Path(folder) / "start.sqlite", synchronous="OFF") as ledger,
     ):
         yield ledger
-
-
-def _show_totals(campaign: str, ledger: Ledger) -> None:
-    """Print the closing table; of many links the total only."""
-    closing = closing_table.totals(campaign, ledger)
-    many = len(closing["links"]) > MOST_ROWS
-    rows = [closing["total"]] if many else [*closing["links"], closing["total"]]
-    tables.emit("table", closing_table.columns(rows), rows, f"closing table of {campaign}")
-    if lost := closing_table.lost(closing):
-        click.echo(lost)
-    advised = advice.advised(ledger)
-    advice.show(advised.given, advice.rows(advised.held), simulated=False)
-    if many:
-        log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
 
 
 def _say_configuration(start: _Start, options: RunOptions) -> None:

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dc_inject.cli.shared import advice, closing_table, common, tables
-from dc_inject.cli.shared.closing_table import GOAL, LINK, about, goals_of, size
-from dc_inject.engine import control_records
-from dc_inject.ledger import LedgerView, Row, ledger_files
-from dc_inject.ledger.lock import lock_file
+from dc_inject.cli.shared import common, summary_output, tables
+from dc_inject.cli.shared.summary_output import GOAL, LINK, size
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, Hold, State, overrides, units, urls
+from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
-from dc_inject.summary import readings
+from dc_inject.summary import advice, closing, standing
 from dc_inject.system.clock import SystemClock
-
-TROUBLES = {  # signals of the engine itself, and how a person reads them
-    "service": "{of} does not work",
-    "observation": "{of} does not report how what was injected stands",
-    "deletion": "{of} does not delete",
-    "credentials": "the credentials for {of} end soon",
-    "plan": "the {of} is not planned",
-    "menus": "changed menus are not taken up",
-    "clock": "the clock of {of} is not followed",
-    "clocks": "the clock of this machine differs from that of {of}",
-}
-CHANGES = 10  # how many of the last ones are shown
-NOTES = 5
 
 
 def numbers(numbers: Mapping[str, Any]) -> str:
@@ -146,7 +130,7 @@ def status(
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
             _require_known(view, links)
-            made, last = decided(view, decisions), view.last_cycle()
+            made, last = standing.decided(view, decisions), view.last_cycle()
         wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
         if fmt == "table":
             wanted = [{**row, "numbers": _behind(row)} for row in wanted]
@@ -187,157 +171,22 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
         if summary:
-            closing, advised = closing_table.totals(name, view), advice.advised(view)
-            rows = [*closing["links"], closing["total"]] if fmt == "table" else closing["links"]
-            shown = {**closing, "advice": advice.rows(advised.held)}
+            totals, advised = closing.totals(name, view), advice.advised(view)
+            rows = [*totals["links"], totals["total"]] if fmt == "table" else totals["links"]
+            shown = {**totals, "advice": advice.rows(advised.held)}
         else:
-            shown = standing(name, view, SystemClock().now())
+            shown = standing.standing(name, view, SystemClock().now())
             rows = shown["rows"]
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
-        tables.emit(fmt, closing_table.columns(rows) if summary else ROWS, rows)
+        tables.emit(fmt, summary_output.columns(rows) if summary else ROWS, rows)
         if summary and fmt == "table":
-            if lost := closing_table.lost(shown):
+            if lost := summary_output.lost_line(shown):
                 click.echo(lost)
-            advice.show(advised.given, shown["advice"], simulated=False)
+            summary_output.show_advice(advised.given, shown["advice"], simulated=False)
     else:
         _print(shown)
-
-
-# --------------------------------------------------------------------------- what is read
-
-
-def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
-    """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
-    last = view.last_cycle()
-    # Cycles of draining and after the menus are not planned, so the last cycles may have no decision.
-    planned = max((signal.at for signal in view.signals() if signal.name == control_records.NAME), default=None)
-    if last is not None and planned is not None:
-        last = Cycle.at(planned, last.length)
-    made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
-    return [
-        {
-            "cycle": tables.moment(decision.cycle.start),
-            **decision.key.names(),
-            "mode": decision.mode,
-            "hold": decision.hold,
-            "target": decision.target,
-            "bias": decision.bias,
-            "held": dict(decision.held),
-            "numbers": dict(decision.numbers),
-            "guards": {hold.value: dict(numbers) for hold, numbers in decision.guards.items()},
-        }
-        for decision in made
-    ]
-
-
-def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
-    """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
-    cycle, goals, injector = view.last_cycle(), goals_of(view), _injector(view)
-    return {
-        "campaign": campaign,
-        "simulated_in": view.simulated_in,
-        "ledger": str(view.path),
-        "at": tables.moment(now),
-        "injector": injector,
-        "cycle": None if cycle is None else {
-            "start": tables.moment(cycle.start),
-            "end": tables.moment(cycle.end),
-            "planned": view.is_planned(cycle),
-            "closed": cycle not in view.unclosed(),
-            "joined": tables.moment(joined(view, cycle)),
-        },
-        "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
-        "rows": rows(view),
-        "ramping": [{**link.key.names(), "carries": link.carries, "until": tables.moment(link.until),
-                     "most": link.most}
-                    for link in (readings.ramping(view, now) if injector else ())],
-        "held_before": [] if cycle is None else [
-            _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
-        ],
-        "control": control_records.last_decisions(view),
-        "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
-        "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
-        "overrides": [
-            _timed({**asdict(override), "what": override.words}) for override in view.overrides()
-        ],
-        "signals_missing": [
-            {"signal": s.name, "subject": s.subject, "since": tables.moment(s.at), "why": s.why}
-            for s in view.signals()
-            if s.value is None and s.name not in TROUBLES
-        ],
-        "troubles": [
-            {"what": s.name, "of": s.subject, "since": tables.moment(s.at), "why": s.why}
-            for s in view.signals()
-            if s.value is None and s.name in TROUBLES
-        ],
-        "set_aside": len(view.quarantined(now)),
-        "rights": [
-            _timed({**asdict(identity), "credentials_left": _left(identity.credentials_until, now)})
-            for identity in view.identities()
-        ],
-        "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
-        "notes": [{"at": tables.moment(at), "text": text} for at, text in view.notes(NOTES)],
-    }  # fmt: skip
-
-
-def rows(view: Reader) -> list[dict[str, Any]]:
-    """Return the rows of the last cycle, a link each."""
-    cycle, goals = view.last_cycle(), goals_of(view)
-    return [] if cycle is None else [_row(row, goals, view.since) for row in view.rows(cycle=cycle)]
-
-
-def joined(view: Reader, cycle: Cycle) -> datetime | None:
-    """Return since when a cycle is due anything, where the campaign began in the middle of it."""
-    return view.since if view.since is not None and cycle.start < view.since < cycle.end else None
-
-
-def late_start(since: str) -> str:
-    """Say of the first cycle why less is due than its rate times its length."""
-    return f"begun late: due counts from {since} on"
-
-
-def _before(cycle: Cycle) -> Cycle:
-    return Cycle(cycle.start - cycle.length, cycle.length)
-
-
-def _injector(view: LedgerView) -> dict[str, Any] | None:
-    who = view.holder()
-    if who is None:
-        return None
-    # A lock is written once, by whoever takes it; of shards the last one counts.
-    since = max(lock_file(file).stat().st_mtime for file in view.files if lock_file(file).exists())
-    return {"who": who, "since": tables.moment(datetime.fromtimestamp(since, UTC))}
-
-
-def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
-    begin = row.cycle.start if since is None or since >= row.cycle.end else max(row.cycle.start, since)
-    return {
-        **row.key.names(),
-        "target": row.due / (row.cycle.end - begin).total_seconds(),
-        "due": row.due,
-        "budget": row.budget,
-        "injected": row.injected,
-        "moved": about(row.moved, row.estimated),
-        "moved_estimated": row.estimated,
-        "forgiven": row.forgiven,
-        "rules": row.rules,
-        "pool_items": row.pool_items,
-        "pool_bytes": row.pool_bytes,
-        "held": row.held.hold.value if row.held else None,
-        "harmless": row.held.hold.harmless if row.held else None,
-        "numbers": dict(row.held.numbers) if row.held else {},
-        "goal": goals.get(row.key, {}),
-    }
-
-
-def _timed(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: tables.moment(v) if isinstance(v, datetime) else v for k, v in values.items()}
-
-
-def _left(until: datetime | None, now: datetime) -> int | None:
-    return None if until is None else round((until - now).total_seconds())
 
 
 # --------------------------------------------------------------------------- what a person sees
@@ -372,12 +221,12 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield "cycle: none so far"
     else:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
-        late = f"; {late_start(cycle['joined'])}" if cycle["joined"] else ""
+        late = f"; {standing.late_start(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
     if shown["scale"] != 1:
         yield f"rates: those of the menus times {shown['scale']:g}, by `run --scale`"
     for trouble in shown["troubles"]:
-        sentence = TROUBLES[trouble["what"]].format(of=trouble["of"])
+        sentence = standing.TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {sentence}, since {trouble['since']}: {trouble['why']}"
     for link in shown["ramping"]:
         pair = f"{link['source']} -> {link['destination']}"

@@ -15,10 +15,10 @@ import pytest
 
 import dc_inject.cli.run as run_command
 from dc_inject.apps.link import hints
-from dc_inject.cli import what_is_left
 from dc_inject.cli.root import root
 from dc_inject.ledger.lock import InUse
 from dc_inject.model.errors import LedgerBroken, LedgerError, MenuError, Temporary, UsageError
+from dc_inject.summary import left
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
@@ -196,9 +196,9 @@ def test_an_error_that_no_disk_raised_keeps_its_own_hint(tmp_path: Path):
 
 
 def test_a_test_of_a_link_adds_no_way_to_go_on_to_an_error_of_another_injector():
-    assert what_is_left.says_how_to_go_on(InUse(Path("dc27.sqlite"), "in use", injects=True))
-    assert not what_is_left.says_how_to_go_on(LedgerBroken("the disk is full", "free some space"))
-    assert not what_is_left.says_how_to_go_on(Temporary("FTS did not answer"))
+    assert left.hint_suffices(InUse(Path("dc27.sqlite"), "in use", injects=True))
+    assert not left.hint_suffices(LedgerBroken("the disk is full", "free some space"))
+    assert not left.hint_suffices(Temporary("FTS did not answer"))
 
 
 def test_the_hint_names_a_ledger_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

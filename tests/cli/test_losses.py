@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dc_inject.cli.run import _show_totals
 from dc_inject.cli.shared import tables
+from dc_inject.cli.shared.summary_output import show_totals
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Hold, units
 from dc_inject.model.ports import Observation, Status
@@ -121,7 +121,7 @@ def test_tables_show_it_where_there_is_any(
 
 def test_a_run_ends_with_it(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(campaign, synchronous="OFF") as ledger:
-        _show_totals("dc27", ledger)
+        show_totals("dc27", ledger)
     out = capsys.readouterr().out
     assert "not moved" in out.splitlines()[1]
     assert out.splitlines()[-1].startswith("230 GB had not moved")

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.cli import status
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.types import Signal, Totals
 from dc_inject.model.ports import Observation, Status
+from dc_inject.summary import standing
 from dc_inject.summary.readings import ramping
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 
@@ -36,12 +36,12 @@ def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
         ledger.hold("me@here"),
         LedgerView.open(made.path) as view,
     ):
-        (told,) = status.standing("dc27", view, CYCLE.end)["ramping"]
+        (told,) = standing.standing("dc27", view, CYCLE.end)["ramping"]
         assert (told["destination"], told["carries"]) == ("T1_US_FNAL_Disk", (66 + 2 * 15) * 6e6)
         assert told["until"] == "2027-02-08T10:22:33Z"
-        (early,) = status.standing("dc27", view, START - timedelta(days=99))["ramping"]
+        (early,) = standing.standing("dc27", view, START - timedelta(days=99))["ramping"]
         assert early["until"] == told["until"], "it counts from the begin, whenever somebody asks"
-        assert status.standing("dc27", view, CYCLE.end + timedelta(minutes=8))["ramping"] == []
+        assert standing.standing("dc27", view, CYCLE.end + timedelta(minutes=8))["ramping"] == []
         shown = run("status", "dc27", "--ledger", made.path).stdout
     assert "FTS still ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
 

@@ -13,7 +13,7 @@ from dc_inject.apps.data.command import LISTED as SETS
 from dc_inject.apps.preview import command_ping, command_plan
 from dc_inject.apps.twin import shortfalls
 from dc_inject.cli import campaign_list, status
-from dc_inject.cli.shared import closing_table, tables
+from dc_inject.cli.shared import summary_output, tables
 from tests.apps.report import campaigns_to_watch
 from tests.apps.report.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
@@ -41,7 +41,7 @@ ROW = {
     "goal": {"volume": 10**15, "moved": 10**14},
 }
 HELD = {"held": "destination-unavailable", "numbers": {"free": 1, "wanted": 2}}
-HELD_CYCLES = next(column for column in closing_table.SUMMARY if column.key == "held")
+HELD_CYCLES = next(column for column in summary_output.SUMMARY if column.key == "held")
 SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"too-coarse": 3}, "not_moved": 99 * GB}
 
 
@@ -84,7 +84,7 @@ def test_why_a_link_is_short_stands_below_it_where_whole_lines_are_too_wide(most
 @pytest.mark.parametrize("most", [80, 120])
 @pytest.mark.parametrize(
     ("columns", "more"),
-    [(status.ROWS, HELD), (status.BEFORE, HELD), (closing_table.SUMMARY, SUMS), (command_plan.COLUMNS, HELD)],
+    [(status.ROWS, HELD), (status.BEFORE, HELD), (summary_output.SUMMARY, SUMS), (command_plan.COLUMNS, HELD)],
     ids=["rows", "before", "summary", "plan"],
 )
 def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) -> None:
@@ -218,7 +218,7 @@ def rest(text: str) -> list[str]:
 
 def test_off_a_terminal_no_line_ends_with_blanks(capsys) -> None:
     """They are wider than any screen, and whoever compares two files sees them."""
-    tables.emit("table", closing_table.SUMMARY, [ROW | SUMS, ROW], "a title")
+    tables.emit("table", summary_output.SUMMARY, [ROW | SUMS, ROW], "a title")
     tables.write(tables.table(shortfalls.COLUMNS, [SHORT], "another title", 80))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []

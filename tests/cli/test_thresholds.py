@@ -11,11 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli.shared import thresholds as command
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Cycle
 from dc_inject.model.errors import ThresholdMissed, UsageError
 from dc_inject.model.thresholds import parse
+from dc_inject.summary.aborting import AbortOn
 from tests.cli.ledgers import START, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
@@ -135,7 +135,7 @@ def test_a_condition_that_would_end_a_good_run_is_refused(tmp_path: Path, text: 
 def test_a_condition_stops_the_engine_once_it_holds(tmp_path: Path) -> None:
     """After the cycle in which it came true, and in good order: every cycle is closed."""
     made = world(tmp_path, simulated.campaign([flow("D", "B", 4)]), {"D": items("D", 3)})
-    watching = command.AbortOn([parse("injected_ratio < 0.5 over 30 min")], made.ledger, made.heard)
+    watching = AbortOn([parse("injected_ratio < 0.5 over 30 min")], made.ledger, made.heard)
     engine = made.engine()
     engine._context.observer = watching
     watching.engine = engine

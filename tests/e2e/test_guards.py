@@ -21,12 +21,12 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject.cli.status import standing
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.sandbox import Link, Rse, Sandbox, make_datasets
 from dc_inject.sandbox.state import write_private
+from dc_inject.summary.standing import standing
 from tests.backends.support import fts3_or_skip
 from tests.conftest import client_for
 from tests.docs import dashboards

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend
-from dc_inject.cli import status
 from dc_inject.engine import Engine
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Hold, State
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import Observation, Status
+from dc_inject.summary import standing
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
@@ -96,7 +96,7 @@ def test_its_links_hold_with_the_reason_and_status_says_so(both: World, service:
         (signal,) = [s for s in view.signals() if s.name == "observation" and s.value is None]
     assert signal.subject == service
     assert "its answers do not come" in signal.why
-    said = status.TROUBLES["observation"].format(of=service)
+    said = standing.TROUBLES["observation"].format(of=service)
     assert said == f"{service} does not report how what was injected stands"
 
 

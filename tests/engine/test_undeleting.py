@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dc_inject.cli import status
 from dc_inject.model import Hold
+from dc_inject.summary import standing
 from tests.engine.world import GB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
@@ -15,7 +15,7 @@ def test_a_destination_that_deletes_nothing_is_held_once_a_rule_has_ended_there(
     one = world(tmp_path, made, {"A": items("A", 400, 5 * GB)}, undeleting={"B"})
 
     def troubles():
-        return [(t["what"], t["of"]) for t in status.standing("test", one.ledger, one.clock.now())["troubles"]]
+        return [(t["what"], t["of"]) for t in standing.standing("test", one.ledger, one.clock.now())["troubles"]]
 
     one.run(cycles=1)
     assert not troubles()

@@ -18,18 +18,28 @@ from dc_inject.apps.link import challenges, checks, ending, hints, mini_challeng
 from dc_inject.apps.link.challenges import LinkOptions
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli import status, what_is_left
 from dc_inject.cli.run import RunOptions, inject
-from dc_inject.cli.shared import common, completion, end_files, hangup, log_output, params, trusting
+from dc_inject.cli.shared import (
+    common,
+    completion,
+    end_files,
+    hangup,
+    log_output,
+    params,
+    summary_output,
+    trusting,
+)
 from dc_inject.cli.shared.exits import INTERRUPTED
-from dc_inject.cli.what_is_left import EndState
 from dc_inject.ledger import Ledger, LedgerView, default_folder, ledger_files
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, Limits, units
 from dc_inject.model.errors import DcInjectError, LedgerError, UsageError
+from dc_inject.model.holds import format_numbers
 from dc_inject.model.ports import Clock
 from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
+from dc_inject.summary import left, standing
+from dc_inject.summary.left import EndState
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -180,9 +190,9 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
             path = ledger_files.file_of(None, challenge.campaign)
             if not path.exists():
                 menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
-            elif isinstance(error, DcInjectError | OSError) and not what_is_left.says_how_to_go_on(error):
+            elif isinstance(error, DcInjectError | OSError) and not left.hint_suffices(error):
                 goes_on = partial(ending.continued, challenge.campaign, path, clock.now())
-                what_is_left.explain_stop(challenge.campaign, path, error, goes_on)
+                summary_output.explain_stop(challenge.campaign, path, error, goes_on)
             raise
         _tell(challenge.campaign, options.fmt, end_state)
 
@@ -262,7 +272,7 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
             click.echo(f"{holder} is still ending its {challenge.link.service.injections}", err=True)
     verdicts.emit(fmt, report)
     if end_state is not None:
-        what_is_left.say(campaign, path, end_state)
+        summary_output.show_left(campaign, path, end_state)
     if end_state is EndState.INTERRUPTED:
         raise click.exceptions.Exit(INTERRUPTED)
     if error is not None:
@@ -315,13 +325,13 @@ def _expected(challenge: MiniChallenge) -> str:
 
 def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
     """Log what the line about a cycle does not say: the numbers of a hold, and how much of ours is there."""
-    if rows := status.rows(ledger):
+    if rows := standing.rows(ledger):
         cycle = ledger.last_cycle()
-        if cycle is not None and (since := status.joined(ledger, cycle)):
-            log.info("%s", status.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"))
+        if cycle is not None and (since := standing.joined(ledger, cycle)):
+            log.info("%s", standing.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"))
         for row in rows:
             if row["numbers"]:
-                log.info("held by %s: %s", row["held"], status.numbers(row["numbers"]))
+                log.info("held by %s: %s", row["held"], format_numbers(row["numbers"]))
         ours = verdicts.resident(ledger)
         here, most = units.format_size(ours), units.format_size(challenge.space)
         values = {"destination": challenge.link.destination, "bytes": ours, "most": challenge.space}

@@ -12,11 +12,11 @@ import click
 
 from dc_inject.apps.link import challenges
 from dc_inject.apps.link.challenges import LinkOptions
-from dc_inject.cli import end, what_is_left
-from dc_inject.cli.shared import exits, hangup
-from dc_inject.cli.what_is_left import EndState
+from dc_inject.cli import end
+from dc_inject.cli.shared import exits, hangup, summary_output
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.summary.left import EndState
 
 
 def end_rules(campaign: str, ledger_path: Path, options: LinkOptions, patience: timedelta) -> EndState:
@@ -53,7 +53,7 @@ def interruptible(campaign: str) -> Iterator[None]:
         path = ledger_files.file_of(None, campaign)
         if path.exists():
             exits.say_interrupted(f"`dc-inject link --verdict {campaign}` prints the verdict so far")
-            what_is_left.say(campaign, path, EndState.INTERRUPTED)
+            summary_output.show_left(campaign, path, EndState.INTERRUPTED)
         else:
             exits.say_interrupted("nothing was injected")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None

@@ -17,6 +17,7 @@ from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed,
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.progress import Progress, in_words
 from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
+from dc_inject.summary import left
 
 
 def _time_of_day(moment: str) -> str:
@@ -197,17 +198,6 @@ def removed_by(report: Mapping[str, Any]) -> str:
     return f"delete it with `dc-inject end {report['campaign']} --cancel`"
 
 
-def is_left(view: Reader) -> bool:
-    """Whether `end` has something to end or to delete."""
-    ended = (e for e in view.entries(State.ENDED) if not e.injection.link.service.cleans_up)
-    return bool(view.entries(State.CALLED, State.LIVE, State.COMPLETE)) or any(ended)
-
-
-def is_unasked(view: Reader) -> bool:
-    """Whether nobody has even asked for the end of something that is left, as after a kill."""
-    return any(entry.end_asked_at is None for entry in view.entries(State.CALLED, State.LIVE, State.COMPLETE))
-
-
 def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
 
@@ -227,13 +217,13 @@ def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader)
     if report["outage"] and again:
         return ServiceError(message, again)
     if report["outage"]:
-        first = FIRST if is_left(view) else ""
+        first = FIRST if left.read(view) else ""
         return ServiceError(message, f"when it works again, {first}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
     last = report["steps"][-1] if report["steps"] else None
     reached = last is not None and last["outcome"] == StepOutcome.REACHED.value
     if report["cause"] == "time" and last and reached and last["rate"] >= challenge.ladder.highest:
         hint += "; whether it carries more than --max, only a new test with a higher --max can tell"
-    if report["cause"] in {EARLY, "time"} and is_unasked(view):
+    if report["cause"] in {EARLY, "time"} and left.read(view).live:  # as after a kill
         hint = FIRST + hint
     return UsageError(message, again or hint.format(name=name, selection=challenge.selection))

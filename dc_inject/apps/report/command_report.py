@@ -10,9 +10,9 @@ import click
 
 from dc_inject.apps.report import making, pictures
 from dc_inject.cli.shared import common, menu_files, params
-from dc_inject.cli.shared.thresholds import FAIL_UNDER
 from dc_inject.ledger import ledger_files
 from dc_inject.menu.values import WrongError
+from dc_inject.model import thresholds as grammar
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
 from dc_inject.model.thresholds import Threshold
@@ -63,7 +63,13 @@ def _exclusion(text: str) -> ExcludedWindow:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Readings of a site's WAN to show beside: JSON with InBytesPerSec and OutBytesPerSec, or CSV.",
 )
-@FAIL_UNDER
+@click.option(
+    "--fail-under",
+    type=params.Parsed("threshold", grammar.parse),
+    multiple=True,
+    metavar="THRESHOLD",
+    help=f"Exit with 5 unless this is reached, such as '{grammar.EXAMPLE}' (may be repeated).",
+)
 @menu_files.OUTPUT
 @menu_files.FORCE
 @common.LEDGER

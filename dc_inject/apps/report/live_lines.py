@@ -14,9 +14,9 @@ from typing import Any
 from rich.text import Text
 
 from dc_inject.apps.report.watch_figures import Line, Standing, one_line
-from dc_inject.cli import status
-from dc_inject.cli.shared import closing_table, tables
+from dc_inject.cli.shared import summary_output, tables
 from dc_inject.model import overrides, units
+from dc_inject.summary.standing import TROUBLES
 
 STYLES = {"green": "green", "yellow": "gold3", "orange": "dark_orange3", "red": "bold red", None: ""}
 HEIGHTS, ASCII_HEIGHTS = " ▁▂▃▄▅▆▇", " .:-=+*#"
@@ -120,7 +120,7 @@ def _hours(duration: timedelta) -> str:
 
 
 def _bytes(sums: Mapping[str, Any]) -> str:
-    return "  ".join(f"{name} {closing_table.size(sums[name])}" for name in ("due", "injected", "moved"))
+    return "  ".join(f"{name} {summary_output.size(sums[name])}" for name in ("due", "injected", "moved"))
 
 
 def _links(links: Sequence[Line]) -> Text:
@@ -136,7 +136,7 @@ def _links(links: Sequence[Line]) -> Text:
 def _warnings(standing: Standing) -> Iterator[Text]:
     shown = standing.status
     for trouble in shown["troubles"][:MOST]:
-        sentence = status.TROUBLES[trouble["what"]].format(of=trouble["of"])
+        sentence = TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield Text(one_line(f"! {sentence}, since {trouble['since'][11:16]}Z: {trouble['why']}"), WARNING)
     for pause in shown["pauses"][:MOST]:
         what = overrides.shown(pause["subject"], "everything")
@@ -178,7 +178,7 @@ def trend(steps: Sequence[tuple[int, int]], most: int, *, ascii_only: bool = Fal
 
 def short_link(line: Line) -> Text:
     """Return one line about a link that is short: why, how much of what was due has moved, and which it is."""
-    size = closing_table.size
+    size = summary_output.size
     part = f"{size(line['moved'])} of {size(line['due'])}"
     text = Text.assemble(("! ", "yellow"), (f"{line['held']:<17}", "bold yellow"), f"{part:<20}")
     return text.append(f"{line['scenario']} {line['source']} -> {line['destination']}  {line['why']}")

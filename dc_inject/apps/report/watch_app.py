@@ -23,7 +23,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from dc_inject.apps.report import live_lines, watch_figures
 from dc_inject.apps.report.watch_figures import NAMES, SHORT, Line, Standing
-from dc_inject.cli.shared import closing_table, hangup, tables
+from dc_inject.cli.shared import hangup, summary_output, tables
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
 
@@ -35,7 +35,7 @@ ROOMY = 40  # lines of a screen
 LINKS = "link"
 GROUPS = (LINKS, "scenario", "source", "destination")
 ORDERS = (SHORT, "ratio", "held", "due", "injected", "moved", "scenario", "source", "destination")
-_size = closing_table.size
+_size = summary_output.size
 COLUMNS = (
     tables.Column("scenario", "scenario", name=True, spare=4),
     tables.Column("source", "source", name=True),

@@ -19,15 +19,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.cli import status
-from dc_inject.cli.shared import closing_table
 from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period, Span, Sums
 from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import Hold, format_numbers
 from dc_inject.model.redaction import visible
-from dc_inject.summary import active_overrides, figures
+from dc_inject.summary import active_overrides, closing, figures
+from dc_inject.summary import standing as standings
 
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
@@ -93,8 +92,8 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
     """
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
-        standing = status.standing(name, view, now)
-        total = closing_table.totals(name, view)["total"]
+        standing = standings.standing(name, view, now)
+        total = closing.totals(name, view)["total"]
         menus, first, cycle = view.menus_in_force(), view.first_cycle(), view.last_cycle()
         since, until, sums = None, None, {}
         if first is not None and cycle is not None:
@@ -185,7 +184,7 @@ class _Sum:
     def open(self) -> Line | None:
         """Return the sums of what is not over, if there is such a cycle."""
         sums = self.kinds.get(CycleKind.OPEN)
-        return sums and {**sums._asdict(), "moved": closing_table.about(sums.moved, sums.estimated)}
+        return sums and {**sums._asdict(), "moved": closing.about(sums.moved, sums.estimated)}
 
     def figures(self) -> dict[str, Any]:
         """Return what counts of it, as a report has it; what is not over only while nothing else is there."""
@@ -195,7 +194,7 @@ class _Sum:
         return {
             **figures.figures(sums),
             **unknown,
-            "moved": closing_table.about(sums.moved, sums.estimated),
+            "moved": closing.about(sums.moved, sums.estimated),
             "trend": [(self.moved[number], self.due[number]) for number in range(self.steps)],
             "sum": self,
         }

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.apps.twin import inconclusive, shortfalls
-from dc_inject.cli.shared import advice, closing_table, hold_reasons, tables
+from dc_inject.cli.shared import summary_output, tables
+from dc_inject.cli.shared.summary_output import MOST_ROWS
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, units
+from dc_inject.summary import advice, closing, why
 from dc_inject.summary.thresholds import AT_ONCE
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ LOSSES = {
     "unsent_bytes": "expired before their transfers had begun",
     "interrupted_bytes": "expired unfinished",
 }
-MOST_ROWS = 60  # links of a closing table, and of the forecast
 MOST_STORAGES = 20  # the fullest ones; JSON has all
 MOST_NAMED = 5  # storages without space, in one line
 
@@ -99,15 +100,15 @@ def show(
 ) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
-    closing = closing_table.totals(campaign, ledger)
+    totals = closing.totals(campaign, ledger)
     if fmt == "csv":
-        tables.emit("csv", closing_table.columns(closing["links"]), closing["links"])
+        tables.emit("csv", summary_output.columns(totals["links"]), totals["links"])
         return
     advised, lines = advice.advised(ledger), ledger.summary()
     beyond = inconclusive.beyond_measured(ledger, world.grid)
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
-    held = hold_reasons.held_links(ledger)
+    held = why.held_links(ledger)
     report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,
@@ -116,16 +117,16 @@ def show(
         "seed": seed,
         "start": tables.moment(start),
         "end": tables.moment(end),
-        "links": closing["links"],
-        "total": closing["total"],
+        "links": totals["links"],
+        "total": totals["total"],
         "moved_of_due": moved_of_due(lines),
         "moved_of_target": moved_of_target(ledger, lines, end),
         "late_bytes": late_bytes(ledger, lines, end),
         "advice": advice.rows(advised.held),
-        "holds": hold_reasons.reasons(held),
+        "holds": why.reasons(held),
         "storages": storages(world),
         "queues": queues(world, start),
-        "lost": with_unseen(lost(world), closing["total"]),
+        "lost": with_unseen(lost(world), totals["total"]),
         "forecast": inconclusive.marked(short, unsure),
         "inconclusive": unsure,
     }
@@ -135,11 +136,11 @@ def show(
     many = len(report["links"]) > MOST_ROWS
     rows = [report["total"]] if many else [*report["links"], report["total"]]
     what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy, made.control)
-    tables.emit("table", closing_table.columns(rows), rows, what)
+    tables.emit("table", summary_output.columns(rows), rows, what)
     if many:
         click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")
-    hold_reasons.show(report["holds"])
-    advice.show(advised.given, report["advice"])
+    summary_output.show_reasons(report["holds"])
+    summary_output.show_advice(advised.given, report["advice"])
     _show_storages(report["storages"])
     if queued := [row for row in report["queues"] if row["most"]]:
         click.echo()

@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dc_inject.apps.twin import forecast, inconclusive, shortfalls, simulation
-from dc_inject.cli.shared import advice, closing_table, hold_reasons, tables
-from dc_inject.cli.shared.advice import Advice
-from dc_inject.cli.shared.hold_reasons import HeldLink
+from dc_inject.cli.shared import summary_output, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
+from dc_inject.summary import advice, closing, why
+from dc_inject.summary.advice import Advice
 from dc_inject.summary.causes import ShortLink
+from dc_inject.summary.why import HeldLink
 
 if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.world import World
@@ -103,13 +104,13 @@ def simulate_seed(
     with simulation.new_ledger(path) as ledger:
         made = simulation.run(request, ledger, seed, passed, warn)
         lines = ledger.summary()
-        closing = closing_table.totals(made.campaign, ledger)["total"]
-        gone, world = forecast.with_unseen(forecast.lost(made.world), closing), made.world
+        total = closing.totals(made.campaign, ledger)["total"]
+        gone, world = forecast.with_unseen(forecast.lost(made.world), total), made.world
         short = shortfalls.short(lines, ledger, made)
-        figures = _figures(ledger, made, gone, closing["due"]) | {"links_short": len(short)}
-        totals = {name: closing[name] for name in OF_TOTAL}
+        figures = _figures(ledger, made, gone, total["due"]) | {"links_short": len(short)}
+        totals = {name: total[name] for name in OF_TOTAL}
         totals |= {**gone, "late_bytes": forecast.late_bytes(ledger, lines, made.end)}
-        held, advised = hold_reasons.held_links(ledger), advice.advised(ledger)
+        held, advised = why.held_links(ledger), advice.advised(ledger)
         beyond = inconclusive.beyond_measured(ledger, world.grid)
     path.unlink()
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
@@ -289,11 +290,11 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         tables.emit("csv", columns, rows)
         return
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
-    advised = advice.rows(hold_reasons.of_seeds([run.advice.held for run in runs]))
+    advised = advice.rows(why.of_seeds([run.advice.held for run in runs]))
     without_space = sorted({name for run in runs for name in run.without_space})
     unsure = inconclusive.of_seeds(run.inconclusive for run in runs)
     links = inconclusive.marked(_short(runs), unsure)
-    held = hold_reasons.reasons(hold_reasons.of_seeds([run.held for run in runs]))
+    held = why.reasons(why.of_seeds([run.held for run in runs]))
     nearly_full = _nearly_full(runs)
     if fmt == "json":
         medians = {key: median(numbers) for key, numbers in values.items()}
@@ -313,11 +314,11 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     click.echo(forecast.title(title, runs[0].grid, policy, runs[0].control))
     tables.emit("table", TYPICAL, typical)
     medians_of = f", medians of {units.counted(len(runs), 'seeds')}"
-    hold_reasons.show(held, f"why links were held{medians_of}")
-    advice.show(any(run.advice.given for run in runs), advised, seeds=medians_of)
+    summary_output.show_reasons(held, f"why links were held{medians_of}")
+    summary_output.show_advice(any(run.advice.given for run in runs), advised, seeds=medians_of)
     if links:
         click.echo()
-        tables.emit_first(SHORT, links, forecast.MOST_ROWS, "links")
+        tables.emit_first(SHORT, links, summary_output.MOST_ROWS, "links")
     forecast.show_inconclusive(unsure)
     if disks := forecast.above_98(nearly_full):
         click.echo(f"\nin the median, {disks}")

@@ -19,14 +19,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.cli.shared import hold_reasons, tables
-from dc_inject.cli.shared.hold_reasons import HeldLink
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Hold, units
 from dc_inject.model.holds import Trait
 from dc_inject.model.services import SERVICES
+from dc_inject.summary import why
 from dc_inject.summary.causes import Cause, Kind, ShortLink
+from dc_inject.summary.why import HeldLink
 
 if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.world import World
@@ -80,7 +81,7 @@ class _Past:
         for line in lines:
             self._injected[self.storages(line)] += line.injected
         self.holds: dict[FlowKey, list[HeldLink]] = defaultdict(list)
-        for link in hold_reasons.held_links(ledger):
+        for link in why.held_links(ledger):
             self.holds[link.key].append(link)
         self._led: dict[tuple[FlowKey, Hold], set[datetime]] = defaultdict(set)
         self._lacked: dict[str | None, Counter[datetime]] = defaultdict(Counter)  # bytes without room at a storage

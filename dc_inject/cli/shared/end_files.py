@@ -16,6 +16,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, Injection, State, units
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.ports import Backend, Clock, Removal
+from dc_inject.summary.left import find
 
 PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
 TELL_EVERY = timedelta(seconds=10)
@@ -40,24 +41,12 @@ def agreed(question: str) -> bool:
         return False
 
 
-def count_remaining(ours: Ours) -> int:
-    """Return how many files of ended jobs are not known to be gone."""
-    return sum(entry.injection.item.files for entry in _to_remove(ours))
-
-
-def under_way(ours: Ours) -> list[Entry]:
-    """Return the jobs whose end was asked for and that are not over yet."""
-    return [
-        e for e in ours(State.LIVE, State.COMPLETE) if e.end_asked_at and not e.injection.link.service.cleans_up
-    ]
-
-
 def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PATIENCE) -> bool:
     """Delete the files of ended jobs, and say what is known of them; return False if Ctrl-C interrupted it.
 
     Raises ServiceError for those that stay.
     """
-    entries = {entry.injection.key: entry for entry in _to_remove(ours)}
+    entries = {entry.injection.key: entry for entry in find(ours).ended}
     if not entries:
         return True
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
@@ -142,13 +131,10 @@ def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None
 
 def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
     """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
-    alive = [e for e in ours(State.CALLED, State.LIVE, State.COMPLETE) if not e.injection.link.service.cleans_up]
-    if not alive:
-        return
-    last = max((e.expires_at for e in alive if e.expires_at), default=None)
-    unasked = [e for e in alive if e.end_asked_at is None]
-    when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if unasked and last and last > clock.now() else ""
-    click.echo(f"not finished: {units.counted(len(alive), noun)} still active; run it again{when}", err=True)
+    count, last = find(ours).active_jobs(clock.now())
+    if count:
+        when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if last else ""
+        click.echo(f"not finished: {units.counted(count, noun)} still active; run it again{when}", err=True)
 
 
 def _once_more(later: Sequence[Removal], campaign: str) -> str:
@@ -159,7 +145,3 @@ def _once_more(later: Sequence[Removal], campaign: str) -> str:
         f"stop a storage that is writing: what is there is deleted now; for what may still come, run "
         f"`dc-inject end {campaign}` once more {when}"
     )
-
-
-def _to_remove(ours: Ours) -> list[Entry]:
-    return [entry for entry in ours(State.ENDED) if not entry.injection.link.service.cleans_up]

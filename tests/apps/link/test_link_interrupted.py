@@ -79,7 +79,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     """No verdict is made, but it can be asked for; who presses once more loses no line."""
     backend = service(0.5)
     pressed(backend, signal.SIGINT, second)
-    interrupted_in(monkeypatch, "dc_inject.cli.what_is_left.say")
+    interrupted_in(monkeypatch, "dc_inject.cli.shared.summary_output.show_left")
     done = run("link", A, B, *ASKED, "--log-file", tmp_path / "log", "--log-format", "json")
     assert done.exit_code == 130
     kept = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]

@@ -17,11 +17,11 @@ import pytest
 
 from dc_inject.apps.twin import several_seeds
 from dc_inject.cli.shared import tables
-from dc_inject.cli.shared.advice import Advice
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.summary.advice import Advice
 from dc_inject.summary.causes import Cause, ShortLink
 from tests.cli import ledgers
 

@@ -1,6 +1,6 @@
 """Thresholds of a run: those of its menus are judged at its end, and `--abort-on` may end it before.
 
-`--abort-on 'ratio < 0.5 over 1h'` says what ends the run, as it is read: it is looked at whenever a cycle has been
+`--abort-on 'ratio < 0.5 over 1h'` names what ends the run, as it is read: it is judged whenever a cycle has been
 closed, and if it holds, the run stops in good order, as at Ctrl-C. What is inconclusive aborts nothing.
 """
 
@@ -9,9 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-import click
-
-from dc_inject.cli.shared import params
 from dc_inject.engine import Engine
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu.values import WrongError
@@ -26,8 +23,8 @@ from dc_inject.summary.figures import ReportScope, period
 log = logging.getLogger(__name__)
 
 
-def _abort_on(text: str) -> Threshold:
-    """Read a condition that ends a run; one that a good run fulfils is a mistake."""
+def parse_condition(text: str) -> Threshold:
+    """Read a condition that ends a run; raises WrongError for one that a good run fulfils."""
     threshold = grammar.parse(text)
     if threshold.is_praise:
         turned = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[threshold.comparison]
@@ -36,22 +33,6 @@ def _abort_on(text: str) -> Threshold:
         hint = "add a time, such as `over 1h`: what is injected first takes its time to move"
         raise WrongError(f"{text!r} has no time", hint)
     return threshold
-
-
-FAIL_UNDER = click.option(
-    "--fail-under",
-    type=params.Parsed("threshold", grammar.parse),
-    multiple=True,
-    metavar="THRESHOLD",
-    help=f"Exit with 5 unless this is reached, such as '{grammar.EXAMPLE}' (may be repeated).",
-)
-ABORT_ON = click.option(
-    "--abort-on",
-    type=params.Parsed("threshold", _abort_on),
-    multiple=True,
-    metavar="CONDITION",
-    help="Stop, and exit with 5, once this holds, such as 'ratio < 0.5 over 1h' (may be repeated).",
-)
 
 
 def refuse_without_links(conditions: Sequence[Threshold], keys: Sequence[FlowKey]) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli.shared import hold_reasons, tables
-from dc_inject.cli.shared.hold_reasons import HeldLink
+from dc_inject.cli.shared import summary_output, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Link
+from dc_inject.summary import why
+from dc_inject.summary.why import HeldLink
 from tests.cli.ledgers import CYCLE, GB, ME, START
 
 LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_200)]
@@ -39,7 +40,7 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     holds = {key: full(65) for key in LINKS[:5]}
     holds |= {LINKS[5]: full(40), LINKS[6]: Held(Hold.TOO_COARSE, {"smallest": GB})}
     held(ledger, holds)
-    one, other = hold_reasons.reasons(hold_reasons.held_links(ledger))  # what needs no action is left out
+    one, other = why.reasons(why.held_links(ledger))  # what needs no action is left out
     assert (one["links"], one["cycles"], one["missing"]) == (5, 5, 15 * GB)
     assert one["most_held"] == [str(LINKS[4]), str(LINKS[3])]
     assert (other["why"], other["links"], other["missing"]) == (f"{LAST}the space holds 40 %", 1, 6 * GB)
@@ -77,7 +78,7 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
 )
 def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, hold, words):
     held(ledger, {LINKS[0]: hold})
-    (row,) = hold_reasons.reasons(hold_reasons.held_links(ledger))
+    (row,) = why.reasons(why.held_links(ledger))
     assert row["why"] == words
 
 
@@ -91,7 +92,7 @@ def test_that_attempts_fail_is_said_if_fts_told_so_in_half_of_the_cycles_or_more
         ledger.open_cycle(cycle, {LINKS[0]: (GB, Held(Hold.BACKLOG, numbers))}, cycle.start)
         ledger.close_cycle(cycle, cycle.end)
         cycle = cycle.next
-    (row,) = hold_reasons.reasons(hold_reasons.held_links(ledger))
+    (row,) = why.reasons(why.held_links(ledger))
     assert row["why"].endswith(f": {ATTEMPTS_FAIL}") == says_so
 
 
@@ -114,14 +115,14 @@ def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_lin
         ledger.open_cycle(cycle, {LINKS[0]: (GB, held), LINKS[1]: (GB, held)}, cycle.start)
         ledger.close_cycle(cycle, cycle.end)
         cycle = cycle.next
-    links = hold_reasons.held_links(ledger)
-    rows = hold_reasons.reasons(links)
+    links = why.held_links(ledger)
+    rows = why.reasons(links)
     assert {(row["why"], row["links"], row["cycles"], row["missing"]) for row in rows} == {
         (TOTAL, 2, 4, 4 * GB),
         (RULES, 2, 2, 2 * GB),
         (FILES, 2, 2, 2 * GB),
     }
-    assert hold_reasons.of_seeds([links, links]) == links
+    assert why.of_seeds([links, links]) == links
     assert {link.name for link in links} == {f"campaign-limit ({numbers['limit']})" for numbers in limits}
 
 
@@ -131,9 +132,9 @@ def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_r
     held(ledger, {key: full(number % 60) for number, key in enumerate(LINKS)})
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
-    hold_reasons.show(hold_reasons.reasons(hold_reasons.held_links(ledger)))
+    summary_output.show_reasons(why.reasons(why.held_links(ledger)))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 2 + 3 * hold_reasons.MOST + 1
+    assert len(lines) <= 2 + 3 * summary_output.MOST_REASONS + 1
     assert max(map(len, lines)) <= 80
     assert f"    {LAST}the space holds 59 %" in [line.rstrip() for line in lines]
     assert "    export T0 -> T2_1199, export T0 -> T2_1139 and 18 more" in [line.rstrip() for line in lines]
@@ -152,6 +153,6 @@ def test_of_several_seeds_a_link_has_what_half_of_them_have_in_common():
         [link(0, "holds 65 %", 8, 2), link(2, "holds 65 %", 2, 6)],
         [link(2, "holds 65 %", 2, 6)],
     ]
-    assert hold_reasons.of_seeds(runs) == [link(0, "holds 65 %", 5, 5), link(2, "holds 65 %", 1, 3)]
-    (row,) = hold_reasons.reasons(hold_reasons.of_seeds(runs))
+    assert why.of_seeds(runs) == [link(0, "holds 65 %", 5, 5), link(2, "holds 65 %", 1, 3)]
+    (row,) = why.reasons(why.of_seeds(runs))
     assert (row["why"], row["links"], row["cycles"], row["missing"]) == ("holds 65 %", 2, 6, 8)

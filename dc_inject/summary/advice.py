@@ -13,29 +13,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import click
-
-from dc_inject.cli.shared import hold_reasons
-from dc_inject.cli.shared.hold_reasons import HeldLink
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Advised
 from dc_inject.model import FlowKey, Hold
 from dc_inject.model.holds import IN_SHORT
 from dc_inject.planning.link_plan import PROBE
-
-TITLE = "what `act` would have held"
-NO_FORECAST = (
-    "(as control saw it in a run that it left alone: what it holds back may go out later, and from the first such "
-    "cycle on a run with `act` differs"
-)
-COLUMNS = tuple(
-    replace(column, key="held_back", head="held back") if column.key == "missing" else column
-    for column in hold_reasons.COLUMNS
-)
+from dc_inject.summary import why
+from dc_inject.summary.why import HeldLink
 
 
 class Advice(NamedTuple):
@@ -89,16 +76,5 @@ def rows(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
     """Return the holds that would have been, those first that would have held back most."""
     return [
         {("held_back" if name == "missing" else name): value for name, value in row.items()}
-        for row in hold_reasons.reasons(held)
+        for row in why.reasons(held)
     ]
-
-
-def show(given: bool, holds: Sequence[dict[str, Any]], *, seeds: str = "", simulated: bool = True) -> None:
-    """Print them as a table, if control advised; `seeds` says of how many seeds these are medians."""
-    if not given:
-        return
-    if not holds:
-        click.echo("\ncontrol only advised, and would have held nothing back")
-        return
-    hold_reasons.show(holds, f"{TITLE}{seeds}", COLUMNS)
-    click.echo(NO_FORECAST + ("; `--policy act` shows how)" if simulated else ")"))

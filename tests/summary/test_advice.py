@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli.shared import advice
-from dc_inject.cli.shared.hold_reasons import HeldLink
+from dc_inject.cli.shared import summary_output
 from dc_inject.ledger import ControlDecision, Ledger
 from dc_inject.model import Cycle, FlowKey, Hold, Link
+from dc_inject.summary import advice
+from dc_inject.summary.why import HeldLink
 from tests.cli import ledgers
 from tests.cli.ledgers import CYCLE, GB, KIT, MESH
 
@@ -100,13 +101,13 @@ def test_a_guard_is_left_out_where_nothing_was_injected_anyway(tmp_path):
 def test_what_acts_is_no_advice_and_what_would_not_be_held_is_none(ledger, capsys):
     decided(ledger, (KIT, "act", Hold.BACKLOG, 0), (MESH, "advise", None, 0))
     assert advice.advised(ledger) == (True, [])
-    advice.show(*advice.advised(ledger))
+    summary_output.show_advice(*advice.advised(ledger))
     assert capsys.readouterr().out == "\ncontrol only advised, and would have held nothing back\n"
 
 
 def test_where_nothing_is_advised_nothing_is_said(ledger, capsys):
     decided(ledger, (KIT, "act", Hold.BACKLOG, 0))
-    advice.show(*advice.advised(ledger))
+    summary_output.show_advice(*advice.advised(ledger))
     assert capsys.readouterr().out == ""
 
 

@@ -15,24 +15,12 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-import click
-
-from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import HeldFlow
-from dc_inject.model import FlowKey, Held, Hold, units
+from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.model.holds import sentence
 
-MOST = 10  # reasons that are shown; JSON has all
 MOST_NAMED = 2  # links that are named for each
-
-COLUMNS = (
-    tables.Column("hold", "held by"),
-    tables.Column("links", "links", right=True),
-    tables.Column("cycles", "cycles", right=True),
-    tables.Column("missing", "missing in them", units.format_size, right=True),
-    tables.Column("sentence", "why, and which links most", below=True),
-)
 
 
 class HeldLink(NamedTuple):
@@ -110,22 +98,3 @@ def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
         for (hold, why), links in groups.items()
     ]
     return sorted(rows, key=lambda row: (-row["missing"], row["hold"], row["why"]))
-
-
-def show(rows: Sequence[dict[str, Any]], title: str = "", columns: Sequence[tables.Column] = COLUMNS) -> None:
-    """Print the first of these reasons as a table, each with the links that it held most; then count the rest."""
-    if not rows:
-        return
-    click.echo()
-    tables.emit(
-        "table", columns, [{**row, "sentence": f"{row['why']}; {_links(row)}"} for row in rows[:MOST]], title
-    )
-    if rest := rows[MOST:]:
-        held = units.counted(sum(row["cycles"] for row in rest), "cycles of links")
-        click.echo(f"and {units.counted(len(rest), 'reasons')} more, in {held}; --format json has all")
-
-
-def _links(row: dict[str, Any]) -> str:
-    named = ", ".join(row["most_held"])
-    more = row["links"] - len(row["most_held"])
-    return f"{named} and {more} more" if more else named

@@ -1,0 +1,162 @@
+"""How a campaign stands, from its ledger alone: what `status` prints, and `watch` and `link` show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from dc_inject.engine import control_records
+from dc_inject.ledger import LedgerView, Row
+from dc_inject.ledger.lock import lock_file
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Cycle, FlowKey, State
+from dc_inject.summary import readings
+from dc_inject.summary.closing import about, goals_of
+from dc_inject.summary.figures import moment
+
+TROUBLES = {  # signals of the engine itself, and how a person reads them
+    "service": "{of} does not work",
+    "observation": "{of} does not report how what was injected stands",
+    "deletion": "{of} does not delete",
+    "credentials": "the credentials for {of} end soon",
+    "plan": "the {of} is not planned",
+    "menus": "changed menus are not taken up",
+    "clock": "the clock of {of} is not followed",
+    "clocks": "the clock of this machine differs from that of {of}",
+}
+CHANGES = 10  # how many of the last ones are shown
+NOTES = 5
+
+
+def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
+    """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
+    last = view.last_cycle()
+    # Cycles of draining and after the menus are not planned, so the last cycles may have no decision.
+    planned = max((signal.at for signal in view.signals() if signal.name == control_records.NAME), default=None)
+    if last is not None and planned is not None:
+        last = Cycle.at(planned, last.length)
+    made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
+    return [
+        {
+            "cycle": moment(decision.cycle.start),
+            **decision.key.names(),
+            "mode": decision.mode,
+            "hold": decision.hold,
+            "target": decision.target,
+            "bias": decision.bias,
+            "held": dict(decision.held),
+            "numbers": dict(decision.numbers),
+            "guards": {hold.value: dict(numbers) for hold, numbers in decision.guards.items()},
+        }
+        for decision in made
+    ]
+
+
+def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
+    """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
+    cycle, goals, injector = view.last_cycle(), goals_of(view), _injector(view)
+    return {
+        "campaign": campaign,
+        "simulated_in": view.simulated_in,
+        "ledger": str(view.path),
+        "at": moment(now),
+        "injector": injector,
+        "cycle": None if cycle is None else {
+            "start": moment(cycle.start),
+            "end": moment(cycle.end),
+            "planned": view.is_planned(cycle),
+            "closed": cycle not in view.unclosed(),
+            "joined": (since := joined(view, cycle)) and moment(since),
+        },
+        "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
+        "rows": rows(view),
+        "ramping": [{**link.key.names(), "carries": link.carries, "until": moment(link.until),
+                     "most": link.most}
+                    for link in (readings.ramping(view, now) if injector else ())],
+        "held_before": [] if cycle is None else [
+            _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
+        ],
+        "control": control_records.last_decisions(view),
+        "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
+        "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
+        "overrides": [
+            _timed({**asdict(override), "what": override.words}) for override in view.overrides()
+        ],
+        "signals_missing": [
+            {"signal": s.name, "subject": s.subject, "since": moment(s.at), "why": s.why}
+            for s in view.signals()
+            if s.value is None and s.name not in TROUBLES
+        ],
+        "troubles": [
+            {"what": s.name, "of": s.subject, "since": moment(s.at), "why": s.why}
+            for s in view.signals()
+            if s.value is None and s.name in TROUBLES
+        ],
+        "set_aside": len(view.quarantined(now)),
+        "rights": [
+            _timed({**asdict(identity), "credentials_left": _left(identity.credentials_until, now)})
+            for identity in view.identities()
+        ],
+        "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
+        "notes": [{"at": moment(at), "text": text} for at, text in view.notes(NOTES)],
+    }  # fmt: skip
+
+
+def rows(view: Reader) -> list[dict[str, Any]]:
+    """Return the rows of the last cycle, a link each."""
+    cycle, goals = view.last_cycle(), goals_of(view)
+    return [] if cycle is None else [_row(row, goals, view.since) for row in view.rows(cycle=cycle)]
+
+
+def joined(view: Reader, cycle: Cycle) -> datetime | None:
+    """Return since when a cycle is due anything, where the campaign began in the middle of it."""
+    return view.since if view.since is not None and cycle.start < view.since < cycle.end else None
+
+
+def late_start(since: str) -> str:
+    """Say of the first cycle why less is due than its rate times its length."""
+    return f"begun late: due counts from {since} on"
+
+
+def _before(cycle: Cycle) -> Cycle:
+    return Cycle(cycle.start - cycle.length, cycle.length)
+
+
+def _injector(view: LedgerView) -> dict[str, Any] | None:
+    who = view.holder()
+    if who is None:
+        return None
+    # A lock is written once, by whoever takes it; of shards the last one counts.
+    since = max(lock_file(file).stat().st_mtime for file in view.files if lock_file(file).exists())
+    return {"who": who, "since": moment(datetime.fromtimestamp(since, UTC))}
+
+
+def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
+    begin = row.cycle.start if since is None or since >= row.cycle.end else max(row.cycle.start, since)
+    return {
+        **row.key.names(),
+        "target": row.due / (row.cycle.end - begin).total_seconds(),
+        "due": row.due,
+        "budget": row.budget,
+        "injected": row.injected,
+        "moved": about(row.moved, row.estimated),
+        "moved_estimated": row.estimated,
+        "forgiven": row.forgiven,
+        "rules": row.rules,
+        "pool_items": row.pool_items,
+        "pool_bytes": row.pool_bytes,
+        "held": row.held.hold.value if row.held else None,
+        "harmless": row.held.hold.harmless if row.held else None,
+        "numbers": dict(row.held.numbers) if row.held else {},
+        "goal": goals.get(row.key, {}),
+    }
+
+
+def _timed(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: moment(v) if isinstance(v, datetime) else v for k, v in values.items()}
+
+
+def _left(until: datetime | None, now: datetime) -> int | None:
+    return None if until is None else round((until - now).total_seconds())
