@@ -6,18 +6,21 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.call_limits import Breaker, Limit, LinkWaits
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.spaces import Looks
 from dc_inject.ledger import Ledger
-from dc_inject.model import FlowKey, Held, Hold, Numbers
+from dc_inject.model import FlowKey, Held, Hold, Injection, Numbers
 from dc_inject.model.errors import LinkRefused, NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
+from dc_inject.model.plan import Plan
 from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import SERVICES
-from dc_inject.planning.plan import Demand, Destination
+from dc_inject.planning import plan
+from dc_inject.planning.plan import Demand, Destination, Situation
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +51,20 @@ class Settings:
     wait_deleted_cycles: int = 3  # after the last rule has ended, how long the drain watches its bytes go
 
 
+class Planner(Protocol):
+    """What decides what a cycle injects: `planning/plan.py`, unless a run is given another one."""
+
+    def plan(self, situation: Situation) -> Plan:
+        """Return what each demand gets in this cycle."""
+        ...
+
+    def refill(
+        self, situation: Situation, room: Mapping[FlowKey, int], standing: Sequence[Injection] = ()
+    ) -> tuple[Injection, ...]:
+        """Return injections in place of those that could not be used; `room` are the bytes left, by flow."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """How many bytes of ours a destination may have, those on their way included, and on what that rests."""
@@ -74,6 +91,7 @@ class EngineContext:
     calls: Calls
     observer: Observer
     settings: Settings
+    planner: Planner = plan
     alone: Alone | None = None
     undeletable: dict[tuple[str, str], str] = field(default_factory=dict)  # destination of a service -> why
     breakers: dict[str, Breaker] = field(default_factory=dict)

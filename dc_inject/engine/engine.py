@@ -18,7 +18,7 @@ from dc_inject.engine.another_injector import Alone, AnotherInjector
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.clock_watch import ClockWatch
 from dc_inject.engine.closing import END_OF_RUN, Closing
-from dc_inject.engine.context import EngineContext, Settings
+from dc_inject.engine.context import EngineContext, Planner, Settings
 from dc_inject.engine.deleting import ours_to_delete, say_what_stays
 from dc_inject.engine.health_checks import Checking
 from dc_inject.engine.opening import Opening, paused
@@ -31,6 +31,7 @@ from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
+from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.second_hops import onward_flows
 
@@ -70,12 +71,13 @@ class Engine:
         alone: Alone | None = None,
         machine: MachineClock | None = None,
         in_force: Campaign | None = None,
+        planner: Planner | None = None,
     ) -> None:
         """Put the parts together; `menus` is read anew at every cycle and may raise MenuError.
 
         `in_force` is the campaign that they made at the start, if it is known; the files may be wrong by now.
         `alone` looks for other injectors of the campaign; without it nobody does. `machine` is the clock where it
-        is that of a machine, which may leap.
+        is that of a machine, which may leap. `planner` decides on each cycle, else `planning.plan`.
         """
         self._menus = menus
         self._in_menus = self._campaign = in_force or menus()
@@ -92,6 +94,7 @@ class Engine:
             observer=observer,
             settings=settings,
             alone=alone,
+            planner=planner or plan,
         )
         self._opening = Opening(self._context)
         self._submitting = Submitting(self._context)

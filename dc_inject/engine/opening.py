@@ -132,7 +132,7 @@ class Opening:
         demands = self._situations.demands(cycle, rows, flows, held, self._controlled)
         situation = self._situations.read(campaign, cycle, demands, facts, pools)
         situation = guarding.guarded(context, situation, facts, self._controlled, deadline)
-        decided = plan.plan(situation)
+        decided = context.planner.plan(situation)
         budgets = {decision.key: decision.budget for decision in decided.decisions}
         chosen, unseen = preflight.replace_unusable(context, situation, decided.injections, budgets, deadline)
         decided = replace(decided, injections=tuple(chosen))

@@ -46,8 +46,8 @@ def replace_unusable(
     Returns the injections that will cause transfers, and the flows whose candidates a service gave no answer
     about: these are left out, and the caller has to try again.
 
-    `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `standing` are injections
-    of this cycle that stand already.
+    `budgets` are bytes for each flow, which the result keeps to as `refill` of a planner does; `standing` are
+    injections of this cycle that stand already.
     """
     good: list[Injection] = []
     unseen: set[FlowKey] = set()
@@ -98,7 +98,7 @@ def replace_unusable(
             leaving=leaving,
             once_only=frozenset(once_only),
         )
-        chosen = plan.refill(remaining, room, (*standing, *good)) if short else ()
+        chosen = context.planner.refill(remaining, room, (*standing, *good)) if short else ()
     return good, frozenset(unseen)
 
 

@@ -368,7 +368,7 @@ class Submitting:
         )
         situation = replace(situation, demands=self._context.with_slices(situation.demands))
         deadline = now + min(self._context.settings.planning_part * cycle.length, cycle.end - now)
-        replacements = plan.refill(situation, room, standing)
+        replacements = self._context.planner.refill(situation, room, standing)
         chosen, unseen = preflight.replace_unusable(
             self._context, situation, replacements, room, deadline, standing
         )

@@ -320,7 +320,7 @@ class SeriesReader(CycleReader):
     def control_modes(self, period: Period) -> list[ControlMode]:
         """Return in which modes links were controlled, in the planned cycles of a period that they were due any.
 
-        Nothing is planned at a simulated fixed rate, nor while nothing is injected any more.
+        Nothing is planned while nothing is injected any more.
         """
         rows = self._db.rows(
             "SELECT coalesce(d.mode, ?) AS how, count(DISTINCT r.account) AS links, count(*) AS cycles, "

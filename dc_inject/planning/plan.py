@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
-from dc_inject.model import Bundle, FlowKey, Injection, Item, Link, Slice, naming
+from dc_inject.model import Bundle, Flow, FlowKey, Injection, Item, Link, Slice, naming
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import label
 from dc_inject.model.plan import FlowDecision, Plan
@@ -21,7 +22,7 @@ from dc_inject.planning.release import Share, releases
 from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
 from dc_inject.planning.situation import Account, Demand, Situation
 
-__all__ = ["Account", "Demand", "Destination", "Situation", "plan", "refill"]
+__all__ = ["Account", "Demand", "Destination", "Situation", "intent", "plan", "refill"]
 
 
 def plan(situation: Situation) -> Plan:
@@ -119,24 +120,37 @@ def _injections(situation: Situation, lines: Sequence[LinkPlan]) -> tuple[Inject
     for i, index, moment in releases(shares, at_once, situation.cycle, situation.now):
         line = lines[i]
         flow, item = line.demand.flow, _named(situation, line, index)
-        injection = Injection(
-            key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
-            campaign=situation.campaign,
-            cycle=situation.cycle,
-            scenario=flow.scenario,
-            link=flow.link,
-            item=item,
-            release=moment,
-            lifetime=line.lifetime,
-            activity=flow.activity,
-            service_priority=flow.service_priority,
-            contact=situation.contact,
-            job=flow.job,
-            once=flow.once,
-            keeps_files=flow.job is not None and (line.goes_on or isinstance(flow.goal, SecondHop)),
-        )
-        result.append(injection)
+        keeps_files = flow.job is not None and (line.goes_on or isinstance(flow.goal, SecondHop))
+        result.append(intent(situation, flow, item, moment, line.lifetime, keeps_files=keeps_files))
     return tuple(result)
+
+
+def intent(
+    situation: Situation,
+    flow: Flow,
+    item: Item,
+    release: datetime,
+    lifetime: timedelta,
+    *,
+    keeps_files: bool = False,
+) -> Injection:
+    """Return the injection of an item on a flow in this cycle, at its moment of release."""
+    return Injection(
+        key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
+        campaign=situation.campaign,
+        cycle=situation.cycle,
+        scenario=flow.scenario,
+        link=flow.link,
+        item=item,
+        release=release,
+        lifetime=lifetime,
+        activity=flow.activity,
+        service_priority=flow.service_priority,
+        contact=situation.contact,
+        job=flow.job,
+        once=flow.once,
+        keeps_files=keeps_files,
+    )
 
 
 def _share(line: LinkPlan) -> Share:

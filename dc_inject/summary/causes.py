@@ -14,7 +14,6 @@ class Kind(StrEnum):
     """What a cause is about, and which figures it has."""
 
     HOLD = "hold"  # of the plan: `hold`, `cycles`, `of_cycles`
-    NOT_INJECTED = "not-injected"  # at a fixed rate: `bytes`
     FAILED = "failed"  # files that failed in all attempts: `bytes`
     DISK = "disk"  # how full it was: `storage`, `filled` or `seconds_above_98`
     WAITED = "waited"  # what files waited for: `part` of the cycles with `holds`, or of all cycles

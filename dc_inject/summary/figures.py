@@ -41,6 +41,7 @@ HOUR = timedelta(hours=1)
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
 LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
+POLICY = "policy"  # the signal with the way in which a simulation injects, where it is not by control
 SERIES = {"due": "target", "injected": "injected", "moved": "moved"}  # over time, and how people call them
 GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "-"), (float("-inf"), "red", "--"))
 METHOD = """
@@ -350,16 +351,21 @@ def _failures(view: Reader) -> dict[str, int]:
 
 
 def _control(view: Reader, chosen: Period) -> list[dict[str, Any]]:
-    """Return which control was in force, for how many links, and when; `fixed` is a rate that nobody plans."""
-    if view.simulated_in is not None and view.last_planned() is None:
+    """Return which control, or which other policy of a simulation, was in force, for how many links, and when."""
+    if policy := policy_of(view):
         counts = view.cycle_counts().values()
-        modes = [("fixed", sum(count > 0 for count in counts), sum(counts), chosen.since, chosen.until)]
+        modes = [(policy, sum(count > 0 for count in counts), sum(counts), chosen.since, chosen.until)]
     else:
         modes = [(row.mode.value, *row[1:]) for row in view.control_modes(chosen)]
     return [
         {"mode": mode, "links": links, "cycles": cycles, "since": moment(since), "until": moment(until)}
         for mode, links, cycles, since, until in modes
     ]
+
+
+def policy_of(view: Reader) -> str | None:
+    """Return by which policy a simulation injected, if it was another one than control."""
+    return next((str(signal.value) for signal in view.signals(POLICY)), None)
 
 
 def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:

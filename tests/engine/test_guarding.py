@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dc_inject.engine import control_records, opening
+from dc_inject.engine import control_records
 from dc_inject.model import Control, Hold, Limits, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import LinkQueue
@@ -204,16 +203,16 @@ def test_the_least_space_is_that_of_the_last_cycles_however_often_they_were_plan
     one.run(cycles=1)
     one.backend.space = {"B": 20 * TB}
 
-    tries = []
+    tries, decide = [], plan.plan
 
     def fragile(situation):
         tries.append(situation)
         if len(tries) < 5:
             raise RuntimeError("a bug")
-        return plan.plan(situation)
+        return decide(situation)
 
     one.heard.forgiving = True
-    monkeypatch.setattr(opening, "plan", SimpleNamespace(plan=fragile))
+    monkeypatch.setattr(plan, "plan", fragile)
     one.run(cycles=1)
     assert len(tries) == 5
     (least,) = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == "spaces"]

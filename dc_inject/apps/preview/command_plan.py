@@ -17,6 +17,7 @@ from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.cli.shared import common, log_output, params, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
+from dc_inject.engine.context import Planner
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.ledger import place as ledger_place
@@ -171,6 +172,7 @@ def simulated_engine(
     *,
     poll: timedelta,
     drain: bool = True,
+    planner: Planner | None = None,
 ) -> Engine:
     """Return an engine for simulated time: it does all in one thread, and tells nobody."""
     return Engine(
@@ -182,6 +184,7 @@ def simulated_engine(
         executor=InlineExecutor(clock),
         observer=Silent(),
         settings=Settings(poll=poll, drain=drain),
+        planner=planner,
     )
 
 

@@ -147,13 +147,11 @@ def read(view: Reader) -> Past:
         for signal in view.signals()
         if signal.name == "site" and signal.value is not None
     }
-    # Rules are observed in rounds within a cycle; at a fixed rate, only at the end of each.
-    looks = 1 if own_menus.was_fixed(view, closed) else Settings().observations_per_cycle
     return Past(
         name,
         length.total_seconds(),
         count,
-        length.total_seconds() / looks,
+        length.total_seconds() / Settings().observations_per_cycle,
         sent,
         {ends: arrays.floats(cycles) for ends, cycles in moved.items()},
         {end: sites[end] for end in ends_of if end in sites},

@@ -28,6 +28,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import Cycle, Link, units, urls
 from dc_inject.model.errors import MenuError, ServiceError, UsageError
+from dc_inject.summary.figures import policy_of
 from dc_inject.summary.thresholds import AT_ONCE
 from dc_inject.system import files
 
@@ -213,9 +214,7 @@ def own_menus(view: Reader, closed: Sequence[Cycle], folder: Path) -> OwnMenus:
     if not links & ours or start >= period.until:
         raise UsageError("its menus, as they are now, have nothing of what it did")
     narrowed = sorted(links & ours) if links - ours else []
-    return OwnMenus(
-        paths, names, narrowed, _policy(view, closed), start, period, cycles, of, _by_ends(view, period)
-    )
+    return OwnMenus(paths, names, narrowed, _policy(view), start, period, cycles, of, _by_ends(view, period))
 
 
 def _path(record: MenuInForce, copy: Path) -> Path:
@@ -228,15 +227,10 @@ def _path(record: MenuInForce, copy: Path) -> Path:
     raise UsageError(f"{record.name} brings in other files, which are not there as they were")
 
 
-def was_fixed(view: Reader, cycles: Sequence[Cycle]) -> bool:
-    """Whether a campaign was injected at a fixed rate, without plans."""
-    return not any(view.is_planned(cycle) for cycle in cycles)
-
-
-def _policy(view: Reader, cycles: Sequence[Cycle]) -> str | None:
+def _policy(view: Reader) -> str | None:
     """Return the policy that has to be asked for to get what the ledger shows; None: what the menus say."""
-    if was_fixed(view, cycles):
-        return simulation.FIXED
+    if policy := policy_of(view):
+        return policy
     decided = {(decision.key, decision.mode) for decision in view.decisions()}
     modes = {mode for _, mode in decided}
     return modes.pop() if len(modes) == 1 and len(decided) == len(view.accounts()) else None

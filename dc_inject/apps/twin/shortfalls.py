@@ -6,10 +6,9 @@ for want of space files wait for a moment, too, and that is not why it is short.
 never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
 arrived than was injected, all cycles count. What most files waited for is told. What a slow reaper left on a
 disk is the cause of a lack of space if it would have been room enough. Where nothing but `too-coarse` held a link,
-it waited for its next dataset to be due. A fixed rate has no holds: it counts what it could not inject, and why.
-Where files fail at once, none waits: what failed explains a hold that follows from what the link does. Where none
-of that explains most of what is missing, the forecast says `inconclusive`. Causes of one kind are in the order of
-the cycles that they are told with.
+it waited for its next dataset to be due. Where files fail at once, none waits: what failed explains a hold that
+follows from what the link does. Where none of that explains most of what is missing, the forecast says
+`inconclusive`. Causes of one kind are in the order of the cycles that they are told with.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def short(lines: Sequence[SummaryLine], ledger: Reader, made: Simulated) -> list
     missing = [line for line in lines if line.moved < SHORT * line.due]
     missing.sort(key=lambda line: (line.moved - line.due, line.key))
     past = _Past(ledger, made.world, made.start, lines, {line.key for line in missing})
-    return [ShortLink(line.key, line.due, line.moved, tuple(_causes(line, made, past))) for line in missing]
+    return [ShortLink(line.key, line.due, line.moved, tuple(_causes(line, past))) for line in missing]
 
 
 class _Past:
@@ -189,7 +188,7 @@ def _around(moment: datetime, half: timedelta, length: timedelta) -> Iterator[da
         cycle = cycle.next
 
 
-def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
+def _causes(line: SummaryLine, past: _Past) -> Iterator[Cause]:
     """Yield what held a link: in the plan, and in the twin."""
     holds = sorted(past.holds[line.key], key=lambda link: (-link.missing, -link.cycles))
     missing = sum(link.missing for link in holds)
@@ -199,9 +198,7 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
         of_cycles = f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}"
         yield Cause(link.name, of_cycles, Kind.HOLD, _cycles(line, link.hold, link.cycles))
     led, failed = {link.hold for link in most}, past.failed(line)
-    not_injected = made.not_injected.get(line.key, {})
-    yield from _of_bytes(line, not_injected, Kind.NOT_INJECTED, " not injected")
-    yield from _of_bytes(line, failed, Kind.FAILED)
+    yield from _of_failed(line, failed)
     expired = line.injected - line.moved - sum(failed.values()) > (1 - SHORT) * line.due
     storage = past.storages(line)[1]
     if led & OF_SPACE and (filled := past.filled(storage)) < FILLED:
@@ -218,7 +215,7 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
         figures = {"storage": storage, "seconds_above_98": round(hours.total_seconds())}
         yield Cause(f"{storage} above 98 %", f"for {units.format_duration(hours)}", Kind.DISK, figures)
     if not waited:
-        explained = past.due_in(line, hours) + sum(not_injected.values()) + sum(failed.values())
+        explained = past.due_in(line, hours) + sum(failed.values())
         unseen = {link.hold for link in most if link.hold in OF_LINK}
         if sum(link.missing for link in most if link.hold in unseen) < MOST_OF_IT * missing:
             unseen = set()  # another hold is the cause
@@ -227,11 +224,11 @@ def _causes(line: SummaryLine, made: Simulated, past: _Past) -> Iterator[Cause]:
         yield from _unexplained(line, explained, sum(failed.values()), led, unseen)
 
 
-def _of_bytes(line: SummaryLine, sizes: Mapping[str, int], kind: Kind, what: str = "") -> Iterator[Cause]:
-    """Yield what kept most bytes from being moved, with how many; `what` says more of these bytes."""
+def _of_failed(line: SummaryLine, sizes: Mapping[str, int]) -> Iterator[Cause]:
+    """Yield why most bytes failed, with how many."""
     for cause, size in Counter(sizes).most_common(MOST_CAUSES):
         if size >= SELDOM * (line.due - line.moved):
-            yield Cause(cause, f"({units.format_size(size)}{what})", kind, {"bytes": size})
+            yield Cause(cause, f"({units.format_size(size)})", Kind.FAILED, {"bytes": size})
 
 
 def _cycles(line: SummaryLine, hold: Hold, cycles: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dc_inject import menu
 from dc_inject.apps.preview.command_plan import simulated_engine
-from dc_inject.apps.twin.fixed_injector import FixedRates, NotInjected
+from dc_inject.apps.twin.fixed_rate import FixedRate, without_control
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -28,6 +28,7 @@ from dc_inject.model.errors import MenuError, NumberTooLarge, Problem, UsageErro
 from dc_inject.model.faults import hint_of
 from dc_inject.model.goals import Mode
 from dc_inject.model.ports import Backend
+from dc_inject.summary.figures import POLICY
 from dc_inject.system import files
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ class Simulated:
     """What a simulation was: its campaign, the time that it covers, its world as it ended.
 
     `control` is how many links it has in each mode, as the menus or the policy say; empty at a fixed rate. A link
-    whose mode differs from menu to menu counts for each of them. `not_injected` are the bytes that a fixed rate
-    did not inject on each link, by reason; any other policy has holds instead.
+    whose mode differs from menu to menu counts for each of them.
     """
 
     campaign: str
@@ -70,7 +70,6 @@ class Simulated:
     end: datetime
     world: World
     control: Mapping[str, int]
-    not_injected: NotInjected = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -123,9 +122,8 @@ def run(
         last = Cycle.at(start + asked - timedelta.resolution, drafts[0].preview.cycle)
         end = min(end, last.next.start)
     clock = TwinClock(start, world, lambda now: passed(min((now - start) / (end - start), 1.0)))
-    rucio = TwinBackend(world, clock, seed)
-    made: Mapping[str, Backend] = {TwinBackend.name: rucio, TwinFts.name: TwinFts(world, clock, seed)}
-    backends = {service: made[service] for service in sorted(through)}
+    made: Sequence[Backend] = (TwinFts(world, clock, seed), TwinBackend(world, clock, seed))
+    backends = {backend.name: backend for backend in made if backend.name in through}
     identities = admission.identities(backends, allow_admin=False)
     grid = Asked(world.grid, request.grid)
     source = Menus(
@@ -142,14 +140,22 @@ def run(
     for problem in (*grid.lacks_datasets(in_force, backends), *grid.too_late(end - start)):
         warn(problem)
     if request.policy == FIXED:
-        fixed = FixedRates(in_force, ledger, world, rucio, clock)
-        fixed.run(end)
-        return Simulated(campaign, start, end, world, {}, fixed.not_injected)
-    if request.policy is not None:
+        in_force = without_control(in_force)
+        ledger.signal(POLICY, "campaign", FIXED, start)
+    elif request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
-    poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile
-    simulated_engine(lambda: in_force, ledger, backends, identities, clock, poll=poll).run(until=end)
-    return Simulated(campaign, start, end, world, _control(in_force, start, end))
+    engine = simulated_engine(
+        lambda: in_force,
+        ledger,
+        backends,
+        identities,
+        clock,
+        poll=drafts[0].preview.cycle,  # nobody pauses anything meanwhile
+        planner=FixedRate() if request.policy == FIXED else None,
+    )
+    engine.run(until=end)
+    control = {} if request.policy == FIXED else _control(in_force, start, end)
+    return Simulated(campaign, start, end, world, control)
 
 
 @dataclass(frozen=True, slots=True)

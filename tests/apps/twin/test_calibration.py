@@ -279,7 +279,6 @@ def test_rules_that_find_many_files_under_way_show_the_time_of_a_file_if_they_to
         ),
         (busy(failed=1), "and the time of the others contains retries, whose rate is not known; assumed"),
         (busy(held=True), "none of 180 rules began while the link was not full, and did not wait; assumed"),
-        (busy(look=CYCLE), "since rules were observed only once in a cycle; assumed"),
     ],
 )
 def test_why_the_time_of_a_file_is_not_known_is_the_condition_that_drops_its_rules(known, expected):

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from dc_inject.apps.twin.grid.fixed_rate import DELAY, FixedRate, Lack
-from dc_inject.model import Dataset
+from dc_inject.apps.twin.fixed_rate import DELAY, MOST, WORK, FixedRate
+from dc_inject.model import Dataset, Held, Hold
+from tests.core.builders import CYCLE, demand, flow, situation
 
-HOUR = 3600.0
-
-
-def link(*sizes: int) -> FixedRate:
-    return FixedRate([Dataset(f"set{number}", size, 10) for number, size in enumerate(sizes)], 2 * HOUR)
+LIFETIME = timedelta(hours=2)
+LINK = flow(lifetime_max=LIFETIME)
 
 
-def sizes(chosen) -> list[int]:
-    return [dataset.bytes for dataset in chosen.datasets]
+def datasets(*sizes: int) -> list[Dataset]:
+    return [Dataset(f"set{number}", size, 10) for number, size in enumerate(sizes)]
+
+
+def planned(one: FixedRate, pool: list[Dataset], due: int, after: timedelta = timedelta(0), **more):
+    """What a link is given that is due so many bytes, some time after the first cycle began."""
+    return one.plan(situation([demand(LINK, due, **more)], pool, now=CYCLE.start + after))
+
+
+def taken(made) -> list[int]:
+    return [item.bytes for item in made.decisions[0].items]
 
 
 @pytest.mark.parametrize(
-    ("amount", "taken"),
+    ("due", "expected"),
     [
         (100, [60, 50]),  # in their order, until the sum is reached: 10 % too much is not too much
         (60, [60]),
@@ -31,30 +40,53 @@ def sizes(chosen) -> list[int]:
         (1000, [60, 50, 20, 30]),
     ],
 )
-def test_datasets_go_out_in_their_order_until_the_sum_is_reached(amount, taken):
-    assert sizes(link(60, 50, 20, 30).choose(amount, 0.0)) == taken
+def test_datasets_go_out_in_their_order_until_the_sum_is_reached(due, expected):
+    made = planned(FixedRate(), datasets(60, 50, 20, 30)[::-1], due)
+    assert taken(made) == [injection.item.bytes for injection in made.injections] == expected
+    assert sum(expected) <= max(MOST * due, 0)
+
+
+def test_rules_are_made_one_after_the_other_and_live_as_long_as_they_may():
+    one, two = planned(FixedRate(), datasets(60, 50), 110, timedelta(minutes=1)).injections
+    assert (one.release, one.lifetime) == (CYCLE.start + timedelta(minutes=1) + WORK, LIFETIME)
+    assert (two.release, two.lifetime) == (one.release + WORK, LIFETIME)
 
 
 def test_a_used_dataset_is_fresh_again_after_its_lifetime_and_a_delay():
-    one = link(60, 50)
-    assert sizes(one.choose(60, 0.0)) == [60]
-    assert sizes(one.choose(60, 900.0)) == [50]
-    assert sizes(one.choose(60, 1800.0)) == []
-    assert sizes(one.choose(60, 2 * HOUR + DELAY - 1)) == []
-    assert sizes(one.choose(60, 2 * HOUR + DELAY)) == [60]
+    one, pool = FixedRate(), datasets(60, 50)
+    assert taken(planned(one, pool, 60)) == [60]
+    assert taken(planned(one, pool, 60, timedelta(minutes=15))) == [50]
+    assert taken(planned(one, pool, 60, timedelta(minutes=30))) == []
+    assert taken(planned(one, pool, 60, LIFETIME + DELAY - timedelta(seconds=1))) == []
+    assert taken(planned(one, pool, 60, LIFETIME + DELAY)) == [60]
 
 
 def test_what_was_short_is_not_made_up():
-    one = link(60, 60, 60)
-    assert sizes(one.choose(50, 0.0)) == [60]
-    assert sizes(one.choose(45, 900.0)) == []
-    assert sizes(one.choose(50, 1800.0)) == [60]
+    one, pool = FixedRate(), datasets(60, 60, 60)
+    assert taken(planned(one, pool, 50)) == [60]
+    assert taken(planned(one, pool, 45, timedelta(minutes=15))) == []
+    assert taken(planned(one, pool, 50, timedelta(minutes=30))) == [60]
 
 
-def test_what_was_short_is_told_with_its_reason():
-    one = link(60, 50)
-    assert one.choose(55, 0.0)[1:] == (0.0, None)  # a little too much
-    assert one.choose(40, 900.0)[1:] == (40, Lack.TOO_LARGE)
-    assert one.choose(110, 900.0)[1:] == (60, Lack.USED_UP)
-    assert one.choose(60, 1800.0)[1:] == (60, Lack.USED_UP)
-    assert link().choose(60, 0.0)[1:] == (60, Lack.NOTHING)
+def test_what_could_not_be_used_is_not_replaced():
+    one, pool = FixedRate(), datasets(60, 50)
+    assert one.refill(situation([demand(LINK, 50)], pool), {LINK.key: 50}) == ()
+
+
+def test_what_is_short_is_held_with_its_reason():
+    def why(*of: object) -> Held | None:
+        return planned(one, pool, *of).decisions[0].held
+
+    one, pool = FixedRate(), datasets(60, 50)
+    assert why(55) is None  # a little too much
+    assert why(40) == Held(Hold.TOO_COARSE, {"left": 40, "smallest": 50})
+    assert why(110) == Held(Hold.POOL_DRY, {"pool_items": 1, "pool_bytes": 50, "resident": 60})
+    assert why(60) == Held(Hold.POOL_DRY, {"pool_items": 0, "pool_bytes": 0, "resident": 110})
+    pool = []
+    assert why(60) == Held(Hold.POOL_DRY, {"pool_items": 0, "pool_bytes": 0, "resident": 0})
+
+
+def test_a_link_that_is_held_takes_nothing():
+    paused = Held(Hold.PAUSED, {})
+    made = planned(FixedRate(), datasets(60), 60, held=paused)
+    assert (made.injections, made.decisions[0].held) == ((), paused)

@@ -25,7 +25,7 @@ def of(name: str, *words: object):
 def test_losses_add_up_to_what_did_not_move_to_the_byte(policy, tmp_path, monkeypatch):
     """On a slow link with a storage that is down: files fail, expire, or arrive after the last look at a rule.
 
-    A fixed rate looks at its rules once they have ended, so that nothing arrives unseen.
+    Rules of a fixed rate end at the very moment of a look, so that nothing arrives unseen.
     """
     grid, menu = (SCENARIOS / "link-at-70-percent" / name for name in ("grid.yaml", "menu.yaml"))
     trouble = "troubles: [{fault: storage-down, subject: T1_DE_KIT_Disk, at: 2 h, for: 1 h}]\n"

@@ -82,7 +82,6 @@ class RuleTimes:
         failed = np.array([rule.failed > 0 for rule in rules])
         over = np.array([min(s.completed or np.inf, s.ended or np.inf) for s in rules])
         self.fastest = float(self._taken.min(initial=np.inf))
-        self._is_seldom_seen = past.look >= past.cycle
         self._looks = round(past.cycles * past.cycle / past.look)
         self._wait = LATE * max(self.fastest, past.look)
         is_expired = np.isinf(self._taken) & np.isfinite(over)  # it waited, though perhaps not as long as `_wait`
@@ -138,15 +137,12 @@ class RuleTimes:
         The overhead is None where it is not told apart from the speed. `failures` is None if files failed for good
         and nobody knows how many attempts do.
         """
-        why = "rules were observed only once in a cycle" if self._is_seldom_seen else ""
         self._quiet, self._damping = self._few, 1.0
-        if not why and len(self._few) < LEAST_TIMED:
-            why = self._why_no_more(failures)
-            if not why:
-                self._quiet, self._damping = self._in_time, DAMPING
-        quiet, unknown = self._quiet, Measured(None, 0.0, len(self._quiet))
-        if why:
-            return FileFit(unknown, None, why)
+        if len(self._few) < LEAST_TIMED:
+            if why := self._why_no_more(failures):
+                return FileFit(Measured(None, 0.0, len(self._few)), None, why)
+            self._quiet, self._damping = self._in_time, DAMPING
+        quiet = self._quiet
         self._attempts = attempts(failures or 0.0, self._files)
         times = np.maximum(self._taken[quiet] - added, 1.0)
         of_file = float((times / self._attempts[quiet]).mean())
