@@ -14,10 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FOLDERS = ("core", "menu", "ledger", "metrics", "cli", "engine", "docs", "twin")
+FOLDERS = ("core", "menu", "ledger", "metrics", "cli", "engine", "docs", "summary", "apps")
 
 # Not in FOLDERS, since they need a service or a storage, or try thousands of cases:
-# backends, chaos, e2e, fuzz, golden, hostile, sandbox and storage.
+# backends, chaos, deploy, e2e, fuzz, golden, hostile, sandbox and storage.
 DAYS = "simulates days"
 KILLS = "dies at each of many steps"
 SERVER = "starts a server or processes"
@@ -37,8 +37,19 @@ LEFT_OUT = {
     "apps/report/test_live_view.py": SERVER,
     "cli/test_surroundings.py": SERVER,
     "apps/report/test_watch.py": SERVER,
+    "apps/twin/test_calibrate.py": DAYS,
+    "apps/twin/test_calibrate_incidents.py": DAYS,
+    "apps/twin/test_calibration.py": DAYS,
+    "apps/twin/test_even.py": DAYS,
+    "apps/twin/test_inconclusive.py": DAYS,
+    "apps/twin/test_own_menus.py": DAYS,
+    "apps/twin/test_saturated.py": DAYS,
+    "apps/twin/test_shortfalls.py": DAYS,
+    "apps/twin/test_simulate.py": SERVER,
+    "apps/twin/test_simulate_policies.py": DAYS,
     "core/test_day.py": DAYS,
     "core/test_patterns.py": CASES,
+    "docs/test_measured.py": DAYS,
     "engine/test_breaker.py": DAYS,
     "engine/test_calls_a_rule.py": DAYS,
     "apps/link/test_mini_challenge.py": DAYS,

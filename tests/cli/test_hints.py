@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,17 +32,18 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b(?!-)")
 STYLE_VARIABLE = re.compile(r"--[a-z]+(?=:)|var\(--[a-z]+\)")  # of a page's style sheet
 
 
-def texts(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def texts(path: Path) -> list[tuple[int, str]]:
     """Every text in a module, with its line; the parts of an f-string are one, with X for what is put in."""
-    tree = ast.parse(path.read_text())
-    inside = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)
-    } - {id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)}
-    for node in ast.walk(tree):
+    found, inside = [], set()
+    for node in ast.walk(ast.parse(path.read_text())):  # what is inside comes later
         if isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(str(p.value) if isinstance(p, ast.Constant) else "X" for p in node.values)
+            inside |= {id(part) for part in ast.walk(node) if not isinstance(part, ast.JoinedStr)}
+            text = "".join(str(p.value) if isinstance(p, ast.Constant) else "X" for p in node.values)
+            found.append((node.lineno, text))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-            yield node.lineno, node.value
+            found.append((node.lineno, node.value))
+    return found
 
 
 def options_of(command: click.Command) -> set[str]:

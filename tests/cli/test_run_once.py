@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [*((name, True) for name in WRONG), *((name, False) for name in WRONG if "two" not in name)],
+    [*((name, True) for name in WRONG), ("no YAML", False), ("it is gone", False)],
 )
 def test_the_last_good_menus_stay_in_force(
     service, tmp_path: Path, menus: Path, name: str, *, folder: bool

@@ -175,3 +175,6 @@ FILES: dict[str, Callable[[], str]] = {
     "how-to/choose-control.md": choose_control,
     "reference/grafana-dashboard.json": dashboard,
 }
+
+# These have figures from simulations.
+MEASURED = ("explanation/control.svg", "explanation/control.md")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import stat
 from dataclasses import replace
 from datetime import timedelta
@@ -27,22 +28,29 @@ AMOUNTS = ("due", "injected", "moved", "moved_estimated", "forgiven", "rules")
 TB = 1000 * GB
 
 
-@pytest.fixture
-def campaign(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def simulated_campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ledger of a simulated campaign of four hours, with a note, in which it stands open for some minutes."""
+    folder = tmp_path_factory.mktemp("campaign")
     flows = [
         flow("A", "B", 8, scenario="t0-export"),
         flow("A", "C", 8, scenario="t0-export"),
         flow("D", "B", 4, scenario="us-mesh"),
     ]
-    made = world(tmp_path, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
+    made = world(folder, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
     made.run(16)
     made.ledger.put_in_force([("day.yaml", "digest", "sites: {SITE: {rses: {B: {}, C: {}}}}")], START)
     made.ledger.change("me@vobox", "note", "begins in a minute", START - timedelta(minutes=1))
     made.ledger.change("me@vobox", "note", "power cut <b>|*", START + timedelta(hours=1))
     made.ledger.pause("us-mesh", "me@vobox", "lunch", START + timedelta(hours=2))
     made.ledger.close()
-    return tmp_path / "test.sqlite"
+    return folder / "test.sqlite"
+
+
+@pytest.fixture
+def campaign(simulated_campaign: Path, tmp_path: Path) -> Path:
+    """A copy of it, which a test may change."""
+    return shutil.copy(simulated_campaign, tmp_path / "test.sqlite")
 
 
 def told(path: Path, *more: str) -> dict[str, Any]:
