@@ -10,7 +10,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.apps.menutools import importing, new_menus
-from dc_inject.apps.menutools.command_new import heading_options
+from dc_inject.apps.menutools.command_new import HEADING
 from dc_inject.apps.menutools.tables import Layout
 from dc_inject.cli.shared import common, menu_files, params
 from dc_inject.menu import writing
@@ -68,7 +68,7 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
     type=click.Choice(["read", "ignore"]),
     help="Read hidden rows and columns of an .xlsx file, or leave them out [default: they are an error].",
 )
-@heading_options
+@HEADING
 @menu_files.OUTPUT
 @menu_files.FORCE
 def import_(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 import click
@@ -33,7 +32,6 @@ from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.system import files
 
 BACK = "back"
-F = TypeVar("F", bound=Callable[..., object])
 
 
 def _several(read: Parsed[str]) -> Parsed[str]:
@@ -50,7 +48,7 @@ def _several(read: Parsed[str]) -> Parsed[str]:
 
 DESTINATION = as_written("end", new_menus.check_destination)
 _TIME = menu_time(ZoneInfo("UTC"))
-_HEADING = (
+HEADING = common.options(
     click.option("--campaign", type=NAME, help="The name of the campaign [default: the scenario's name]."),
     click.option("--contact", type=LINE, help="The contact that rules name [default: your account here]."),
     click.option("--description", type=LINE, help="What the menu is for."),
@@ -63,13 +61,6 @@ _HEADING = (
     click.option("--folder", type=FOLDER, help="Through FTS: files of this folder below the source [default: .]."),
     click.option("--fts", "endpoint", type=ENDPOINT, help="The address of FTS."),
 )  # fmt: skip
-
-
-def heading_options(command: F) -> F:
-    """Give a command the options for the top of a menu."""
-    for option in reversed(_HEADING):
-        command = option(command)
-    return command
 
 
 @click.command(short_help="Write a new menu; asks for what it needs.")
@@ -92,7 +83,7 @@ def heading_options(command: F) -> F:
 )
 @click.option("--rate", type=MENU_RATE, help="The total rate of all links, such as 250Gb/s.")
 @click.option("--ask/--no-ask", default=None, help="Ask for what the options leave open [default: on a terminal].")
-@heading_options
+@HEADING
 @menu_files.OUTPUT
 @menu_files.FORCE
 def new(

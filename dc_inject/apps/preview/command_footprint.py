@@ -5,10 +5,10 @@ What no menu says is assumed; each assumption is an option, and the last line of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -84,11 +84,9 @@ TOPICS = {
 COLUMNS = (Column("by", "by"), _NAME, *(column for columns in TOPICS.values() for column in columns))
 _TITLES = {"site": "Sites", "scenario": "Scenarios", "total": "Total"}
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = Assumptions()
 
-_OPTIONS = (
+_ASSUMPTIONS = common.options(
     click.option(
         "--mean-file",
         type=params.SIZE,
@@ -135,13 +133,6 @@ _OPTIONS = (
 )
 
 
-def _assumptions(command: F) -> F:
-    """Give a command an option for each field of Assumptions."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command()
 @common.MENUS
 @click.option(
@@ -151,7 +142,7 @@ def _assumptions(command: F) -> F:
 )
 @common.LINKS
 @common.SCALE
-@_assumptions
+@_ASSUMPTIONS
 @common.FORMAT
 def footprint(
     menus: tuple[Path, ...],

@@ -45,9 +45,15 @@ class CampaignArgument(click.Argument):
             ) from None
 
 
-def MENUS(command: F) -> F:  # noqa: N802  it stands where options do
-    """Let a command take menus, and where they may bring in files from."""
-    return INCLUDE_FROM(_MENUS(command))
+def options(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return what gives a command several options and arguments, in this order."""
+
+    def add(command: F) -> F:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return add
 
 
 INCLUDE_FROM = click.option(
@@ -58,7 +64,7 @@ INCLUDE_FROM = click.option(
     callback=lambda _, __, folders: files.allow(folders),
     help="Let menus also include files of this folder [default: only of their own folder].",
 )
-_MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
+MENUS = options(INCLUDE_FROM, click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path)))
 CAMPAIGN = click.argument(
     "campaign", cls=CampaignArgument, metavar="CAMPAIGN|LEDGER", shell_complete=completion.campaigns
 )
@@ -69,14 +75,6 @@ LEDGER = click.option(
     help="The ledger's file [default: CAMPAIGN.sqlite in $XDG_STATE_HOME/dc_inject].",
 )
 ALLOW_ADMIN = click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
-_FORMAT = click.option(
-    "--format",
-    "fmt",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="The format of the output.",
-)
 
 
 def _wide(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -84,18 +82,23 @@ def _wide(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         ctx.find_root().meta[tables.WIDE] = True
 
 
-def FORMAT(command: F) -> F:  # noqa: N802  it stands beside the options
-    """Give a command --format, and --wide for its tables."""
-    wide = click.option(
+FORMAT = options(
+    click.option(
+        "--format",
+        "fmt",
+        type=click.Choice(["table", "json", "csv"]),
+        default="table",
+        show_default=True,
+        help="The format of the output.",
+    ),
+    click.option(
         "--wide",
         is_flag=True,
         expose_value=False,
         callback=_wide,
         help="Print all columns of tables, even if the terminal is too narrow.",
-    )
-    return _FORMAT(wide(command))
-
-
+    ),
+)
 LINKS = click.option(
     "--link",
     "links",
@@ -152,13 +155,7 @@ def given(decorator: Callable[[Callable[..., object]], Callable[..., object]]) -
 
 def options_of(kind: type) -> Callable[[F], F]:
     """Give a command the options of a dataclass, in the order of its fields: `option` or `given` makes each."""
-
-    def add(command: F) -> F:
-        for field in reversed(dataclasses.fields(kind)):
-            command = field.metadata[OPTION](command)
-        return command
-
-    return add
+    return options(*(field.metadata[OPTION] for field in dataclasses.fields(kind)))
 
 
 def refuse_ignored(leading: str, counting: Collection[str], hint: str) -> None:
