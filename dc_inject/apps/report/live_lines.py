@@ -6,14 +6,13 @@ as in reports. Where a terminal has no more than ASCII, bars and trends are draw
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from rich.text import Text
 
-from dc_inject.apps.report.watch_figures import Line, Standing, one_line
+from dc_inject.apps.report.watch_figures import Line, Standing, current_window, one_line
 from dc_inject.cli.shared import summary_output, tables
 from dc_inject.model import overrides, units
 from dc_inject.summary.standing import TROUBLES
@@ -32,7 +31,7 @@ def heading(standing: Standing, now: datetime, width: int, *, ascii_only: bool =
         _name(standing, now),
         *_progress(standing, now, width, ascii_only=ascii_only),
         *_sums(standing),
-        _links(standing.links),
+        _links(standing),
         *_warnings(standing),
     ]
     for line in lines:
@@ -45,7 +44,7 @@ def _name(standing: Standing, now: datetime) -> Text:
     line.append(f"{now:%Y-%m-%d %H:%M:%S}Z  ", "not bold")
     injector = standing.status["injector"]
     if injector is None:
-        wanted = any(start <= now < end for start, end in standing.windows)
+        wanted = standing.is_in_force(now)
         return line.append(
             "! no injector is running" if wanted else "no injector is running", WARNING if wanted else "not bold"
         )
@@ -61,7 +60,7 @@ def _progress(standing: Standing, now: datetime, width: int, *, ascii_only: bool
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "not planned"
         span = f"{start:%H:%M}-{end:%H:%M}Z" if end - start >= timedelta(minutes=1) else f"{start:%H:%M:%S}Z"
         yield _bar("cycle", start, end, now, f"{span} {state}", width, ascii_only=ascii_only)
-    if window := current(standing.windows, now):
+    if window := current_window(standing.windows, now):
         start, end = window
         span = f"{start:%m-%d %H:%M} to {end:%m-%d %H:%M}Z"
         if now < start:
@@ -69,14 +68,6 @@ def _progress(standing: Standing, now: datetime, width: int, *, ascii_only: bool
         elif now >= end:
             span += ", over"
         yield _bar("menus", start, end, now, span, width, ascii_only=ascii_only)
-
-
-def current(windows: Sequence[tuple[datetime, datetime]], now: datetime) -> tuple[datetime, datetime] | None:
-    """Return the time of the menus that are in force now, else of the next ones, else of the last ones."""
-    if open_ := [window for window in windows if window[0] <= now < window[1]]:
-        return min(start for start, _ in open_), max(end for _, end in open_)
-    later = [window for window in windows if window[0] > now]
-    return min(later) if later else max(windows, key=lambda window: window[1], default=None)
 
 
 def _whole(duration: timedelta) -> timedelta:
@@ -123,10 +114,10 @@ def _bytes(sums: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {summary_output.size(sums[name])}" for name in ("due", "injected", "moved"))
 
 
-def _links(links: Sequence[Line]) -> Text:
-    """Say how many links there are, and how many are short, by reason."""
-    holds = Counter(line["held"] for line in links if line["short"])
-    line = Text(f"{'links':<{LABEL}}{len(links):,}")
+def _links(standing: Standing) -> Text:
+    """Show how many links there are, and how many are short, by reason."""
+    holds = standing.shortfalls
+    line = Text(f"{'links':<{LABEL}}{len(standing.links):,}")
     if not holds:
         return line.append(", none short")
     reasons = ", ".join(f"{count:,} {hold}" for hold, count in holds.most_common())

@@ -63,6 +63,15 @@ class Standing:
         """The links that are short, those that miss most first."""
         return [line for line in ordered(self.links, SHORT) if line[SHORT]]
 
+    @property
+    def shortfalls(self) -> Counter[str]:
+        """How many links are short, by their hold."""
+        return Counter(line["held"] for line in self.links if line[SHORT])
+
+    def is_in_force(self, now: datetime) -> bool:
+        """Return whether a menu is in force, so that an injector should be running."""
+        return any(start <= now < end for start, end in self.windows)
+
     def events(self, most: int) -> list[str]:
         """Return what people changed and noted last, and errors that nobody expected, the newest first."""
         changes = [(change["at"], _changed(change)) for change in self.status["changes"]]
@@ -72,6 +81,16 @@ class Standing:
         ]
         latest = sorted((*changes, *traces), reverse=True)[:most]
         return [f"{at[5:10]} {at[11:19]}Z {one_line(text)}" for at, text in latest]
+
+
+def current_window(
+    windows: Sequence[tuple[datetime, datetime]], now: datetime
+) -> tuple[datetime, datetime] | None:
+    """Return the time of the menus that are in force now, else of the next ones, else of the last ones."""
+    if open_ := [window for window in windows if window[0] <= now < window[1]]:
+        return min(start for start, _ in open_), max(end for _, end in open_)
+    later = [window for window in windows if window[0] > now]
+    return min(later) if later else max(windows, key=lambda window: window[1], default=None)
 
 
 def one_line(text: str) -> str:

@@ -182,7 +182,7 @@ def test_what_is_wrong_is_told_by_signs_too(ledger: Path) -> None:
 def test_the_window_is_that_of_the_menus_in_force_or_the_next() -> None:
     day = timedelta(days=1)
     windows = [(NOW + number * day, NOW + (number + 1) * day) for number in (1, 0, 3)]
-    assert live_lines.current(windows, NOW) == (NOW, NOW + day)
-    assert live_lines.current(windows, NOW + 2.5 * day) == (NOW + 3 * day, NOW + 4 * day)
-    assert live_lines.current(windows, NOW + 9 * day) == (NOW + 3 * day, NOW + 4 * day)
-    assert live_lines.current([], NOW) is None
+    assert watch_figures.current_window(windows, NOW) == (NOW, NOW + day)
+    assert watch_figures.current_window(windows, NOW + 2.5 * day) == (NOW + 3 * day, NOW + 4 * day)
+    assert watch_figures.current_window(windows, NOW + 9 * day) == (NOW + 3 * day, NOW + 4 * day)
+    assert watch_figures.current_window([], NOW) is None
