@@ -111,7 +111,6 @@ STILL_DECIDING = {
     "apps/link/checks.py",
     "apps/link/command.py",
     "apps/link/verdicts.py",
-    "apps/preview/command_plan.py",
     "cli/end.py",
     "cli/health.py",
     "cli/run.py",

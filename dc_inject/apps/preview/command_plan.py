@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,24 +10,13 @@ from typing import Any
 import click
 
 from dc_inject import menu
-from dc_inject.apps.preview import inventory_file, plots
-from dc_inject.backends.dry import DryBackend
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli.shared import common, log_output, params, tables, trusting
-from dc_inject.engine import Engine, Settings, admission
-from dc_inject.engine.context import Planner
-from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, Row, ledger_files
+from dc_inject.apps.preview import foreseeing, inventory_file, plots
+from dc_inject.cli.shared import common, log_output, menu_files, params, tables, trusting
+from dc_inject.ledger import Row, ledger_files
 from dc_inject.ledger import place as ledger_place
-from dc_inject.menu import MenuDraft
-from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, units
-from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
-from dc_inject.model.events import Silent
-from dc_inject.model.ports import Backend, Identity
+from dc_inject.model import FlowKey, Injection, units
 from dc_inject.model.shards import Shard
-from dc_inject.summary import active_overrides
 from dc_inject.system import files
-from dc_inject.system.clock import SystemClock
 
 
 def _cycle(start: str) -> str:
@@ -63,10 +50,6 @@ DATASETS = (
     tables.Column("bytes", "size", units.format_size, right=True),
     tables.Column("files", "files", right=True),
     tables.Column("dataset", "dataset, job"),
-)
-
-OFFLINE = (
-    "without one, --inventory plans with a CSV of datasets; `dc-inject footprint MENUS` shows what menus require"
 )
 
 
@@ -113,122 +96,42 @@ def plan(
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = menu.one_campaign(drafts)
-    clock, file = SimClock(at), ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
-    admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
-    if inventory is not None:
-        backends = _offline(drafts, inventory, clock)
-    else:
+    file = ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
+    if inventory is None:
         trusting.recall_from(file, campaign)
-        backends = _online(drafts, campaign, clock, timeout)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_asking(ServiceError))
-        path = stack.enter_context(ledger_files.copy_of(file))
-        ledger = stack.enter_context(Ledger.open(path))
-        for line in active_overrides.standing(ledger):
-            click.echo(line, err=True)
-        identities = admission.identities(backends, allow_admin=allow_admin)
-        source = Menus(
-            menus,
-            ledger=ledger,
-            backends=backends,
-            clock=clock,
-            links=links,
-            scale=scale,
-            shard=shard,
-            admits=admits,
-        )
-        first = Cycle.at(at, source().cycle)
-        _stand_at(ledger, first, clock.now())
-        ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
-        engine = simulated_engine(source, ledger, backends, identities, clock, poll=first.length, drain=False)
-        engine.run(until=first.start + cycles * first.length)
-        entries = [e for e in ledger.entries() if e.injection.cycle >= first]
-        chosen: dict[tuple[FlowKey, datetime], list[Injection]] = defaultdict(list)
-        for entry in entries:
-            chosen[entry.injection.flow, entry.injection.cycle.start].append(entry.injection)
-        rows = [_row(row, chosen[row.key, row.cycle.start]) for row in ledger.rows(since=first.start)]
-    if not rows:
-        begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (source().start, source().end))
+    foreseen = foreseeing.foresee(
+        menus,
+        drafts,
+        at,
+        cycles,
+        file=file,
+        inventory=None if inventory is None else inventory_file.read_inventory(inventory),
+        connect=lambda: common.connect(drafts, timeout),
+        admits=trusting.admit if inventory is None else lambda _: None,
+        links=links,
+        scale=scale,
+        shard=shard,
+        allow_admin=allow_admin,
+        say=menu_files.say,
+    )
+    in_force = foreseen.campaign
+    if not foreseen.rows:
+        begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (in_force.start, in_force.end))
         click.echo(
             f"no menu is in force at that time: the menus of {campaign} are from {begin} to {end}", err=True
         )
         if fmt == "table":
             return
     if fmt == "table":
-        for line in plots.shapes(source().flows):
+        for line in plots.shapes(in_force.flows):
             click.echo(line, err=True)
     if datasets:
-        tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
-    else:
-        tables.emit(fmt, COLUMNS, rows)
-
-
-def simulated_engine(
-    menus: Callable[[], Campaign],
-    ledger: Ledger,
-    backends: Mapping[str, Backend],
-    identities: Mapping[str, Identity],
-    clock: SimClock,
-    *,
-    poll: timedelta,
-    drain: bool = True,
-    planner: Planner | None = None,
-) -> Engine:
-    """Return an engine for simulated time: it does all in one thread, and tells nobody."""
-    return Engine(
-        menus=menus,
-        ledger=ledger,
-        backends=backends,
-        identities=identities,
-        clock=clock,
-        executor=InlineExecutor(clock),
-        observer=Silent(),
-        settings=Settings(poll=poll, drain=drain),
-        planner=planner,
-    )
-
-
-@contextlib.contextmanager
-def _asking(*errors: type[DcInjectError]) -> Iterator[None]:
-    """Say what can be planned without a service, where one cannot be asked."""
-    try:
-        yield
-    except errors as error:
-        error.hint = f"{error.hint}; {OFFLINE}" if error.hint else OFFLINE
-        raise
-
-
-def _offline(drafts: Iterable[MenuDraft], inventory: Path, clock: SimClock) -> dict[str, Backend]:
-    """Return simulated services, whose sources have the datasets of a CSV file."""
-    items = inventory_file.read_inventory(inventory)
-    return {service: SimBackend(clock, items, name=service) for service in _services(drafts)}
-
-
-def _online(drafts: Sequence[MenuDraft], campaign: str, clock: SimClock, timeout: float) -> dict[str, Backend]:
-    """Return the services of menus as they are now; what would change anything there is only simulated."""
-    with _asking(ServiceError, UsageError):
-        backends = common.backends(
-            _services(drafts),
-            campaign=campaign,
-            clock=SystemClock(),
-            observer=Silent(),
-            timeout=timeout,
-            endpoint=menu.endpoint_of(drafts),
-        )
-    return {service: DryBackend(backend, clock) for service, backend in backends.items()}
-
-
-def _services(drafts: Iterable[MenuDraft]) -> set[str]:
-    return {service for draft in drafts for service in draft.services}
-
-
-def _stand_at(ledger: Ledger, first: Cycle, now: datetime) -> None:
-    """Take the cycles between the ledger's last one and the first that is planned as if all went well."""
-    before = Cycle(first.start - first.length, first.length)
-    last = ledger.last_cycle()
-    if last is not None and last < before:
-        ledger.open_cycle(before, {}, now)
-        ledger.close_cycle(before, now)
+        tables.emit(fmt, DATASETS, [_dataset(entry.injection) for entry in foreseen.entries])
+        return
+    chosen: dict[tuple[FlowKey, datetime], list[Injection]] = defaultdict(list)
+    for entry in foreseen.entries:
+        chosen[entry.injection.flow, entry.injection.cycle.start].append(entry.injection)
+    tables.emit(fmt, COLUMNS, [_row(row, chosen[row.key, row.cycle.start]) for row in foreseen.rows])
 
 
 def _row(row: Row, chosen: list[Injection]) -> dict[str, Any]:
@@ -248,8 +151,7 @@ def _row(row: Row, chosen: list[Injection]) -> dict[str, Any]:
     }
 
 
-def _dataset(entry: Entry) -> dict[str, Any]:
-    injection = entry.injection
+def _dataset(injection: Injection) -> dict[str, Any]:
     return {
         "release": injection.release.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "scenario": injection.scenario,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dc_inject import menu
-from dc_inject.apps.preview.command_plan import simulated_engine
+from dc_inject.apps.preview.foreseeing import simulated_engine
 from dc_inject.apps.twin.fixed_rate import FixedRate, without_control
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus

@@ -27,7 +27,7 @@ from statistics import fmean
 from dc_inject import menu
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.climbing import Climbing
-from dc_inject.apps.preview.command_plan import simulated_engine
+from dc_inject.apps.preview.foreseeing import simulated_engine
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for
