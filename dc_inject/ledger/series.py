@@ -66,6 +66,10 @@ class Sums(NamedTuple):
     not_moved_estimated: int = 0
     failed: int = 0
 
+    def plus(self, other: Sums) -> Sums:
+        """Return the sums of both."""
+        return Sums(*map(add, self, other))
+
     @property
     def not_moved(self) -> int:
         """What was injected, and had not moved when its rule or job ended."""
@@ -203,7 +207,7 @@ class SeriesReader(CycleReader):
             if period.since <= cycle.start < period.until:
                 start = moment(stored(cycle.start) // stored(step) * stored(step))
                 lost, key = Sums(**losses.of_entry(entry)._asdict()), entry.injection.flow
-                sums[start, kind, key] = Sums(*map(add, sums[start, kind, key], lost))
+                sums[start, kind, key] = sums[start, kind, key].plus(lost)
         for (start, kind, key), total in sorted(sums.items()):
             yield Span(start, kind, key, total)
 

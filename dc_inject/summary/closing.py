@@ -15,7 +15,7 @@ from typing import Any
 
 from dc_inject.engine import control_records
 from dc_inject.engine.control_records import ForOthers
-from dc_inject.ledger import SummaryLine
+from dc_inject.ledger import SummaryLine, Totals
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey
 
@@ -78,8 +78,7 @@ def _sums(
     not_moved_failed: Mapping[FlowKey, int],
 ) -> dict[str, Any]:
     """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
-    due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
-    moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
+    totals = sum((line.totals for line in lines), Totals())
     held: Counter[str] = Counter()
     harmless: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -88,18 +87,18 @@ def _sums(
         for hold, cycles in line.holds.items():
             (harmless if hold.harmless else held)[hold.value] += cycles
     return {
-        "due": due,
-        "injected": injected,
-        "injected_ratio": _ratio(injected, due),
-        "moved": about(moved, estimated),
-        "moved_estimated": estimated,
-        "moved_ratio": _ratio(moved, injected),
-        "on_its_way": sum(line.totals.on_its_way for line in lines),
-        "not_moved": sum(line.totals.not_moved for line in lines),
+        "due": totals.due,
+        "injected": totals.injected,
+        "injected_ratio": _ratio(totals.injected, totals.due),
+        "moved": about(totals.moved, totals.estimated),
+        "moved_estimated": totals.estimated,
+        "moved_ratio": _ratio(totals.moved, totals.injected),
+        "on_its_way": totals.on_its_way,
+        "not_moved": totals.not_moved,
         "not_moved_failed": sum(not_moved_failed.get(line.key, 0) for line in lines),
-        "failed": sum(line.totals.failed for line in lines),
-        "rules": sum(line.rules for line in lines),
-        "forgiven": sum(line.forgiven for line in lines),
+        "failed": totals.failed,
+        "rules": totals.rules,
+        "forgiven": totals.forgiven,
         "cycles": max((line.cycles for line in lines), default=0),
         "held": dict(held.most_common()),
         "harmless": dict(harmless.most_common()),

@@ -1,6 +1,6 @@
 """The figures of a report: what a campaign was due, injected and moved, over time and in total, from its ledger.
 
-Everything is added up (`tracks.py`) from the rows of cycles, which never change once a cycle is closed, and from
+Everything is added up (`adding.py`) from the rows of cycles, which never change once a cycle is closed, and from
 what is over and did not move (`ledger/series.py`). So the figures of the whole campaign are its accounts, to the
 byte, also while it runs. A second hop is a link of its own, so a byte that hops twice has moved twice, once on
 each link.
@@ -35,7 +35,7 @@ from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
 from dc_inject.summary import marks, repeats, sites, thresholds
-from dc_inject.summary.tracks import DIMENSIONS, SITES, Times, Track, Tracks, added
+from dc_inject.summary.adding import DIMENSIONS, SITES, Added, ByName, Times, read_rows, together
 
 HOUR = timedelta(hours=1)
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
@@ -146,7 +146,7 @@ def report(
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
     long = step(cycles)
     times = Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
-    total, names, links = added(view, chosen, long, times, sites.site_of(view))
+    total, names, links = read_rows(view, chosen, long, times, sites.site_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
@@ -174,7 +174,7 @@ def report(
         ],
         **_over_time(total, times),
         **{
-            f"{dimension}s": [_name(name, track, times) for name, track in _sorted(names[dimension])]
+            f"{dimension}s": [_name(name, added, times) for name, added in _sorted(names[dimension])]
             for dimension in (*DIMENSIONS, *SITES)
         },
         "series": {dimension: _series(names[dimension]) for dimension in DIMENSIONS},
@@ -205,7 +205,7 @@ def report(
 
 
 def _links(
-    links: Mapping[FlowKey, Sequence[int]],
+    links: Mapping[FlowKey, Added],
     holds: Mapping[FlowKey, Mapping[Hold, int]],
     completions: Mapping[FlowKey, Sequence[int]],
     hops: set[FlowKey],
@@ -215,11 +215,11 @@ def _links(
         {
             **key.names(),
             "second_hop": key in hops,
-            **with_losses(Sums(*sums)),
+            **with_losses(added.total(CycleKind.COUNTED)),
             "completion": completion([completions.get(key, ())]),
             "held": {hold.value: count for hold, count in holds.get(key, {}).items()},
         }
-        for key, sums in sorted(links.items())
+        for key, added in sorted(links.items())
     ]
 
 
@@ -259,28 +259,28 @@ def completion(times: Iterable[Sequence[int]]) -> dict[str, Any] | None:
 # --------------------------------------------------------------------------- over time, by name
 
 
-def _over_time(track: Track, times: Times) -> dict[str, Any]:
+def _over_time(added: Added, times: Times) -> dict[str, Any]:
     """Return the figures of each step and of each day."""
     steps = [
         {
             "start": moment(start),
             "seconds": round(times.seconds[number]),
-            **_of_time(track, range(number, number + 1)),
+            **_of_time(added, range(number, number + 1)),
         }
         for number, start in enumerate(times.starts)
     ]
     days = [
-        {"day": day, "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(track, span)}
+        {"day": day, "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(added, span)}
         for day, span in times.days.items()
     ]
     return {"steps": steps, "days": days}
 
 
-def _of_time(track: Track, span: range) -> dict[str, Any]:
+def _of_time(added: Added, span: range) -> dict[str, Any]:
     """Return what there was in a span of steps; its ratio is that of what counts."""
-    counted = figures(track.total(CycleKind.COUNTED, span=span))
-    everything = with_losses(track.total(span=span))
-    apart = {kind.name.lower(): track.total(kind, span=span) for kind in (CycleKind.EXCLUDED, CycleKind.OPEN)}
+    counted = figures(added.total(CycleKind.COUNTED, span=span))
+    everything = with_losses(added.total(span=span))
+    apart = {kind.name.lower(): added.total(kind, span=span) for kind in (CycleKind.EXCLUDED, CycleKind.OPEN)}
     return {
         **everything,
         **{name: counted[name] for name in ("injected_ratio", "ratio", "grade", "sign")},
@@ -288,42 +288,35 @@ def _of_time(track: Track, span: range) -> dict[str, Any]:
     }
 
 
-def _sorted(tracks: Tracks) -> list[tuple[str, Track]]:
+def _sorted(names: ByName) -> list[tuple[str, Added]]:
     """Return names with their sums, the largest first."""
 
-    def size(item: tuple[str, Track]) -> tuple[int, str]:
+    def size(item: tuple[str, Added]) -> tuple[int, str]:
         sums = item[1].total()
         return -max(sums.due, sums.moved), item[0]
 
-    return sorted(tracks.items(), key=size)
+    return sorted(names.items(), key=size)
 
 
-def _name(name: str, track: Track, times: Times) -> dict[str, Any]:
+def _name(name: str, added: Added, times: Times) -> dict[str, Any]:
     """Return what counts of a scenario, source or destination, in all and by day."""
-    days = (figures(track.total(CycleKind.COUNTED, span=span)) for span in times.days.values())
+    days = (figures(added.total(CycleKind.COUNTED, span=span)) for span in times.days.values())
     brief = ("due", "injected", "moved", "moved_estimated", "ratio", "grade", "sign")
     return {
         "name": name,
-        **with_losses(track.total(CycleKind.COUNTED)),
+        **with_losses(added.total(CycleKind.COUNTED)),
         "days": [{key: day[key] for key in brief} for day in days],
     }
 
 
-def _series(tracks: Tracks) -> list[dict[str, Any]]:
+def _series(names: ByName) -> list[dict[str, Any]]:
     """Return bytes by step of the largest names, and of the others together."""
-    ordered = _sorted(tracks)
+    ordered = _sorted(names)
     rest = ordered[LARGEST:] if len(ordered) > LARGEST + 1 else []  # one other has its own name
-    made = [
-        {"name": name, **{field: track.series(field) for field in SERIES}}
-        for name, track in ordered[: len(ordered) - len(rest)]
-    ]
+    shown = ordered[: len(ordered) - len(rest)]
     if rest:
-        sums = {
-            field: [sum(values) for values in zip(*(track.series(field) for _, track in rest), strict=True)]
-            for field in SERIES
-        }
-        made.append({"name": f"{OTHERS} ({len(rest)})", **sums})
-    return made
+        shown.append((f"{OTHERS} ({len(rest)})", together([added for _, added in rest])))
+    return [{"name": name, **{field: added.series(field) for field in SERIES}} for name, added in shown]
 
 
 # --------------------------------------------------------------------------- holds, failures, marks

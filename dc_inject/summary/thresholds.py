@@ -17,13 +17,14 @@ from xml.etree import ElementTree as ET
 
 from dc_inject import menu
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import CycleKind, Period, Sums
-from dc_inject.model import Cycle
+from dc_inject.ledger.series import CycleKind, Period
+from dc_inject.model import Cycle, FlowKey
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
 from dc_inject.model.redaction import visible
 from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdOutcome, inconclusive, judge
 from dc_inject.model.units import counted, format_duration
 from dc_inject.planning.progress import in_words
+from dc_inject.summary.adding import Added, add_up, together
 
 AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
 
@@ -63,7 +64,7 @@ class _Sums:
         self._excluded = chosen.excluded
         self._cycles = cycles
         self._since = view.since or cycles[0].start
-        self._read: dict[datetime, list[tuple[Any, Sums]]] = {}
+        self._read: dict[datetime, dict[FlowKey, Added]] = {}
 
     def newest(self, over: timedelta | None) -> Sequence[Cycle]:
         """Return the newest cycles that make up a time, or as many as there are."""
@@ -84,10 +85,10 @@ class _Sums:
         start = cycles[0].start
         if start not in self._read:
             period = Period(start, cycles[-1].end, self._excluded)
-            spans = self._view.spans(period, AT_ONCE)
-            self._read[start] = [(span.key, span.sums) for span in spans if span.kind is CycleKind.COUNTED]
-        of_links = [sums for key, sums in self._read[start] if threshold.matches(key)]
-        total = Sums(*map(sum, zip(*of_links, strict=True))) if of_links else Sums()
+            counted = (s for s in self._view.spans(period, AT_ONCE) if s.kind is CycleKind.COUNTED)
+            self._read[start] = add_up(counted, lambda key: key)
+        of_links = [added for key, added in self._read[start].items() if threshold.matches(key)]
+        total = together(of_links).total()
         failed = (
             sum(classes.values()) for key, classes in self._view.failures().items() if threshold.matches(key)
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dc_inject.summary.tracks import DIMENSIONS
+from dc_inject.summary.adding import DIMENSIONS
 
 Report = Mapping[str, Any]
 SHOWN = ("due", "injected", "moved", "ratio", "grade", "sign")

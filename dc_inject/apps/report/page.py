@@ -18,8 +18,8 @@ from dc_inject.apps.report import pictures
 from dc_inject.apps.report.sections import heading, sections, title
 from dc_inject.apps.report.tables import Cell, Report, Section, Table, rate, time_of
 from dc_inject.model.redaction import visible
+from dc_inject.summary.adding import DIMENSIONS
 from dc_inject.summary.figures import SERIES
-from dc_inject.summary.tracks import DIMENSIONS
 
 SCRIPT, LIVE = (
     files("dc_inject.apps.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")

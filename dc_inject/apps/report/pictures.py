@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from dc_inject.apps.report.sections import heading, title
 from dc_inject.apps.report.tables import Report
 from dc_inject.model.errors import UsageError
+from dc_inject.summary.adding import DIMENSIONS
 from dc_inject.summary.figures import OTHERS, SERIES, moment
-from dc_inject.summary.tracks import DIMENSIONS
 
 WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"

@@ -21,7 +21,7 @@ from dc_inject.apps.report.tables import (
 )
 from dc_inject.model.units import counted, format_duration, format_size
 from dc_inject.planning.progress import in_words
-from dc_inject.summary.tracks import SITES
+from dc_inject.summary.adding import SITES
 
 FIXED = {"fixed": "a fixed rate"}  # a policy of simulations
 WORST = 20  # links in the tables of those that are furthest behind, and slowest

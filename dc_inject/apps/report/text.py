@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from heapq import merge
 from itertools import groupby
-from operator import add, attrgetter
+from operator import attrgetter
 
 from dc_inject.apps.report.sections import heading, sections, title
 from dc_inject.apps.report.tables import Report, Section, Table
@@ -49,7 +49,7 @@ def lines(view: Reader, chosen: Period) -> Iterator[str]:
     for start, of_step in groupby(spans, key=start_of):
         sums: dict[tuple[CycleKind, FlowKey], Sums] = defaultdict(Sums)
         for _, kind, flow, more in of_step:
-            sums[kind, flow] = Sums(*map(add, sums[kind, flow], more))
+            sums[kind, flow] = sums[kind, flow].plus(more)
         for (kind, flow), total in sums.items():
             key = [no_formula(visible(name)) for name in flow.names().values()]
             yield _row([figures.moment(start), seconds, *key, *total, kind.name.lower(), *grid])

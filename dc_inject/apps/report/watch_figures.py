@@ -20,19 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
+from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.records import NOTE
-from dc_inject.ledger.series import CycleKind, Period, Span, Sums
+from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import Hold, format_numbers
 from dc_inject.model.redaction import visible
 from dc_inject.summary import active_overrides, closing, figures
 from dc_inject.summary import standing as standings
+from dc_inject.summary.adding import Added, add_up, together
 
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
 SHORT = "short"  # the order in which those that are short come first
 RISING = (*NAMES, "held", "ratio")  # columns that begin with A, or with the least: nobody looks for the best ratio
-NOTHING = Sums()
 Key = tuple[str, ...]  # the values of NAMES
 Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 
@@ -114,12 +115,13 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
         standing = standings.standing(name, view, now)
         total = closing.totals(name, view)["total"]
         menus, first, cycle = view.menus_in_force(), view.first_cycle(), view.last_cycle()
-        since, until, sums = None, None, {}
+        since, until, steps = None, None, 0
+        sums: dict[Key, Added] = {}
         if first is not None and cycle is not None:
             until = cycle.end if standing["cycle"]["closed"] else cycle.start
             period, step = _lately(first, cycle, until, last)
             since = max(period.since, view.since or period.since)
-            sums = _added(view.spans(period, step), period, step)
+            sums, steps = _added(view, period, step)
     rows = {_key(row): row for row in standing["rows"]}
     held = {_key(row): row for row in standing["held_before"]} | {
         key: row for key, row in rows.items() if row["held"] and not _of_older_debt(row)
@@ -127,15 +129,13 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
     links = [
         {
             **dict(zip(NAMES, map(one_line, key), strict=True)),
-            **sums.get(key, _Sum()).figures(),
+            **_figures(sums.get(key, Added(0)), steps),
             "target": rows[key]["target"] if key in rows else 0.0,
             **_reason(held.get(key)),
         }
         for key in sorted(rows.keys() | sums.keys())
     ]
-    everything = _Sum()
-    for sums_of_link in sums.values():
-        everything.add(sums_of_link)
+    everything = together(sums.values())
     return Standing(
         campaign=name,
         at=now,
@@ -145,8 +145,8 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
         windows=_windows(menus),
         since=since,
         until=until,
-        lately=everything.figures(),
-        open=everything.open(),
+        lately=_figures(everything, steps),
+        open=_open(everything),
         links=links,
     )
 
@@ -175,52 +175,26 @@ def _reason(row: Mapping[str, Any] | None) -> dict[str, Any]:
 # --------------------------------------------------------------------------- sums of the last hours
 
 
-class _Sum:
-    """What some links got in the last hours, by kind of cycle; and what was due and moved in each step."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.kinds: dict[CycleKind, Sums] = {}
-        self.due: Counter[int] = Counter()
-        self.moved: Counter[int] = Counter()
-        self.steps = 0
-
-    def take(self, span: Span, number: int) -> None:
-        """Add what a link got in a step; of cycles that are not over nothing is to be seen in its trend."""
-        self.kinds[span.kind] = _plus(self.kinds.get(span.kind, NOTHING), span.sums)
-        if span.kind is CycleKind.COUNTED:
-            self.due[number] += span.sums.due
-            self.moved[number] += span.sums.moved
-
-    def add(self, other: _Sum) -> None:
-        """Add what other links got."""
-        for kind, sums in other.kinds.items():
-            self.kinds[kind] = _plus(self.kinds.get(kind, NOTHING), sums)
-        self.due.update(other.due)
-        self.moved.update(other.moved)
-        self.steps = max(self.steps, other.steps)
-
-    def open(self) -> Line | None:
-        """Return the sums of what is not over, if there is such a cycle."""
-        sums = self.kinds.get(CycleKind.OPEN)
-        return sums and {**sums._asdict(), "moved": closing.about(sums.moved, sums.estimated)}
-
-    def figures(self) -> dict[str, Any]:
-        """Return what counts of it, as a report has it; what is not over only while nothing else is there."""
-        is_over = CycleKind.COUNTED in self.kinds
-        sums = self.kinds.get(CycleKind.COUNTED, self.kinds.get(CycleKind.OPEN, NOTHING))
-        unknown = {} if is_over else {"injected_ratio": None, "ratio": None, "grade": None, "sign": ""}
-        return {
-            **figures.figures(sums),
-            **unknown,
-            "moved": closing.about(sums.moved, sums.estimated),
-            "trend": [(self.moved[number], self.due[number]) for number in range(self.steps)],
-            "sum": self,
-        }
+def _figures(added: Added, steps: int) -> dict[str, Any]:
+    """Return what counts of it, as a report has it, and its trend; what is not over only while nothing else is."""
+    is_over = added.has(CycleKind.COUNTED)
+    sums = added.total(CycleKind.COUNTED if is_over else CycleKind.OPEN)
+    unknown = {} if is_over else {"injected_ratio": None, "ratio": None, "grade": None, "sign": ""}
+    moved, due = (added.series(name, CycleKind.COUNTED)[:steps] for name in ("moved", "due"))
+    return {
+        **figures.figures(sums),
+        **unknown,
+        "moved": closing.about(sums.moved, sums.estimated),
+        "trend": list(zip(moved, due, strict=True)),
+        "added": added,
+    }
 
 
-def _plus(sums: Sums, others: Sums) -> Sums:
-    return Sums(*(a + b for a, b in zip(sums, others, strict=True)))
+def _open(added: Added) -> Line | None:
+    """Return the sums of what is not over, if there is such a cycle."""
+    sums = added.total(CycleKind.OPEN)
+    fields = {**sums._asdict(), "moved": closing.about(sums.moved, sums.estimated)}
+    return fields if added.has(CycleKind.OPEN) else None
 
 
 def _lately(first: Cycle, last: Cycle, until: datetime, hours: timedelta) -> tuple[Period, timedelta]:
@@ -231,18 +205,13 @@ def _lately(first: Cycle, last: Cycle, until: datetime, hours: timedelta) -> tup
     return Period(EPOCH + (begin - EPOCH) // step * step, last.end), step
 
 
-def _added(spans: Iterable[Span], period: Period, step: timedelta) -> dict[Key, _Sum]:
-    """Add up what each link got."""
-    sums: dict[Key, _Sum] = defaultdict(_Sum)
-    steps = 0  # with a cycle that is over
-    for span in spans:
-        number = (span.start - period.since) // step
-        sums[tuple(span.key.names().values())].take(span, number)
-        if span.kind is CycleKind.COUNTED:
-            steps = max(steps, number + 1)
-    for sums_of_link in sums.values():
-        sums_of_link.steps = steps
-    return dict(sums)
+def _added(view: Reader, period: Period, step: timedelta) -> tuple[dict[Key, Added], int]:
+    """Return what each link got by step, and how many steps there are up to the last cycle that is over."""
+    spans = list(view.spans(period, step))
+    over = [span.start for span in spans if span.kind is CycleKind.COUNTED]
+    count = -(-(period.until - period.since) // step)
+    added = add_up(spans, lambda key: tuple(key.names().values()), count, lambda at: (at - period.since) // step)
+    return added, (max(over) - period.since) // step + 1 if over else 0
 
 
 # --------------------------------------------------------------------------- what a person asks of it
@@ -255,16 +224,14 @@ def grouped(links: Iterable[Line], name: str) -> list[Line]:
         groups[line[name]].append(line)
     lines: list[Line] = []
     for value, members in groups.items():
-        together = _Sum()
-        for line in members:
-            together.add(line["sum"])
         holds = Counter(line["held"] for line in members if line[SHORT])
+        steps = max(len(line["trend"]) for line in members)
         lines.append(
             {
                 **dict.fromkeys(NAMES, ""),
                 name: value,
                 "links": len(members),
-                **together.figures(),
+                **_figures(together([line["added"] for line in members]), steps),
                 "target": sum(line["target"] for line in members),
                 "held": ", ".join(f"{units.grouped(count)} {hold}" for hold, count in holds.most_common()),
                 "why": "",

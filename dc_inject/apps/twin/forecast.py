@@ -18,6 +18,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, units
 from dc_inject.summary import advice, closing, why
+from dc_inject.summary.adding import add_up
 from dc_inject.summary.thresholds import AT_ONCE
 
 if TYPE_CHECKING:
@@ -75,11 +76,10 @@ def late_bytes(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> i
 
 def _moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
     """Return what each link has moved a cycle after the menus' end."""
-    first, moved = ledger.first_cycle(), Counter[FlowKey]()
-    if first is not None:
-        for span in ledger.spans(Period(first.start, end + timedelta.resolution), AT_ONCE):
-            moved[span.key] += span.sums.moved
-    return moved
+    first = ledger.first_cycle()
+    until = end + timedelta.resolution
+    spans = () if first is None else ledger.spans(Period(first.start, until), AT_ONCE)
+    return Counter({key: added.total().moved for key, added in add_up(spans, lambda key: key).items()})
 
 
 def title(subject: str, grid: str, policy: str | None, control: Mapping[str, int]) -> str:

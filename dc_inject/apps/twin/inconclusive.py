@@ -6,7 +6,6 @@ they move beyond that in a simulation is as little known.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units
+from dc_inject.summary.adding import add_up
 from dc_inject.summary.causes import Cause, Kind
 
 if TYPE_CHECKING:
@@ -94,15 +94,17 @@ def _highest_rates(ledger: Reader, grid: Grid) -> dict[Ends, float]:
     if first is None or last is None:
         return {}
     count = round((last.end - first.start) / first.length)
-    by_cycle: dict[Ends, tuple[list[int], list[int]]] = defaultdict(lambda: ([0] * count, [0] * count))
-    for span in ledger.spans(Period(first.start, last.end), first.length):
-        number = round((span.start - first.start) / first.length)
-        for amounts, amount in zip(
-            by_cycle[_ends(span.key.link, grid)], (span.sums.due, span.sums.moved), strict=True
-        ):
-            amounts[number] += amount
+    by_cycle = add_up(
+        ledger.spans(Period(first.start, last.end), first.length),
+        lambda key: _ends(key.link, grid),
+        count,
+        lambda start: round((start - first.start) / first.length),
+    )
     time = min(CYCLES, count) * first.length.total_seconds()
-    return {ends: min(map(_most, both)) / time for ends, both in by_cycle.items()}
+    return {
+        ends: min(_most(added.series(name)) for name in ("due", "moved")) / time
+        for ends, added in by_cycle.items()
+    }
 
 
 def _most(amounts: Sequence[int]) -> int:
