@@ -58,7 +58,7 @@ CONTROL = (
     tables.Column("mode", "control"),
     tables.Column("target", "target", units.format_rate, right=True, spare=2),
     tables.Column("hold", "hold", lambda hold: hold or "none"),
-    tables.Column("bias", "bias", tables.percent, right=True, spare=3),
+    tables.Column("bias", "bias", units.percent, right=True, spare=3),
     tables.Column("numbers", "why", numbers, below=True),
 )
 DECISIONS = (

@@ -206,6 +206,11 @@ def _scaled(value: float, unit: str) -> str:
     return f"{value:.4g} E{unit}"
 
 
+def percent(ratio: float) -> str:
+    """Return a ratio in percent with one decimal: `99.7 %`."""
+    return f"{100 * ratio:.1f} %"
+
+
 def some(names: Iterable[str], most: int = 8) -> str:
     """Return the first of some names, and how many more there are: `A, B and 3 more`."""
     every = list(names)

@@ -18,6 +18,7 @@ from dc_inject.engine.control_records import ForOthers
 from dc_inject.ledger import SummaryLine, Totals
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey
+from dc_inject.summary import why
 
 
 class Estimate(int):
@@ -79,13 +80,10 @@ def _sums(
 ) -> dict[str, Any]:
     """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
     totals = sum((line.totals for line in lines), Totals())
-    held: Counter[str] = Counter()
-    harmless: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for line in lines:
         failed.update(failures.get(line.key, {}))
-        for hold, cycles in line.holds.items():
-            (harmless if hold.harmless else held)[hold.value] += cycles
+    held, harmless = why.count(hold for line in lines for hold in line.holds.items())
     return {
         "due": totals.due,
         "injected": totals.injected,
@@ -100,8 +98,8 @@ def _sums(
         "rules": totals.rules,
         "forgiven": totals.forgiven,
         "cycles": max((line.cycles for line in lines), default=0),
-        "held": dict(held.most_common()),
-        "harmless": dict(harmless.most_common()),
+        "held": held,
+        "harmless": harmless,
         "failed_files": dict(failed.most_common()),
     }
 

@@ -34,7 +34,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
-from dc_inject.summary import marks, repeats, sites, thresholds
+from dc_inject.summary import marks, repeats, sites, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, SITES, Added, ByName, Times, read_rows, together
 
 HOUR = timedelta(hours=1)
@@ -378,7 +378,5 @@ def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: counted[name] for name in ("ratio", "injected_ratio", "grade", "sign")},
         "scenarios": {colour: colours[colour] for _, colour, _ in GRADES},
-        "leading_hold": next(
-            (hold["hold"] for hold in values["holds"] if hold["missing"] and not hold["harmless"]), None
-        ),
+        "leading_hold": why.leading(values["holds"]),
     }

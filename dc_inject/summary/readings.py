@@ -8,19 +8,18 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
-from dc_inject.engine.context import BLAMED
 from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Row, Totals
 from dc_inject.ledger.challenge import ChallengeRecord
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
 from dc_inject.model.errors import UsageError
-from dc_inject.model.holds import Trait, of_error
 from dc_inject.planning import ramp
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.reading import Reading
 from dc_inject.planning.steps import Ladder
 from dc_inject.planning.verdict import FOLLOWS
+from dc_inject.summary import why
 
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
 SEARCH = 7  # which search: that of earlier, unreleased versions judged trials otherwise; its readings fit no other
@@ -57,7 +56,7 @@ class LinkReader:
             injected=account.accepted,
             failed=account.failed + stuck,
             completion=completion,
-            held=self._held(ledger, since),
+            held=why.held_now(self.key, ledger, since),
             coming=max(account.coming - stuck, 0),
             classes=self._classes(ledger, live),
             dataset=dataset,
@@ -67,40 +66,6 @@ class LinkReader:
             service=self.key.link.service.title,
         )
 
-    def _held(self, ledger: Reader, since: datetime | None) -> Held | None:
-        """Return why the last cycle injected less, as far as that is known before its row is closed.
-
-        The cycles after a stop are `not-running`, too, where they forgive debt of the time before it: that tells
-        nothing of a step that began afterwards, at `since`.
-        """
-        cycle = ledger.last_cycle()
-        if cycle is None:
-            return None
-        every, service = ledger.signals(), self.key.link.through
-        signals = {(missing.name, missing.subject): missing for missing in every if missing.value is None}
-        blamed = next((s.value for s in every if (s.name, s.subject) == (BLAMED, service)), Hold.API_ERRORS)
-        row = next((row for row in ledger.rows(cycle=cycle) if row.key == self.key), None)
-        if row is not None and _no_injector(row) and since is not None and not self._was_absent(ledger, since):
-            row = row._replace(held=None)
-        if row is not None and row.held is not None and Trait.OUTRANKS in row.held.hold.traits:
-            return row.held
-        if row is None or row.due == 0:
-            return row.held if row else None
-        down = signals.get(("service", service))
-        unplanned = None if ledger.is_planned(cycle) else signals.get(("plan", "cycle"))
-        for signal in (down, unplanned):
-            if signal is not None:
-                return Held(Hold(str(blamed)), {"message": signal.why})
-        unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
-        if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
-            return of_error(unanswered[-1].error)
-        return row.held
-
-    def _was_absent(self, ledger: Reader, since: datetime) -> bool:
-        """Whether a whole cycle has passed since a moment in which no injector ran: nobody has planned it."""
-        blamed = (row.cycle for row in ledger.rows(since=since) if row.key == self.key and _no_injector(row))
-        return not all(ledger.is_planned(cycle) for cycle in blamed)
-
     def _classes(self, ledger: Reader, live: Iterable[Entry]) -> Mapping[str, int]:
         """Return how many files failed by class, those of stuck rules by what Rucio says of them."""
         counts = dict(ledger.failures().get(self.key, {}))
@@ -108,10 +73,6 @@ class LinkReader:
             name = self.classify(entry.error)
             counts[name] = counts.get(name, 0) + entry.files_stuck
         return counts
-
-
-def _no_injector(row: Row) -> bool:
-    return row.held is not None and row.held.hold is Hold.NOT_RUNNING
 
 
 def _stuck(entry: Entry) -> int:

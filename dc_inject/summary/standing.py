@@ -12,7 +12,7 @@ from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State
-from dc_inject.summary import readings
+from dc_inject.summary import readings, why
 from dc_inject.summary.closing import about, goals_of
 from dc_inject.summary.figures import moment
 
@@ -147,9 +147,7 @@ def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | No
         "rules": row.rules,
         "pool_items": row.pool_items,
         "pool_bytes": row.pool_bytes,
-        "held": row.held.hold.value if row.held else None,
-        "harmless": row.held.hold.harmless if row.held else None,
-        "numbers": dict(row.held.numbers) if row.held else {},
+        **why.of_cycle(row.held),
         "goal": goals.get(row.key, {}),
     }
 

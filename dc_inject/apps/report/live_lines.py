@@ -13,7 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from dc_inject.apps.report.watch_figures import Line, Standing, current_window, one_line
-from dc_inject.cli.shared import summary_output, tables
+from dc_inject.cli.shared import summary_output
 from dc_inject.model import overrides, units
 from dc_inject.summary.standing import TROUBLES
 
@@ -98,7 +98,7 @@ def _sums(standing: Standing) -> Iterator[Text]:
     if standing.since is not None and standing.until is not None and standing.until > standing.since:
         line = Text(f"{f'last {_hours(standing.until - standing.since)}':<{LABEL}}{_bytes(lately)}")
         yield line.append("  ratio ").append_text(ratio(lately)) if lately["ratio"] is not None else line
-    part = "" if total["injected_ratio"] is None else f"  injected/due {tables.percent(total['injected_ratio'])}"
+    part = "" if total["injected_ratio"] is None else f"  injected/due {units.percent(total['injected_ratio'])}"
     yield Text(f"{'since start':<{LABEL}}{_bytes(total)}{part}")
 
 
@@ -154,7 +154,7 @@ def ratio(line: Mapping[str, Any]) -> Text:
     """Return a ratio with its sign, in the colour of reports; `-` where there is none, since no cycle is over."""
     if line["ratio"] is None:
         return Text("-")
-    return Text(f"{tables.percent(line['ratio'])} {line['sign']:<2}", STYLES[line["grade"]])
+    return Text(f"{units.percent(line['ratio'])} {line['sign']:<2}", STYLES[line["grade"]])
 
 
 def trend(steps: Sequence[tuple[int, int]], most: int, *, ascii_only: bool = False) -> str:

@@ -24,9 +24,9 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import EPOCH, Cycle, units
-from dc_inject.model.holds import Hold, format_numbers
+from dc_inject.model.holds import format_numbers
 from dc_inject.model.redaction import visible
-from dc_inject.summary import active_overrides, closing, figures
+from dc_inject.summary import active_overrides, closing, figures, why
 from dc_inject.summary import standing as standings
 from dc_inject.summary.adding import Added, add_up, together
 
@@ -123,9 +123,7 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
             since = max(period.since, view.since or period.since)
             sums, steps = _added(view, period, step)
     rows = {_key(row): row for row in standing["rows"]}
-    held = {_key(row): row for row in standing["held_before"]} | {
-        key: row for key, row in rows.items() if row["held"] and not _of_older_debt(row)
-    }
+    held = {_key(row): row for row in why.holding_rows(standing["rows"], standing["held_before"])}
     links = [
         {
             **dict(zip(NAMES, map(one_line, key), strict=True)),
@@ -158,11 +156,6 @@ def _windows(menus: tuple[MenuInForce, ...]) -> list[tuple[datetime, datetime]]:
 
 def _key(row: Mapping[str, Any]) -> Key:
     return tuple(row[name] for name in NAMES)
-
-
-def _of_older_debt(row: Line) -> bool:
-    """Whether a row's hold only explains why older debt is forgiven: nothing holds its link in this cycle."""
-    return row["held"] == Hold.NOT_RUNNING and "forgiven" in row["numbers"]
 
 
 def _reason(row: Mapping[str, Any] | None) -> dict[str, Any]:

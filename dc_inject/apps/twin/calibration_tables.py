@@ -26,8 +26,8 @@ ERRORS = (
     tables.Column("destination", "destination"),
     tables.Column("moved", "moved", units.format_size, right=True),
     tables.Column("predicted", "predicted", units.format_size, right=True),
-    tables.Column("error", "error", tables.percent, right=True),
-    tables.Column("by_cycle", "by cycle", tables.percent, right=True, spare=1),
+    tables.Column("error", "error", units.percent, right=True),
+    tables.Column("by_cycle", "by cycle", units.percent, right=True, spare=1),
 )
 OF_FORECAST = {  # columns of CSV beside them, and what each is called in a forecast
     "campaign_due": "due",
@@ -136,7 +136,7 @@ def _show_fit(calibrated: Calibrated, rows: Sequence[Mapping[str, Any]]) -> None
     last = units.counted(calibrated.held_out, "cycles")
     click.echo(f"fit: bytes moved in the last {last}, held out; what was injected in them is told")
     tables.emit_first(ERRORS, rows, MOST_ROWS, "links")
-    median, worst = tables.percent(errors.median), tables.percent(errors.worst)
+    median, worst = units.percent(errors.median), units.percent(errors.worst)
     click.echo(f"error of the fit by link: median {median}, worst {worst}")
 
 

@@ -39,9 +39,19 @@ STORAGES = (
     tables.Column("site", "site", spare=1),
     tables.Column("space", "space", units.format_size, right=True),
     tables.Column("most_used", "most used", units.format_size, right=True),
-    tables.Column("most_filled", "filled", tables.percent, right=True),
+    tables.Column("most_filled", "filled", units.percent, right=True),
     tables.Column("hours_nearly_full", "hours above 98 %", lambda hours: f"{hours:.1f}", right=True),
     tables.Column("to_delete", "files to delete at the end", right=True, spare=2),
+)
+SHORT_LINKS = (
+    tables.Column("scenario", "will be short", name=True, heading=True),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
+    tables.Column("due", "due", units.format_size, right=True),
+    tables.Column("moved", "moved", units.format_size, right=True, spare=1),
+    tables.Column("missing", "missing", units.format_size, right=True),
+    tables.Column("moved_of_due", "moved/due", units.percent, right=True),
+    tables.Column("why", "why", below=True),
 )
 QUEUES = (
     tables.Column("queue", "files that"),
@@ -147,7 +157,7 @@ def show(
         tables.emit("table", QUEUES, queued)
     if report["forecast"]:
         click.echo()
-        tables.emit_first(shortfalls.COLUMNS, report["forecast"], MOST_ROWS, "links")
+        tables.emit_first(SHORT_LINKS, report["forecast"], MOST_ROWS, "links")
     show_inconclusive(unsure)
     click.echo()
     tables.console().print(_sentence(report))
@@ -170,7 +180,7 @@ def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
         click.echo()
         tables.emit("table", STORAGES, shown)
     if rest:
-        fullest = tables.percent(rest[0]["most_filled"])
+        fullest = units.percent(rest[0]["most_filled"])
         click.echo(f"and {units.counted(len(rest), 'storages')} more, filled to {fullest} at most")
 
 
@@ -253,7 +263,7 @@ def with_unseen(lost: Mapping[str, int], total: Mapping[str, Any]) -> dict[str, 
 
 def _sentence(report: dict[str, Any]) -> str:
     """Say the whole in two lines."""
-    parts = [f"{name} {tables.percent(report[key])}" for key, name in MOVED.items()]
+    parts = [f"{name} {units.percent(report[key])}" for key, name in MOVED.items()]
     figures = ", ".join(parts) if report["total"]["due"] else "nothing was due"
     return f"{figures}; {'; '.join(_verdict(report))}\n{_losses(report['lost'], report['total'])}"
 
@@ -292,6 +302,6 @@ def _verdict(report: dict[str, Any]) -> Iterator[str]:
 def _late(report: dict[str, Any]) -> str:
     """Say how much arrives after the end, if `moved/target` is low for it."""
     late, due = report["late_bytes"], report["total"]["due"]
-    if report["moved_of_target"] >= shortfalls.SHORT or not late:
+    if report["moved_of_target"] >= why.SHORT or not late:
         return ""
-    return f"{units.format_size(late)} ({tables.percent(late / due)} of what is due) arrives only after the end"
+    return f"{units.format_size(late)} ({units.percent(late / due)} of what is due) arrives only after the end"

@@ -15,7 +15,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.summary.adding import add_up
-from dc_inject.summary.causes import Cause, Kind
+from dc_inject.summary.why import Cause, Kind
 
 if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.description import Grid

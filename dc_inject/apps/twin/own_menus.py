@@ -43,7 +43,7 @@ FORECAST = (
     tables.Column("due", "due", units.format_size, right=True, spare=1),
     tables.Column("moved", "moved", units.format_size, right=True),
     tables.Column("forecast", "forecast", units.format_size, right=True),
-    tables.Column("error", "error", tables.percent, right=True),
+    tables.Column("error", "error", units.percent, right=True),
 )
 
 
@@ -97,8 +97,8 @@ class OwnForecast:
         if total.error is None:
             yield f"forecast error: not known, since nothing moved: {sizes}"
         else:
-            by_link = f"by link median {tables.percent(median(errors))}, worst {tables.percent(max(errors))}"
-            yield f"forecast error: {tables.percent(total.error)} in all ({sizes}), {by_link}"
+            by_link = f"by link median {units.percent(median(errors))}, worst {units.percent(max(errors))}"
+            yield f"forecast error: {units.percent(total.error)} in all ({sizes}), {by_link}"
         if abs(total.due_now - total.due) > SAME * total.due:
             then, now = units.format_size(total.due), units.format_size(total.due_now)
             yield (

@@ -33,8 +33,7 @@ from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
 from dc_inject.summary import advice, closing, why
 from dc_inject.summary.advice import Advice
-from dc_inject.summary.causes import ShortLink
-from dc_inject.summary.why import HeldLink
+from dc_inject.summary.why import HeldLink, ShortLink
 
 if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.world import World
@@ -56,8 +55,8 @@ class Figure:
 
 
 FIGURES: Mapping[str, Figure] = {
-    **{key: Figure(words, tables.percent) for key, words in forecast.MOVED.items()},
-    "hours_within": Figure("hours within 0.9", tables.percent),
+    **{key: Figure(words, units.percent) for key, words in forecast.MOVED.items()},
+    "hours_within": Figure("hours within 0.9", units.percent),
     "expired_of_due": Figure("expired unsent", lambda part: f"{100 * part:.2f} %"),
     "interrupted_of_due": Figure("expired unfinished", lambda part: f"{100 * part:.2f} %"),
     "cancelled_files": Figure("files cancelled", units.grouped),
@@ -274,10 +273,10 @@ TYPICAL = (
     tables.Column("most", "most", right=True),
 )
 SHORT = (
-    *(column for column in shortfalls.COLUMNS if column.key in {"scenario", "source", "destination"}),
+    *(column for column in forecast.SHORT_LINKS if column.key in {"scenario", "source", "destination"}),
     tables.Column("seeds", "seeds", right=True),
     tables.Column("missing", "missing", units.format_size, right=True),
-    tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
+    tables.Column("moved_of_due", "moved/due", units.percent, right=True),
     tables.Column("why", "why, with most seeds", below=True),
 )
 

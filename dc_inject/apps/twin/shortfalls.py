@@ -1,14 +1,11 @@
-"""Which links fall short in a simulation, and why: what held them in the plan, and what files waited for.
+"""What the grid of a simulation knows of links that are short (`summary/why.py`): what their files waited for.
 
-A hold is what dc_inject did. What files waited for in the grid (`grid/bottlenecks.py`) explains it only where the
-hold follows from what the link does, such as `backlog`, and only in the cycles that it led: on a link that is held
-for want of space files wait for a moment, too, and that is not why it is short. There it counts only if the disk
-never was nearly full, since bytes on their way took the space, and if files waited most of the time. If less
-arrived than was injected, all cycles count. What most files waited for is told. What a slow reaper left on a
-disk is the cause of a lack of space if it would have been room enough. Where nothing but `too-coarse` held a link,
-it waited for its next dataset to be due. Where files fail at once, none waits: what failed explains a hold that
-follows from what the link does. Where none of that explains most of what is missing, the forecast says
-`inconclusive`. Causes of one kind are in the order of the cycles that they are told with.
+What files waited for in the grid (`grid/bottlenecks.py`) explains a hold only where the hold follows from what the
+link does, such as `backlog`, and only in the cycles that it led: on a link that is held for want of space files
+wait for a moment, too, and that is not why it is short. There it counts only if the disk never was nearly full,
+since bytes on their way took the space, and if files waited most of the time. If less arrived than was injected,
+all cycles count. What most files waited for is the cause. What a slow reaper left on a disk is the cause of a lack
+of space if it would have been room enough.
 """
 
 from __future__ import annotations
@@ -16,50 +13,25 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dc_inject.cli.shared import tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, Hold, units
-from dc_inject.model.holds import Trait
-from dc_inject.model.services import SERVICES
+from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.summary import why
-from dc_inject.summary.causes import Cause, Kind, ShortLink
-from dc_inject.summary.why import HeldLink
+from dc_inject.summary.why import FILLED, MOST_CAUSES, OF_LINK, OF_SPACE, SELDOM, Cause, Kind, ShortLink
 
 if TYPE_CHECKING:
-    from dc_inject.apps.twin.grid.world import World
     from dc_inject.apps.twin.simulation import Simulated
 
-SHORT = 0.95  # of its due: what moves less is short
-MOST_CAUSES = 2  # holds that are named, and as many things that files waited for or that kept back bytes
-SELDOM = 0.05  # of the cycles, of what was missing in them, or of the files that waited: what is no cause
 MOST_OF_THEM = 0.5  # of the cycles in which space was short: files that wait less keep no space from others
-MOST_OF_IT = 0.5  # of what is missing: what explains less leaves it unexplained
-FILLED = 0.9  # of a disk: one that never was fuller is held for bytes on their way
-OF_LINK = frozenset(hold for hold in Hold if Trait.LINK in hold.traits)
-OF_SPACE = frozenset({Hold.DESTINATION_FULL, Hold.DELETION_LAG})
-UNSEEN = "no file was seen to wait for anything"
-
-COLUMNS = (
-    tables.Column("scenario", "will be short", name=True, heading=True),
-    tables.Column("source", "source", name=True),
-    tables.Column("destination", "destination", name=True),
-    tables.Column("due", "due", units.format_size, right=True),
-    tables.Column("moved", "moved", units.format_size, right=True, spare=1),
-    tables.Column("missing", "missing", units.format_size, right=True),
-    tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
-    tables.Column("why", "why", below=True),
-)
 
 
 def short(lines: Sequence[SummaryLine], ledger: Reader, made: Simulated) -> list[ShortLink]:
     """Return the links that move less than 95 % of their due, those first that lack most, and why."""
-    missing = [line for line in lines if line.moved < SHORT * line.due]
-    missing.sort(key=lambda line: (line.moved - line.due, line.key))
-    past = _Past(ledger, made.world, made.start, lines, {line.key for line in missing})
-    return [ShortLink(line.key, line.due, line.moved, tuple(_causes(line, past))) for line in missing]
+    missing = why.short_lines(lines)
+    past = _Past(ledger, made, lines, {line.key for line in missing})
+    return why.explain(missing, why.held_links(ledger), past)
 
 
 class _Past:
@@ -68,20 +40,16 @@ class _Past:
     def __init__(
         self,
         ledger: Reader,
-        world: World,
-        start: datetime,
+        made: Simulated,
         lines: Sequence[SummaryLine],
         keys: Collection[FlowKey],
     ) -> None:
-        first = ledger.first_cycle()
+        first, world, start = ledger.first_cycle(), made.world, made.start
         self._length = timedelta(0) if first is None else first.length
         self._samples, self._world = {sample.at: sample for sample in world.samples}, world
         self._injected = Counter[tuple[str, str]]()  # between two storages
         for line in lines:
-            self._injected[self.storages(line)] += line.injected
-        self.holds: dict[FlowKey, list[HeldLink]] = defaultdict(list)
-        for link in why.held_links(ledger):
-            self.holds[link.key].append(link)
+            self._injected[self._storages(line)] += line.injected
         self._led: dict[tuple[FlowKey, Hold], set[datetime]] = defaultdict(set)
         self._lacked: dict[str | None, Counter[datetime]] = defaultdict(Counter)  # bytes without room at a storage
         for hold in OF_LINK | OF_SPACE if keys else ():
@@ -97,12 +65,16 @@ class _Past:
             moments = ((sample.at, start + timedelta(seconds=sample.at)) for sample in world.samples)
             self._cycles = {at: list(_around(moment, half, first.length)) for at, moment in moments}
 
-    def storages(self, line: SummaryLine) -> tuple[str, str]:
+    def _storages(self, line: SummaryLine) -> tuple[str, str]:
         """Return the storages of the grid at the ends of a link."""
         source, destination = (
             self._world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
         )
         return source, destination
+
+    def storage(self, line: SummaryLine) -> str:
+        """Return the storage at which a link ends."""
+        return self._storages(line)[1]
 
     def filled(self, storage: str) -> float:
         """Return which part of a storage's space was used at most, at any time; 0 without space."""
@@ -123,16 +95,30 @@ class _Past:
 
         Links between the same two storages have a part each, as they were injected.
         """
-        ends = self.storages(line)
+        ends = self._storages(line)
         part = line.injected / self._injected[ends] if self._injected[ends] else 0.0
-        return {why: round(part * size) for why, size in self._world.failed_for_good(ends).items()}
+        return {reason: round(part * size) for reason, size in self._world.failed_for_good(ends).items()}
 
-    def waits(self, line: SummaryLine) -> dict[str, dict[float, float]]:
+    def waited(self, line: SummaryLine, led: Collection[Hold], *, expired: bool) -> list[Cause]:
+        """Return what files of a link waited for, which explains the holds that led, or that files expired."""
+        storage = self.storage(line)
+        of_link, of_space = ({hold for hold in led if hold in kind} for kind in (OF_LINK, OF_SPACE))
+        causes = self._slowly_deleted(line.key, of_space, storage) if of_space else []
+        waits = self._waits(line)
+        if expired:
+            causes += self._waited_for(line.key, (), waits)
+        elif of_link:
+            causes += self._waited_for(line.key, of_link, waits)
+        if of_space and self.filled(storage) < FILLED and not causes:
+            causes = self._waited_for(line.key, of_space, waits, MOST_OF_THEM)
+        return causes
+
+    def _waits(self, line: SummaryLine) -> dict[str, dict[float, float]]:
         """Return what a link's files waited for: in which samples, and how many."""
-        waits = self._world.held_back.get(self.storages(line), {})
+        waits = self._world.held_back.get(self._storages(line), {})
         return {cause: dict(zip(moments, files, strict=True)) for cause, (moments, files) in waits.items()}
 
-    def slowly_deleted(self, key: FlowKey, holds: Collection[Hold], storage: str) -> list[Cause]:
+    def _slowly_deleted(self, key: FlowKey, holds: Collection[Hold], storage: str) -> list[Cause]:
         """Say whether what lacked room at a storage had it in most cycles, were deletions there fast enough."""
         number, lacked = self._world.network.storages[storage], self._lacked[storage]
         enough = {
@@ -141,9 +127,9 @@ class _Past:
             if self._samples[at].overdue[number] > max(lacked[cycle] for cycle in cycles)
         }
         what = f"deletions at {storage} are slow: there was room without what they left"
-        return self.waited_for(key, holds, {what: enough}, MOST_OF_THEM)
+        return self._waited_for(key, holds, {what: enough}, MOST_OF_THEM)
 
-    def waited_for(
+    def _waited_for(
         self,
         key: FlowKey,
         holds: Collection[Hold],
@@ -186,100 +172,3 @@ def _around(moment: datetime, half: timedelta, length: timedelta) -> Iterator[da
         if cycle.start <= moment < cycle.end or -half <= cycle.start + length / 2 - moment < half:
             yield cycle.start
         cycle = cycle.next
-
-
-def _causes(line: SummaryLine, past: _Past) -> Iterator[Cause]:
-    """Yield what held a link: in the plan, and in the twin."""
-    holds = sorted(past.holds[line.key], key=lambda link: (-link.missing, -link.cycles))
-    missing = sum(link.missing for link in holds)
-    most = [link for link in holds[:MOST_CAUSES] if link.missing >= SELDOM * missing]
-    most.sort(key=lambda link: -link.cycles)
-    for link in most:
-        of_cycles = f"in {units.grouped(link.cycles)} of {units.counted(line.cycles, 'cycles')}"
-        yield Cause(link.name, of_cycles, Kind.HOLD, _cycles(line, link.hold, link.cycles))
-    led, failed = {link.hold for link in most}, past.failed(line)
-    yield from _of_failed(line, failed)
-    expired = line.injected - line.moved - sum(failed.values()) > (1 - SHORT) * line.due
-    storage = past.storages(line)[1]
-    if led & OF_SPACE and (filled := past.filled(storage)) < FILLED:
-        why = ": bytes on their way count too" if Hold.DESTINATION_FULL in led else ""  # others pace by deletions
-        figures = {"storage": storage, "filled": filled}
-        yield Cause(f"{storage} filled to {tables.percent(filled)} at most{why}", kind=Kind.DISK, figures=figures)
-    waited = _waited(line, led, past, expired=expired)
-    yield from waited
-    if not led and not expired and (coarse := line.holds.get(Hold.TOO_COARSE)):
-        waited.append(_too_coarse(line, coarse))
-        yield waited[-1]
-    hours = past.nearly_full(storage)
-    if hours:
-        figures = {"storage": storage, "seconds_above_98": round(hours.total_seconds())}
-        yield Cause(f"{storage} above 98 %", f"for {units.format_duration(hours)}", Kind.DISK, figures)
-    if not waited:
-        explained = past.due_in(line, hours) + sum(failed.values())
-        unseen = {link.hold for link in most if link.hold in OF_LINK}
-        if sum(link.missing for link in most if link.hold in unseen) < MOST_OF_IT * missing:
-            unseen = set()  # another hold is the cause
-        elif unseen and sum(failed.values()) >= SELDOM * (line.due - line.moved):
-            unseen = set()  # files that fail at once wait for nothing
-        yield from _unexplained(line, explained, sum(failed.values()), led, unseen)
-
-
-def _of_failed(line: SummaryLine, sizes: Mapping[str, int]) -> Iterator[Cause]:
-    """Yield why most bytes failed, with how many."""
-    for cause, size in Counter(sizes).most_common(MOST_CAUSES):
-        if size >= SELDOM * (line.due - line.moved):
-            yield Cause(cause, f"({units.format_size(size)})", Kind.FAILED, {"bytes": size})
-
-
-def _cycles(line: SummaryLine, hold: Hold, cycles: int) -> dict[str, Any]:
-    """Return the figures of a hold."""
-    return {"hold": hold.value, "cycles": cycles, "of_cycles": line.cycles}
-
-
-def _waited(line: SummaryLine, led: Collection[Hold], past: _Past, *, expired: bool) -> list[Cause]:
-    """Return what files of a link waited for, which explains the holds that led, or that files expired."""
-    _, storage = past.storages(line)
-    of_link, of_space = ({hold for hold in led if hold in kind} for kind in (OF_LINK, OF_SPACE))
-    causes = past.slowly_deleted(line.key, of_space, storage) if of_space else []
-    waits = past.waits(line)
-    if expired:
-        causes += past.waited_for(line.key, (), waits)
-    elif of_link:
-        causes += past.waited_for(line.key, of_link, waits)
-    if of_space and past.filled(storage) < FILLED and not causes:
-        causes = past.waited_for(line.key, of_space, waits, MOST_OF_THEM)
-    return causes
-
-
-def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
-    """Say that a link waited until its next dataset or file was due, and never was held by anything else."""
-    service = SERVICES[line.key.link.through]
-    cure = f"smaller {service.items}{', or slices' if service.has_slices else ''}"
-    what = f"the next of its {service.items} is larger than what is due: {cure}"
-    of_cycles = f"({Hold.TOO_COARSE} in {units.grouped(cycles)} of {units.counted(line.cycles, 'cycles')})"
-    return Cause(what, of_cycles, Kind.HOLD, _cycles(line, Hold.TOO_COARSE, cycles))
-
-
-def _unexplained(
-    line: SummaryLine, explained: int, failed: int, led: Collection[Hold], unseen: Collection[Hold]
-) -> Iterator[Cause]:
-    """Say that nothing explains why a link is short, with what is known; yields nothing where something does.
-
-    `explained` are bytes whose cause is told, `failed` those of them that failed for good, and `led` the holds
-    that are told; those of them that are `unseen` follow from what the link does, of which nothing is known.
-    """
-    coming, most = line.totals.coming, (1 - SHORT) * line.due
-    missing = line.due - line.moved - coming
-    if missing <= most:
-        yield Cause("what is due at the end is still on its way", kind=Kind.ON_ITS_WAY)
-    elif explained >= MOST_OF_IT * missing:
-        return
-    elif line.injected - line.moved - coming - failed > most:
-        lost = line.injected - line.moved - coming - failed
-        what = f"inconclusive: part of what was injected did not arrive, and {UNSEEN}"
-        yield Cause(what, f"({units.format_size(lost)})", Kind.INCONCLUSIVE, {"bytes": lost})
-    elif not led:
-        yield Cause("inconclusive: too little was injected, and no hold says why", kind=Kind.INCONCLUSIVE)
-    elif unseen:
-        cycles = f"in the cycles with {' or '.join(sorted(unseen))}"
-        yield Cause(f"inconclusive: {cycles} {UNSEEN} (seen every 15 minutes)", kind=Kind.INCONCLUSIVE)

@@ -47,7 +47,7 @@ def _goal(goal: Mapping[str, int]) -> str:
     """Say a goal, and how far it is reached: `volume 2 PB, 53.0 % moved`."""
     if "volume" in goal:
         part = goal["moved"] / goal["volume"] if goal["volume"] else 1.0
-        return f"volume {size(goal['volume'])}, {tables.percent(part)} moved"
+        return f"volume {size(goal['volume'])}, {units.percent(part)} moved"
     if "again" in goal:
         return "again when complete"
     if "then" in goal:
@@ -74,10 +74,10 @@ SUMMARY = (
     *LINK,
     tables.Column("due", "due", size, right=True),
     tables.Column("injected", "injected", size, right=True, spare=2),
-    tables.Column("injected_ratio", "inj/due", tables.percent, right=True),
+    tables.Column("injected_ratio", "inj/due", units.percent, right=True),
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
-    tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
+    tables.Column("moved_ratio", "moved/inj", units.percent, right=True, spare=1),
     tables.Column("on_its_way", "on its way", size, quiet=True),
     tables.Column("not_moved", "not moved", size, right=True, spare=1, rare=True),
     tables.Column("not_moved_failed", "of these failed", size, quiet=True),

@@ -78,11 +78,6 @@ def yes_no(answer: bool) -> str:
     return "yes" if answer else "no"
 
 
-def percent(ratio: float) -> str:
-    """Return a ratio in percent with one decimal: `99.7 %`."""
-    return f"{100 * ratio:.1f} %"
-
-
 def width() -> int:
     """Return how many characters a line may have: those of the terminal, or any without one or with --wide."""
     context = click.get_current_context(silent=True)

@@ -16,13 +16,12 @@ from types import SimpleNamespace
 import pytest
 
 from dc_inject.apps.twin import several_seeds
-from dc_inject.cli.shared import tables
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.summary.advice import Advice
-from dc_inject.summary.causes import Cause, ShortLink
+from dc_inject.summary.why import Cause, ShortLink
 from tests.cli import ledgers
 
 pytest.importorskip("numpy")  # an extra
@@ -108,7 +107,7 @@ def test_the_last_lines_tell_what_was_moved_of_the_target_as_several_seeds_do():
     several = told(*ask, "--seeds", 2)["seeds"][0]
     assert made["moved_of_target"] == several["moved_of_target"] < several["moved_of_due"] == made["moved_of_due"]
     *_, line, _ = ledgers.run(*words(*ask)).stdout.splitlines()
-    both = [tables.percent(made[name]) for name in ("moved_of_due", "moved_of_target")]
+    both = [units.percent(made[name]) for name in ("moved_of_due", "moved_of_target")]
     assert line == f"moved/due {both[0]}, moved/target {both[1]}; 1 of 1 link will be short"
 
 
@@ -118,7 +117,7 @@ def test_no_link_is_short_where_what_is_due_arrives_after_the_menu_but_the_last_
     made, (*_, line, _) = told(*ask), ledgers.run(*words(*ask)).stdout.splitlines()
     late, due = made["late_bytes"], made["total"]["due"]
     assert late / due == pytest.approx(made["moved_of_due"] - made["moved_of_target"])
-    how_much = f"{units.format_size(late)} ({tables.percent(late / due)} of what is due)"
+    how_much = f"{units.format_size(late)} ({units.percent(late / due)} of what is due)"
     assert line.endswith(f"; no link will be short, but {how_much} arrives only after the end")
 
 
