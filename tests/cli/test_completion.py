@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dc_inject.cli.root import COMPLETE, root
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Link
 from tests.cli.ledgers import CYCLE, FNAL, ME, MESH, START, make, run
@@ -29,20 +31,9 @@ def campaigns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def offered(*words: str) -> list[str]:
     """What a shell gets for the last word."""
     line = " ".join(["dc-inject", *words[:-1], repr(words[-1]) if words[-1] else ""])
-    environment = os.environ | {
-        "_DC_INJECT_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words)),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "dc_inject"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    assert not done.stderr
+    environment = {COMPLETE: "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    done = CliRunner().invoke(root, [], prog_name="dc-inject", env=environment, complete_var=COMPLETE)
+    assert (done.exit_code, done.stderr) == (0, "")
     return [item.removeprefix("plain,") for item in done.stdout.split()]
 
 
