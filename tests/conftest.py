@@ -71,7 +71,7 @@ STORAGE_USERS = (
 )  # fmt: skip
 
 # Long tests that need no service: other workers do them while the first one makes the sandbox's environment.
-MEANWHILE = frozenset(f"tests/engine/test_{name}.py" for name in ("climbing", "crashes", "day", "soak"))
+MEANWHILE = frozenset(f"tests/engine/test_{name}.py" for name in ("crashes", "day", "soak"))
 
 # Folders of tests that wait for services, or simulate days.
 LONG = ("e2e", "chaos", "sandbox", "backends", "engine")

@@ -27,7 +27,7 @@ def slow(tmp_path, part: float = 0.7, service: str = "rucio", **more):
         link = file_flow("A", "B", 1.0, **more)
         return world(tmp_path, campaign([link]), source_files("A", 2000), name="fts", speed=lambda _l: part * RATE)
     link = flow("A", "B", 1.0, **more)
-    return world(tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, speed=lambda _l: part * RATE)
+    return world(tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, speed=lambda _l: part * RATE)
 
 
 def decided(one) -> dict[str, dict[str, Any]]:
@@ -278,7 +278,7 @@ def test_a_link_that_is_due_nothing_for_two_cycles_is_bounded_still(tmp_path):
     """What it owes may be given then, and as little as its queue has room for."""
     pulses = (Point(timedelta(0), 1.0), Point(2 * CYCLE, 1.0), Point(2 * CYCLE, 0.0), Point(8 * CYCLE, 0.0))
     link = flow("A", "B", 1.0, shape=Shape(START, pulses, 8 * CYCLE), control=Control(Mode.ACT))
-    stock = {"A": items("A", 6000, 5 * GB)}
+    stock = {"A": items("A", 1500, 5 * GB)}
     one = world(tmp_path, campaign([link]), stock, speed=lambda _link: 0.3 * RATE)
     one.run(cycles=3.5)
     (record,) = decided(one).values()

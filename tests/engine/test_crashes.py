@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -30,6 +31,24 @@ class Killed(BaseException):
     """The process is gone: nothing may catch it."""
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """What an undisturbed run of so many cycles gives, and what was due in it."""
+
+    @cache
+    def run(cycles):
+        one = _campaign(tmp_path_factory.mktemp("calm"), cycles)
+        _end(one)
+        return _given(one), {key: account.due for key, account in one.ledger.accounts().items()}
+
+    return run
+
+
+def _campaign(folder, cycles):
+    made = campaign([replace(link, end=START + cycles * CYCLE) for link in LINKS])
+    return world(folder, made, {"A": items("A", 100, 10 * GB), "D": items("D", 100, 10 * GB)})
+
+
 def _given(one):
     return {(r.injection.item.name, r.injection.link) for r in one.backend.rules.values()}
 
@@ -42,15 +61,12 @@ def _end(one):
 @pytest.mark.parametrize("cycles", [1, 3])
 @pytest.mark.parametrize("time", [0, 1, 4])
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(tmp_path, step, time, cycles):
+def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(
+    tmp_path, calm, step, time, cycles
+):
     """In the cycle of the kill to the dataset; in later ones to the byte of due, and always with no rule lost."""
-    made = campaign([replace(link, end=START + cycles * CYCLE) for link in LINKS])
-    stock = {"A": items("A", 100, 10 * GB), "D": items("D", 100, 10 * GB)}
-    (tmp_path / "calm").mkdir()
-    (tmp_path / "wild").mkdir()
-    calm = world(tmp_path / "calm", made, stock)
-    _end(calm)
-    wild = world(tmp_path / "wild", made, stock)
+    given, due = calm(cycles)
+    wild = _campaign(tmp_path, cycles)
     left = [time]
 
     def kill():
@@ -68,15 +84,15 @@ def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(
     wild.heard.at.clear()
     _end(wild)
     if cycles == 1:
-        assert _given(wild) == _given(calm)
-    _whole(wild, calm)
+        assert _given(wild) == given
+    _whole(wild, due)
 
 
-def _whole(wild, calm):
+def _whole(wild, due):
     """All that was due was given once, and the service, the ledger and its accounts agree."""
     for key, account in wild.ledger.accounts().items():
         assert abs(account.injected - account.due) <= 10 * GB
-        assert account.due == calm.ledger.accounts()[key].due
+        assert account.due == due[key]
     assert set(wild.backend.rules) == {e.injection.key for e in wild.ledger.entries() if e.accepted_at}
     assert {e.state for e in wild.ledger.entries()} == {State.GONE}
     injected = sum(account.injected for account in wild.ledger.accounts().values())
@@ -95,16 +111,11 @@ def _read_only(connection):
 @pytest.mark.parametrize("step", STEPS[::2])
 @pytest.mark.parametrize(("harm", "said"), [(_full, "the disk is full"), (_read_only, "cannot be written")])
 def test_a_disk_that_is_full_or_read_only_from_a_step_on_ends_the_run_and_the_next_one_goes_on(
-    tmp_path, step, harm, said
+    tmp_path, calm, step, harm, said
 ):
     """It says what it is and what to do, exit code 3; whatever the services have done by then is found."""
-    made = campaign([replace(link, end=START + 2 * CYCLE) for link in LINKS])
-    stock = {"A": items("A", 100, 10 * GB), "D": items("D", 100, 10 * GB)}
-    (tmp_path / "calm").mkdir()
-    (tmp_path / "wild").mkdir()
-    calm = world(tmp_path / "calm", made, stock)
-    _end(calm)
-    wild = world(tmp_path / "wild", made, stock)
+    _, due = calm(2)
+    wild = _campaign(tmp_path, 2)
     wild.heard.at[step] = lambda: harm(wild.ledger._db._connection)
     with pytest.raises(LedgerError, match=said) as stopped:
         _end(wild)
@@ -114,6 +125,6 @@ def test_a_disk_that_is_full_or_read_only_from_a_step_on_ends_the_run_and_the_ne
     wild.heard.at.clear()
     wild.ledger = opened(wild.path)
     _end(wild)
-    _whole(wild, calm)
+    _whole(wild, due)
     wild.ledger.close()
     assert not [found for found in check(wild.ledger.path) if not found.note]

@@ -75,7 +75,7 @@ def test_over_a_day_every_link_gets_what_it_is_due(day):
 
 
 def test_an_overhead_of_a_tenth_gives_a_tenth_more(tmp_path):
-    _check_accounts(_run(tmp_path, 48, overhead=0.1), 0.1)
+    _check_accounts(_run(tmp_path, 24, overhead=0.1), 0.1)
 
 
 def test_at_the_end_of_each_cycle_no_link_is_further_from_its_account_than_one_choice(day):

@@ -107,7 +107,7 @@ def filling(tmp_path, control: Control, lag: timedelta):
     link = flow("A", "B", 2.0, control=control, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     sites = (Site("S", rses={"B": RseSpec(space=TB)}),)
     one = world(
-        tmp_path, campaign([link], sites=sites), {"A": items("A", 6000, 5 * GB)}, deletion_lag=lag,
+        tmp_path, campaign([link], sites=sites), {"A": items("A", 1500, 5 * GB)}, deletion_lag=lag,
         space={"B": 2 * TB},
     )  # fmt: skip
     most = []
@@ -132,7 +132,7 @@ def test_a_destination_that_does_not_delete_gets_what_it_deletes(tmp_path):
     """A quarter of what is there should be gone: more would only fill it."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     one = world(
-        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=4),
+        tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=timedelta(hours=4),
     )  # fmt: skip
     one.run(cycles=40)
     held = [row for row in one.ledger.rows() if row.held and row.held.hold is Hold.DELETION_LAG]
@@ -149,7 +149,7 @@ def test_late_deletions_hold_nothing_back_where_there_is_room(tmp_path):
     there, held = [], []
     one = world(
         tmp_path, campaign([link], sites=(Site("S", rses={"B": RseSpec(space=5 * TB)}),)),
-        {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(days=2), space={"B": 99 * TB},
+        {"A": items("A", 1500, 5 * GB)}, deletion_lag=timedelta(days=2), space={"B": 99 * TB},
     )  # fmt: skip
     for _ in range(48):
         one.run(cycles=1)
@@ -182,7 +182,7 @@ def test_guards_leave_links_alone_that_are_not_controlled(tmp_path):
         times = {"lifetime_min": 2 * CYCLE, "lifetime_max": 2 * CYCLE}
         links = [flow("A", "B", 0.2, control=control, **times), flow("C", "B", 0.8, **times)]
         one = world(
-            tmp_path / folder, campaign(links), {name: items(name, 6000, 5 * GB) for name in "AC"},
+            tmp_path / folder, campaign(links), {name: items(name, 1500, 5 * GB) for name in "AC"},
             deletion_lag=timedelta(hours=4),
         )  # fmt: skip
         one.run(cycles=24)
@@ -222,7 +222,7 @@ def test_the_least_space_is_that_of_the_last_cycles_however_often_they_were_plan
 def test_deletions_that_nobody_can_have_seen_are_a_missing_signal(tmp_path):
     """Rules of six hours: for as long nothing says how they are deleted."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=6 * CYCLE, lifetime_max=6 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=CYCLE, may_end=False)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=CYCLE, may_end=False)
     known = {}
     for cycle in range(10):
         one.run(cycles=1)
@@ -253,7 +253,7 @@ def test_a_decision_names_the_hold_of_its_row_and_so_does_status(tmp_path):
     """The plan may find a tighter limit than a guard, such as a space that is too small before it is full."""
     link = flow("A", "B", 2.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     one = world(
-        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=2),
+        tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=timedelta(hours=2),
         space={"B": TB // 2},
     )  # fmt: skip
     for cycles in (2, 8):
@@ -336,7 +336,7 @@ def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
     """Rucio tells it once an hour: what has arrived since is still free in its words."""
     link = flow("A", "B", 2.0, control=ACT, lifetime_min=3 * CYCLE, lifetime_max=3 * CYCLE)
     one = world(
-        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=2 * CYCLE, space={"B": TB},
+        tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=2 * CYCLE, space={"B": TB},
     )  # fmt: skip
     look, told = one.backend.sites, {}
 
@@ -357,7 +357,7 @@ def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
 def test_a_word_of_free_space_that_is_old_does_not_make_a_space_look_small(tmp_path):
     """What was deleted since is neither ours any more nor free in it: the space is that of when it was told."""
     link = flow("A", "B", 2.0, control=ACT, lifetime_min=3 * CYCLE, lifetime_max=3 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, space={"B": TB})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, space={"B": TB})
     one.run(cycles=7)
     look = one.backend.sites
     told = look(["B"])["B"].free
@@ -378,7 +378,7 @@ def test_bytes_are_late_after_a_lifetime_where_that_is_shorter_than_an_hour(tmp_
         (tmp_path / name).mkdir()
         link = flow("A", "B", 1.0, control=ACT, lifetime_min=lifetime, lifetime_max=lifetime)
         one = world(
-            tmp_path / name, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=9),
+            tmp_path / name, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=timedelta(hours=9),
         )  # fmt: skip
         one.run(cycles=12)
         held = [int((row.cycle.start - START) / CYCLE) for row in one.ledger.rows()

@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -29,11 +30,13 @@ GB = 1e9
 MIB, GIB = 2**20, 2**30
 
 
+@cache
 def read(name: str) -> Menu:
     (draft,) = files.read_menus([FOLDER / name])
     return draft.preview
 
 
+@cache
 def campaign(name: str) -> Campaign:
     return menu.campaign([draft.preview for draft in files.read_menus([FOLDER / name])])
 
@@ -64,6 +67,7 @@ def levels(flow: Flow, *moments: datetime) -> list[float]:
     return [float(flow.rate * flow.shape.level(moment)) for moment in moments]
 
 
+@cache
 def footprint(*names: str, options: tuple[str, ...] = ()) -> dict[tuple[str, str], dict[str, float]]:
     """Return what `footprint` tells, by level and name."""
     paths = [str(FOLDER / name) for name in names]

@@ -115,8 +115,7 @@ def test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up(tmp_path):
     assert line.moved >= 0.93 * line.due
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_that_takes_them(tmp_path, seed):
+def test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_that_takes_them(tmp_path):
     """18 % of the attempts fail."""
     run = {}
     for is_named in (True, False):
@@ -128,7 +127,7 @@ def test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_tha
         )
         (tmp_path / str(is_named)).mkdir()
         flows = [flow("A", "B", GBPS / 2, control=Control(Mode.ACT))]
-        run[is_named] = Run(made, flows, tmp_path / str(is_named), hours=11.0, seed=seed)
+        run[is_named] = Run(made, flows, tmp_path / str(is_named), hours=11.0)
     known, unknown = run[True], run[False]
     due = known.lines["B"].due
     assert unknown.world.rucio.lost.unsent_bytes > 0.02 * due
