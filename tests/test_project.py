@@ -110,7 +110,6 @@ PRINTERS = {
 STILL_DECIDING = {
     "apps/link/checks.py",
     "apps/link/command.py",
-    "apps/link/verdicts.py",
     "cli/end.py",
     "cli/health.py",
     "cli/run.py",

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from dc_inject.apps.link import challenges, checks, ending, hints, mini_challenge, others, verdicts
+from dc_inject.apps.link import challenges, checks, ending, hints, mini_challenge, others, verdict_output, verdicts
 from dc_inject.apps.link.challenges import LinkOptions
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.mini_challenge import MiniChallenge
@@ -270,7 +270,7 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
             click.echo(f"preliminary: {so_far}", err=True)
         elif holder is not None:
             click.echo(f"{holder} is still ending its {challenge.link.service.injections}", err=True)
-    verdicts.emit(fmt, report)
+    verdict_output.emit(fmt, report)
     if end_state is not None:
         summary_output.show_left(campaign, path, end_state)
     if end_state is EndState.INTERRUPTED:

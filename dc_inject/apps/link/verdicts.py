@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
@@ -18,31 +15,8 @@ from dc_inject.model.services import SERVICES
 from dc_inject.planning.progress import Progress, in_words
 from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.summary import left
+from dc_inject.summary.figures import moment
 
-
-def _time_of_day(moment: str) -> str:
-    return moment[11:19]
-
-
-STEPS = (
-    tables.Column("step", "step", right=True),
-    tables.Column("rate", "asked", units.format_rate, right=True),
-    tables.Column("moved_rate", "moved", units.format_rate, right=True),
-    tables.Column("ratio", "of asked", units.percent, right=True),
-    tables.Column("failed", "failed", units.percent, right=True),
-    tables.Column("start", "from (UTC)", _time_of_day, whole=True, spare=1),
-    tables.Column("measured", "measured", _time_of_day, whole=True),
-    tables.Column("end", "to", _time_of_day, whole=True),
-    tables.Column("asked", "asked", units.format_size, quiet=True),
-    tables.Column("moved", "moved", units.format_size, quiet=True),
-    tables.Column("grain", "grain", units.format_rate, quiet=True),
-    tables.Column("injected", "injected", units.format_size, quiet=True),
-    tables.Column("held", "held", quiet=True),
-    tables.Column("outcome", "outcome", whole=True),
-    tables.Column("cause", "because", whole=True, spare=2),  # the sentence below tells it
-    tables.Column("reason", "reason", quiet=True),
-    tables.Column("next", "then", whole=True, spare=3),
-)
 HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{selection}` the options that choose
     "pool-dry": "take more datasets or files ({selection}), a lower --rate, or a shorter --for",
     "destination-full": "raise --space, if the site agrees, or ask for a lower --rate",
@@ -70,7 +44,7 @@ def verdict_json(
     return {
         "campaign": challenge.campaign,
         "state": state,
-        "ends_by": tables.moment(challenge.latest) if state == RUNNING else None,
+        "ends_by": moment(challenge.latest) if state == RUNNING else None,
         "menu": str(menu),
         "ledger": str(view.path),
         "link": str(challenge.link),
@@ -89,9 +63,9 @@ def verdict_json(
                 "ratio": verdict.ratio,
                 "failed": verdict.failed,
                 "injected": verdict.injected,
-                "start": tables.moment(verdict.start),
-                "measured": tables.moment(verdict.measured),
-                "end": tables.moment(verdict.end),
+                "start": moment(verdict.start),
+                "measured": moment(verdict.measured),
+                "end": moment(verdict.end),
                 "held": verdict.hold.value if verdict.hold else None,
                 "outcome": verdict.outcome.value,
                 "cause": verdict.cause.code if verdict.cause else None,
@@ -105,7 +79,7 @@ def verdict_json(
         ],
         "failed_files": failed_files(challenge, progress, view),
         "resident": resident(view),
-        "resident_at": tables.moment(_known_at(view)),
+        "resident_at": (known := _known_at(view)) and moment(known),
         "in_doubt": _bytes(view, State.CALLED),
         "space": challenge.space,
     }
@@ -133,12 +107,12 @@ def resident(view: Reader) -> int:
 def _known_at(view: Reader) -> datetime | None:
     """Return the time of the last news of what is at the destination; None before anything was accepted."""
     times = (
-        moment
+        when
         for entry in view.entries(*State)
         if entry.accepted_at is not None
-        for moment in (entry.accepted_at, entry.observed_at, entry.ended_at, entry.gone_at)
+        for when in (entry.accepted_at, entry.observed_at, entry.ended_at, entry.gone_at)
     )
-    return max((moment for moment in times if moment is not None), default=None)
+    return max((when for when in times if when is not None), default=None)
 
 
 def _bytes(view: Reader, *states: State) -> int:
@@ -154,40 +128,37 @@ def failed_files(challenge: MiniChallenge, progress: Progress, view: Reader) -> 
     return counts
 
 
-def emit(fmt: str, report: Mapping[str, Any]) -> None:
-    """Print the verdict."""
-    if fmt == "json":
-        tables.emit_json(report)
-        return
-    if report["steps"] or fmt != "table":
-        tables.emit(fmt, STEPS, report["steps"])
+def lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the table of steps lacks: failed files, why steps were not reached, and what is left."""
     failed = ", ".join(f"{count} {reason}" for reason, count in report["failed_files"].items())
     if failed or any(step["failed"] for step in report["steps"]):
-        click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
+        yield f"failed files: {failed or '(reasons not reported)'}"
     for step in report["steps"]:
         in_verdict = step["reason"] in report["reason"] or (
             report["interval"] and step["cause"] == report["cause"]
         )
         if step["outcome"] != StepOutcome.REACHED.value and not in_verdict:
-            click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
+            yield f"step {step['step']}, {step['outcome']}: {step['reason']}"
         if step["disturbed"]:
-            click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
+            yield f"step {step['step']}, {step['outcome']} although {step['disturbed']}"
     if report["resident"]:
         size = units.format_size(report["resident"])
         known = f"{size} as of {report['resident_at']}"  # what was under way and cancelled never arrives
         destination = report["destination"]
-        running = f"our data at or on the way to {destination}: {known}"
-        left = f"left at {destination}: at most {known}; {removed_by(report)}"
-        words = running if report["state"] == RUNNING else left
-        click.echo(words, err=True)
+        if report["state"] == RUNNING:
+            yield f"our data at or on the way to {destination}: {known}"
+        else:
+            yield f"left at {destination}: at most {known}; {removed_by(report)}"
     if report["in_doubt"]:
-        click.echo(
+        yield (
             f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer; "
-            f"look them up and end them with `dc-inject end {report['campaign']} --cancel`",
-            err=True,
+            f"look them up and end them with `dc-inject end {report['campaign']} --cancel`"
         )
-    sentence = f"{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
-    click.echo(sentence, err=fmt != "table")
+
+
+def sentence(report: Mapping[str, Any]) -> str:
+    """Return the result in a sentence."""
+    return f"{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
 
 
 def removed_by(report: Mapping[str, Any]) -> str:

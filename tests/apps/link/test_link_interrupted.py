@@ -102,7 +102,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
         "dc_inject.cli.campaigns.admit",
         "dc_inject.engine.ending.ManualEnd.observe",
         "dc_inject.cli.end._look_again",
-        "dc_inject.apps.link.verdicts.emit",
+        "dc_inject.apps.link.verdict_output.emit",
     ],
 )
 def test_an_interruption_at_any_moment_afterwards_says_the_same(
