@@ -39,6 +39,7 @@ pytestmark = pytest.mark.sandbox
 # Seconds. Services on a machine with many times its work do not answer within a part of a short cycle.
 CYCLE = int(min(max(6.0, 3.0 * os.getloadavg()[0] / (os.cpu_count() or 1)), 30.0))
 PATIENCE = 900.0
+PAUSE = 1.0  # seconds between two looks, of which each asks and writes to services
 FILE = 500_000  # bytes, of those that go through FTS
 SLOW = 250_000  # bytes per second: what the slow storage takes
 SPACE = 10**13  # bytes of each RSE
@@ -130,6 +131,7 @@ class Trouble:
             }
         )
         self.grid.slow_daemon("reaper", 3600)
+        self.grid.slow_daemon("judge-repairer", 10)  # it would try again and again what always fails
         self.root.update_rse(self.place(Hold.DESTINATION_UNAVAILABLE), {"availability_write": False})
         self.root.update_rse(self.closed, {"availability_read": False})
         self._fts({"link_active": 2})
@@ -155,6 +157,7 @@ class Trouble:
             self.grid.set_links({(self.open, self.place(hold)): Link(rate=1e12)})
         self.empty()
         self.grid.slow_daemon("reaper", 0)
+        self.grid.slow_daemon("judge-repairer", 2)
         self.root.update_rse(self.place(Hold.DESTINATION_UNAVAILABLE), {"availability_write": True})
         self.root.update_rse(self.closed, {"availability_read": True})
         self._fts({})
@@ -247,12 +250,12 @@ def test_each_guard_acts_says_why_and_lets_go(tool, trouble):
 
     with prometheus.running(tool.state / "prometheus", address) as scraper:
         try:
-            until(each_told, "each link is held by its trouble, and everybody tells it", PATIENCE)
+            until(each_told, "each link is held by its trouble, and everybody tells it", PATIENCE, PAUSE)
         except AssertionError as late:
             raise AssertionError(f"never told: {sorted(everywhere - heard)}") from late
         missing = {query for query in dashboards.queries() if not any(name in query for name in WITHOUT)}
         try:
-            until(lambda: not still_unanswered(scraper, missing, campaign), "each query is answered")
+            until(lambda: not still_unanswered(scraper, missing, campaign), "each query is answered", pause=PAUSE)
         except AssertionError as late:
             raise AssertionError(f"never answered: {sorted(missing)}") from late
     rows = [row for row in tool.rows(campaign) if row.held and row.held.hold is trouble_of(row.key)]
@@ -272,7 +275,12 @@ def test_each_guard_acts_says_why_and_lets_go(tool, trouble):
             trouble_of(row.key) for row in after if row.held is None or row.held.hold is not trouble_of(row.key)
         }
 
-    until(lambda: let_go() == set(NUMBERS), "each link gets something again, and is not held any more", PATIENCE)
+    until(
+        lambda: let_go() == set(NUMBERS),
+        "each link gets something again, and is not held any more",
+        PATIENCE,
+        PAUSE,
+    )
     run.send(signal.SIGTERM)
     run.ends()
     # The files go; what is stuck in Rucio goes with its lifetime.

@@ -51,10 +51,10 @@ scenarios:
 """
 
 
-def until(done: Callable[[], object], what: str, patience: float = PATIENCE) -> Any:
+def until(done: Callable[[], object], what: str, patience: float = PATIENCE, pause: float = 0.1) -> Any:
     """Wait for something that has to come, but not for ever; returns what it gave.
 
-    What takes long to ask, such as a process, is asked at most half of the time.
+    What takes long to ask, such as a process, is asked at most half of the time; `pause` is in seconds.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -63,7 +63,7 @@ def until(done: Callable[[], object], what: str, patience: float = PATIENCE) -> 
             return found
         now = time.monotonic()
         assert now < deadline, f"not in time: {what}"
-        time.sleep(max(0.1, now - asked_at))
+        time.sleep(max(pause, now - asked_at))
 
 
 @dataclass(frozen=True)
