@@ -108,8 +108,6 @@ PRINTERS = {
 }
 # Modules that import click or rich and still decide: the list only gets shorter.
 STILL_DECIDING = {
-    "apps/link/checks.py",
-    "apps/link/command.py",
     "cli/end.py",
     "cli/health.py",
     "cli/run.py",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge
-from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
 from dc_inject.cli.shared import common, end_files
-from dc_inject.ledger import ledger_files
+from dc_inject.ledger import Ledger, LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units
@@ -31,38 +32,6 @@ DEFAULT_STEP = timedelta(minutes=30)
 TOLD = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
 RESUMED = TOLD - {"judged"} | {"resume", "lasting", "cancel_rate", "allow_admin"}
 ROUNDS = 6  # trials of a search after those up, each of the length of a step, for which there is time by default
-
-
-@dataclass(frozen=True, slots=True)
-class LinkOptions:
-    """The options of `dc-inject link`: rates in bytes per second, sizes in bytes, None where one was not given.
-
-    `lasting` is --for, `highest` --max, `saturate` --until-saturated, and `judged` the campaign of --verdict.
-    """
-
-    rate: float | None
-    lasting: timedelta | None
-    step: float | None
-    every: timedelta | None
-    saturate: bool
-    highest: float | None
-    space: int | None
-    rules_per_hour: int | None
-    yes: bool
-    campaign: str | None
-    contact: str | None
-    datasets: tuple[str, ...]
-    mean_file: str
-    folder: str | None
-    endpoint: str | None
-    accept: tuple[str, ...]
-    cycle: timedelta | None
-    cancel_rate: float
-    resume: str | None
-    judged: str | None
-    allow_admin: bool
-    timeout: float
-    fmt: str
 
 
 def refuse_ignored() -> None:
@@ -105,6 +74,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
     start = now.replace(microsecond=0)
     _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)
     return MiniChallenge(
+        options=options,
         campaign=options.campaign or _name(destination, start),
         contact=options.contact or common.who(),
         link=Link(
@@ -116,15 +86,8 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         cycle=cycle,
         start=start,
         until=mini_challenge.end_of(start, lasting, cycle),
-        highest=ladder.highest,
         volume=sum(rate * ladder.shortest.total_seconds() for rate in _rates(ladder, lasting)),
-        datasets=options.datasets,
-        mean_file=options.mean_file,
-        folder=options.folder or "",
-        endpoint=options.endpoint or "",
-        accept=options.accept,
         space=options.space or 0,
-        rules_per_hour=options.rules_per_hour or 0,
     )
 
 
@@ -199,6 +162,33 @@ def _name(destination: str, now: datetime) -> str:
 # --------------------------------------------------------------------------- one that was begun
 
 
+def begin(
+    source: str | None, destination: str | None, options: LinkOptions, now: datetime
+) -> tuple[MiniChallenge, Progress]:
+    """Return a new mini-challenge, or what is left of the one to resume.
+
+    Raises UsageError where options do not go together or nothing is left, LedgerError where it still runs.
+    """
+    if options.resume:
+        path = ledger_files.existing(options.resume)
+        with Ledger.open(path) as ledger:
+            refuse_running(ledger, options.resume)
+            return resume_challenge(ledger, path, options.lasting, now)
+    asked = challenge(source, destination, options, now)
+    _refuse_known(asked.campaign, now)
+    return asked, Progress(asked.ladder, asked.until)
+
+
+def _refuse_known(campaign: str, now: datetime) -> None:
+    """Raise UsageError for a campaign that there is already."""
+    if campaign in ledger_files.campaigns():
+        goes_on = ""
+        with contextlib.suppress(LedgerError):  # it cannot be read: there is none to continue
+            goes_on = continued(campaign, ledger_files.existing(campaign), now)
+        hint = "; ".join(filter(None, [goes_on, "for a new test, choose another --campaign"]))
+        raise UsageError(f"campaign {campaign} exists already", hint)
+
+
 def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
     """Return a mini-challenge and how far it is, as its ledger tells; raises UsageError when it is none."""
     records = view.challenge()
@@ -249,3 +239,18 @@ def _cut_short(progress: Progress) -> bool:
     return any(
         verdict.cause and verdict.cause.code == EARLY and then.kind is not Next.REPEAT for verdict, then in pairs
     )
+
+
+def continued(campaign: str, path: Path, now: datetime) -> str:
+    """Return how the test is continued, or where its verdict is; empty where it has not begun."""
+    with LedgerView.open(path) as view, view.snapshot():
+        if not view.challenge():
+            return ""
+        for more in (None, timedelta(hours=1)):
+            try:
+                resume_challenge(view, path, more, now)
+            except UsageError:
+                continue
+            option = "" if more is None else " --for 1h"
+            return f"`dc-inject link --resume {campaign}{option}` continues the test"
+    return f"`dc-inject link --verdict {campaign}` prints the verdict"

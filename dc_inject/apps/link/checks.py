@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import cast
-
-import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
@@ -41,6 +39,7 @@ WELL_CUT = 20  # files at least, so that steps are not coarse
 MANY_SETS = 100  # datasets at most
 ENOUGH = 1.25  # of what all steps need
 LOOKED_AT = 100_000  # datasets
+Say = Callable[[str], None]
 
 # What makes a mini-challenge senseless, and the options that help; anything else is a warning. `{selection}` are
 # the options that say what is injected.
@@ -58,11 +57,11 @@ OURS = frozenset(
 )  # told here, with our numbers
 
 
-def ready(challenge: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniChallenge, Reachability]:
+def ready(challenge: MiniChallenge, clock: Clock, timeout: float, say: Say) -> tuple[MiniChallenge, Reachability]:
     """Ask the services; return the mini-challenge with the space that it may fill, and its storages.
 
-    Raises UsageError for what cannot be answered, and ServiceError where a service cannot be asked. Nothing is
-    written, neither here nor there.
+    `say` is called with each warning. Raises UsageError for what cannot be answered, and ServiceError where a
+    service cannot be asked. Nothing is written, neither here nor there.
     """
     name = f"the menu of {challenge.campaign}"
     draft = _draft(challenge, name)
@@ -73,19 +72,19 @@ def ready(challenge: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniC
         clock=clock,
         observer=Silent(),
         timeout=timeout,
-        endpoint=challenge.endpoint,
+        endpoint=challenge.options.endpoint or "",
     )
     answers = online.ask([draft], campaign, backends, FILE_SPEED)
     for note in answers.sentences:
-        click.echo(note, err=True)
+        say(note)
     backend = backends[challenge.link.through]
     findings = {*lint.findings(answers.campaign, FILE_SPEED, answers.limits), *answers.problems}
     problems = [problem for problem in sorted(findings) if problem.code not in OURS]
-    _refuse(challenge, problems, backend, draft, answers)
-    _weigh(challenge, answers, draft)
-    storages = Reachability({rse: _endpoints(backend, rse) for rse in challenge.link[:2]})
+    _refuse(challenge, problems, backend, draft, answers, say)
+    _weigh(challenge, answers, draft, say)
+    storages = Reachability({rse: _endpoints(backend, rse, say) for rse in challenge.link[:2]})
     pool_size = _pool_size(answers, draft)
-    return _with_space(challenge, backend, pool_size.smallest if pool_size else 0), storages
+    return _with_space(challenge, backend, pool_size.smallest if pool_size else 0, say), storages
 
 
 def _draft(challenge: MiniChallenge, name: str) -> MenuDraft:
@@ -104,23 +103,28 @@ def _pool_size(answers: Answers, draft: MenuDraft) -> lint.PoolSize | None:
     return cast("Mapping[PoolKey, lint.PoolSize]", answers.pool_sizes).get(draft.preview.flows[0].pool)
 
 
-def _endpoints(backend: Backend, rse: str) -> list[Endpoint]:
+def _endpoints(backend: Backend, rse: str, say: Say) -> list[Endpoint]:
     """Return where a storage is served; empty if the service does not tell, which stops nothing."""
     try:
         return backend.endpoints(rse)
     except ServiceError as error:
-        click.echo(f"warning: it is not known where {rse} is served: {error.message}", err=True)
+        say(f"warning: it is not known where {rse} is served: {error.message}")
         return []
 
 
 def _refuse(
-    challenge: MiniChallenge, problems: Iterable[Problem], backend: Backend, draft: MenuDraft, answers: Answers
+    challenge: MiniChallenge,
+    problems: Iterable[Problem],
+    backend: Backend,
+    draft: MenuDraft,
+    answers: Answers,
+    say: Say,
 ) -> None:
     """Warn of findings, and raise the error of what stands in the way."""
     blocking = []
     for problem in problems:
         if problem.code and problem.code not in BLOCKS and problem.code not in ERRORS:
-            click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem, challenge)})", err=True)
+            say(f"warning: {problem.message} [{problem.code}] ({_hint(problem, challenge)})")
         else:
             blocking.append(problem)
     if not blocking:
@@ -128,7 +132,7 @@ def _refuse(
     blocking.sort(key=lambda problem: bool(problem.code))  # an end that is wrong, or tape, before what it lacks
     worst = blocking[0]
     for problem in blocking[1:]:
-        click.echo(f"also: {problem.message} ({_hint(problem, challenge)})", err=True)
+        say(f"also: {problem.message} ({_hint(problem, challenge)})")
     if answers.service_failed:
         raise ServiceError(worst.message, worst.hint or None)
     if worst.code == "storage-unreachable":
@@ -179,7 +183,7 @@ def _what_is_there(challenge: MiniChallenge, backend: Backend) -> tuple[str, str
         )
         message = (
             f"{source} has {have}, and none fits: their mean files are {units.format_size(means[0])} to "
-            f"{units.format_size(means[-1])}, and --mean-file asks for {challenge.mean_file}"
+            f"{units.format_size(means[-1])}, and --mean-file asks for {challenge.options.mean_file}"
         )
         return message, f"--mean-file {_bound(_rounded_down(means[0]))}..{_bound(_rounded_up(means[-1]))}"
     others = list(itertools.islice(backend.inventory(source, EVERYTHING), SHOWN))
@@ -193,7 +197,7 @@ def _bound(size: int) -> str:
     return f"{units.exact_size(size)}".replace(" ", "")
 
 
-def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None:
+def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft, say: Say) -> None:
     """Compare what the source has with what the first step, and all of them, ask for."""
     pool_size = _pool_size(answers, draft)
     if pool_size is None or not pool_size.datasets:
@@ -211,7 +215,7 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None
             f"raise --rate (10 Mb/s are not 10 Gb/s), make steps longer, or take smaller {noun}"
             f"{_how_to_make(challenge, answers, draft)}",
         )
-    if service.unique and pool_size.bytes < needed and "pool-small" not in challenge.accept:
+    if service.unique and pool_size.bytes < needed and "pool-small" not in challenge.options.accept:
         raise UsageError(
             f"{step} needs {units.format_size(needed)}, and {source} has {size} in {pool_size.datasets} {noun} "
             "that fit: a dataset goes out again only when it is deleted at the destination",
@@ -219,24 +223,22 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None
             f"{_how_to_make(challenge, answers, draft)}",
         )
     if service.unique and pool_size.bytes < challenge.volume:
-        click.echo(
+        say(
             f"warning: all steps need {units.format_size(challenge.volume)}, and {source} has {size}: datasets "
-            "must be deleted at the destination in time, to be used again",
-            err=True,
+            "must be deleted at the destination in time, to be used again"
         )
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
-    if "fts-ramp" not in challenge.accept and (short := ramp.too_short(_steps(challenge))) is not None:
-        click.echo(
+    if "fts-ramp" not in challenge.options.accept and (short := ramp.too_short(_steps(challenge))) is not None:
+        say(
             f"warning: {units.format_rate(short.rate)} for {units.format_duration(short.lasts)} is shorter than "
             f"FTS needs to grow to the transfers that it takes, {units.format_duration(short.grows)}: what moves "
             "may be FTS's ramp and not the link [fts-ramp] (a longer --every or --for; if it is meant: "
-            "--accept fts-ramp)",
-            err=True,
+            "--accept fts-ramp)"
         )
-    _weigh_rules(challenge, pool_size, draft)
+    _weigh_rules(challenge, pool_size, draft, say)
 
 
-def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: MenuDraft) -> None:
+def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: MenuDraft, say: Say) -> None:
     """Warn where the rules of an hour are too few for the highest rate; jobs are made as large as they must be."""
     limit, service = draft.preview.limits.rules_per_hour, challenge.link.service
     if service.takes_files:
@@ -248,13 +250,12 @@ def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: Menu
         return
     needed = math.ceil(challenge.highest * 3600 / dataset)
     noun = "search" if challenge.ladder.saturate else "test"
-    click.echo(
+    say(
         f"warning: {units.counted(limit, service.injections)} an hour are at most {units.format_rate(most)} with "
         f"datasets of {units.format_size(round(dataset))}, the mean of {challenge.link.source}: a {noun} that "
         f"asks for {units.format_rate(challenge.highest)} is held by that limit once they are used up (larger "
         f"datasets: {challenge.selection}; or, if the operators of {service.title} agree, "
-        f"--rules-per-hour {needed})",
-        err=True,
+        f"--rules-per-hour {needed})"
     )
 
 
@@ -269,7 +270,7 @@ def _steps(challenge: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
 def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> str:
     """Return how datasets or files that fit can be made, as one more hint; nothing where it would be too much."""
     source, volume = challenge.link.source, challenge.volume
-    if volume > MOST_MADE or (challenge.link.service.takes_files and challenge.datasets):
+    if volume > MOST_MADE or (challenge.link.service.takes_files and challenge.options.datasets):
         return ""
     datasets = draft.preview.flows[0].datasets
     least, most = datasets.mean_file if isinstance(datasets, DatasetFilter) else (1, EVERYTHING.mean_file[1])
@@ -329,7 +330,7 @@ def _stays(challenge: MiniChallenge) -> timedelta:
     return on_its_way + there
 
 
-def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int) -> MiniChallenge:
+def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, say: Say) -> MiniChallenge:
     """Return it with the most that may be ours at the destination: what was said, or a part of what is free.
 
     `smallest` are the bytes of the smallest dataset or file at the source (0: not known), for which there has to
@@ -349,10 +350,9 @@ def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int) -> Mi
     free_in_words = (
         "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
     )
-    click.echo(
+    say(
         f"at {place} at most {units.format_size(space)} are ours at a time; {free_in_words}"
-        f"{_slow(challenge, space)}",
-        err=True,
+        f"{_slow(challenge, space)}"
     )
     if space <= 0:
         raise UsageError(f"{place} has no free space", "ask the site for space, or use another destination")

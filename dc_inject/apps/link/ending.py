@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
-from dc_inject.apps.link import challenges
-from dc_inject.apps.link.challenges import LinkOptions
+from dc_inject.apps.link.mini_challenge import LinkOptions
 from dc_inject.cli import end
 from dc_inject.cli.shared import exits, hangup, summary_output
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.ledger import ledger_files
+from dc_inject.model.errors import ServiceError
 from dc_inject.summary.left import EndState
 
 
@@ -57,18 +56,3 @@ def interruptible(campaign: str) -> Iterator[None]:
         else:
             exits.say_interrupted("nothing was injected")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
-
-
-def continued(campaign: str, path: Path, now: datetime) -> str:
-    """Return how the test is continued, or where its verdict is; empty where it has not begun."""
-    with LedgerView.open(path) as view, view.snapshot():
-        if not view.challenge():
-            return ""
-        for more in (None, timedelta(hours=1)):
-            try:
-                challenges.resume_challenge(view, path, more, now)
-            except UsageError:
-                continue
-            option = "" if more is None else " --for 1h"
-            return f"`dc-inject link --resume {campaign}{option}` continues the test"
-    return f"`dc-inject link --verdict {campaign}` prints the verdict"

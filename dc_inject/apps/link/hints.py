@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-import click
-
 from dc_inject.cli.run import run
+from dc_inject.cli.shared import common
 from dc_inject.model.errors import DcInjectError, MenuError
 
 KEYS = {  # of menus, and the option that stands for each; every other key can only be set in a menu
@@ -47,9 +46,7 @@ def translated() -> Iterator[None]:
 
 def _missing() -> set[str]:
     """Return the options of `run`, whose messages `link` prints, that the command of this call does not have."""
-    context = click.get_current_context()
-    of_run, own = ({name for one in command.params for name in one.opts} for command in (run, context.command))
-    return of_run - own
+    return {name for one in run.params for name in one.opts} - common.own_options()
 
 
 def for_link(hint: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from dc_inject.apps.link import challenges
 from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.ledger import LedgerView, default_folder, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
@@ -31,6 +34,38 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
 AGAIN = "repeat the step with `dc-inject link --resume {name} --for 30m`"  # after an outage
 RUNNING, ENDING, ENDED = "running", "ending", "ended"  # the state of a test
 FIRST = "first end what is left with `dc-inject end {name} --cancel`, then "
+
+
+class Judged(NamedTuple):
+    """The verdict of a mini-challenge, the error with which the command ends, and notes to print before both."""
+
+    report: dict[str, Any]
+    error: DcInjectError | None
+    notes: Sequence[str]
+
+
+def menu_file(campaign: str) -> Path:
+    """Return where the menu of a mini-challenge is."""
+    return default_folder(os.environ) / "links" / f"{campaign}.yaml"
+
+
+def judge(campaign: str) -> Judged:
+    """Return the verdict of a mini-challenge from its ledger, also while it runs."""
+    path = ledger_files.existing(campaign)
+    with LedgerView.open(path) as view, view.snapshot():
+        challenge, progress = challenges.load_challenge(view, path)
+        holder = view.holder()
+        if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
+            progress.stopped(progress.step.readings[-1])  # of one that was killed
+        menu = menu_file(challenge.campaign)
+        report = verdict_json(challenge, progress, view, menu, running=holder is not None)
+        notes: list[str] = []
+        if report["state"] == RUNNING:
+            so_far = "; ".join(filter(None, (f"{holder} is still running it", under_way(progress))))
+            notes = [f"preliminary: {so_far}"]
+        elif holder is not None:
+            notes = [f"{holder} is still ending its {challenge.link.service.injections}"]
+        return Judged(report, left_with(report, challenge, view), notes)
 
 
 def verdict_json(

@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from dc_inject.apps.twin import own_menus
 from dc_inject.apps.twin.own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
 from dc_inject.engine import Settings
@@ -40,12 +38,13 @@ FITTING = 0.8  # of the work; the rest is the forecast
 class Made:
     """The results of a calibration; `forecast` is a reason where there is none.
 
-    `inconclusive` has the links of which a simulation in the grid says nothing, and why.
+    `inconclusive` has the links of which a simulation in the grid says nothing, and why; `notes` are for stderr.
     """
 
     calibrated: Calibrated
     forecast: OwnForecast | str
     inconclusive: Mapping[Ends, str]
+    notes: Sequence[str]
 
 
 def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Made:
@@ -76,9 +75,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
     at_times = grid_text.at_times(made.fit)
     inconclusive = prediction_errors.inconclusive(past, made.errors, forecasts, at_times)
     files.write_whole(output, grid_text.text(made.fit, made, words, inconclusive), force=force)
-    click.echo(f"wrote {output}", err=True)
-    click.echo(f"warning: {grid_text.NO_SPACE}", err=True)
-    return Made(made, forecast, inconclusive)
+    return Made(made, forecast, inconclusive, (f"wrote {output}", f"warning: {grid_text.NO_SPACE}"))
 
 
 def _own_menus(view: Reader, folder: Path) -> OwnMenus | str:

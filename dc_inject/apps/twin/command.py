@@ -116,6 +116,8 @@ def simulate(
             raise UsageError("--calibrate needs --output", CALIBRATE)
         with _progress("fitted", check) as passed:
             made = calibrating.calibrate(campaign, output, passed, force=force)
+        for note in made.notes:
+            click.echo(note, err=True)
         calibration_tables.show(fmt, made)
         return
     if output is not None or force:

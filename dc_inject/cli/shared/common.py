@@ -158,6 +158,11 @@ def options_of(kind: type) -> Callable[[F], F]:
     return options(*(field.metadata[OPTION] for field in dataclasses.fields(kind)))
 
 
+def own_options() -> set[str]:
+    """Return the options of the command of this call, as they are written."""
+    return {name for one in click.get_current_context().command.params for name in one.opts}
+
+
 def refuse_ignored(leading: str, counting: Collection[str], hint: str) -> None:
     """Raise UsageError for what was given on the command line beside an option and would not count.
 

@@ -129,6 +129,7 @@ SIZE = _positive("size", units.parse_size)  # bytes
 DURATION = _positive("duration", _duration)
 LAG = Parsed("duration", _duration)
 PER_HOUR = Parsed("rate", _per_hour)
+COUNT = click.IntRange(min=1)
 FACTOR = Parsed("factor", _factor)
 LINK = Parsed("link", addresses.link)  # two RSEs or two URL prefixes, in the one form that menus and ledgers have
 SHARD = Parsed("shard", read_shard)

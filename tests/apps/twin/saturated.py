@@ -133,8 +133,9 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
     ladder = Ladder(case.first * GBPS, every, case.step * GBPS, case.highest * GBPS, saturate=True)
     cycle = mini_challenge.cycle_for(ladder)
     challenge = mini_challenge.MiniChallenge(
+        mini_challenge.LinkOptions(accept=ACCEPT),
         "search", "me@example.org", Link("A_Disk", "B_Disk", "rucio"), ladder, cycle, START,
-        mini_challenge.end_of(START, LONGEST, cycle), ladder.highest, mean_file="0.1..20 GB", accept=ACCEPT,
+        mini_challenge.end_of(START, LONGEST, cycle),
     )  # fmt: skip
     path = folder / "menu.yaml"
     path.write_text(challenge.text(), "utf-8")

@@ -1,0 +1,120 @@
+"""A mini-challenge while it runs: its menu is written, its link injects, and each cycle is shown in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from dc_inject.apps.link import mini_challenge, verdicts
+from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
+from dc_inject.cli.run import RunOptions, inject
+from dc_inject.cli.shared import common, end_files, trusting
+from dc_inject.ledger import Ledger, ledger_files
+from dc_inject.ledger.paths import make_folder
+from dc_inject.model import Campaign, units
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.holds import format_numbers
+from dc_inject.model.ports import Clock
+from dc_inject.planning.progress import Progress
+from dc_inject.storage.reachability import Reachability
+from dc_inject.summary import standing
+from dc_inject.system import files
+
+log = logging.getLogger(__name__)
+
+# A step is judged by at least one cycle: who stops for longer than two of these can cost it what it may lack.
+LOOKS = 10  # in a cycle, whether storages accept connections
+OFTEN = timedelta(seconds=1)  # between two of them, at least
+WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that resist deletion are asked for again
+
+
+def write_menu(challenge: MiniChallenge, *, force: bool) -> Path:
+    """Write the menu into the state folder."""
+    path = verdicts.menu_file(challenge.campaign)
+    try:
+        make_folder(path.parent)
+    except OSError as error:
+        raise LedgerError(
+            f"{path.parent} cannot be created: {error.strerror or error}", "check XDG_STATE_HOME"
+        ) from None
+    # One without a ledger is left from a start that failed.
+    files.write_whole(path, challenge.text(), force=force or path.exists())
+    return path
+
+
+def carry_out(
+    challenge: MiniChallenge,
+    progress: Progress,
+    menu: Path,
+    storages: Reachability,
+    options: LinkOptions,
+    *,
+    live: bool,
+) -> timedelta:
+    """Inject, and judge the step that was cut short.
+
+    Returns how long files that resist deletion are to be asked for again.
+    """
+    climbs: list[Climbing] = []
+    named = [*challenge.link[:2], challenge.options.endpoint or ""] if challenge.link.service.ends_are_urls else []
+
+    def wrap_menus(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
+        ledger.keep_challenge("asked", challenge.for_ledger(), clock.now())
+        ledger.trust(trusting.hosts(named), common.who(), clock.now())  # for `end`, if it has to be called for it
+        climbs.append(
+            Climbing(
+                menus,
+                ledger=ledger,
+                clock=clock,
+                progress=progress,
+                who=f"dc-inject link of {common.who()}",
+                on_cycle=lambda: _show(ledger, challenge),
+                patience=mini_challenge.PATIENCE,
+                classify=_classify,
+                down=storages.down,
+            )
+        )
+        return climbs[0]
+
+    with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
+        finished = inject(
+            [menu],
+            RunOptions(no_drain=True, allow_admin=options.allow_admin, timeout=options.timeout),
+            wrap_menus=wrap_menus,
+            ends_afterwards=True,
+            live=live,
+        )
+    with Ledger.open(ledger_files.file_of(None, challenge.campaign)) as ledger:
+        climbs[0].finish(ledger, challenge.key)
+    return end_files.PATIENCE if finished else WHEN_STOPPED
+
+
+def _classify(reason: str) -> str:
+    """Return the class of what Rucio says of files that failed: it quotes FTS."""
+    from dc_inject.backends.fts import failed_files  # noqa: PLC0415  only when something has failed
+
+    where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
+    return failed_files.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
+
+
+def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
+    """Log what the line about a cycle does not say: the numbers of a hold, and how much of ours is there."""
+    if rows := standing.rows(ledger):
+        cycle = ledger.last_cycle()
+        if cycle is not None and (since := standing.joined(ledger, cycle)):
+            log.info("%s", standing.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"))
+        for row in rows:
+            if row["numbers"]:
+                log.info("held by %s: %s", row["held"], format_numbers(row["numbers"]))
+        ours = verdicts.resident(ledger)
+        here, most = units.format_size(ours), units.format_size(challenge.space)
+        values = {"destination": challenge.link.destination, "bytes": ours, "most": challenge.space}
+        log.info(
+            "our data at or on the way to %s: %s of %s",
+            challenge.link.destination, here, most,
+            extra={"event": "resident", "fields": values},
+        )  # fmt: skip
