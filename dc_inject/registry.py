@@ -66,8 +66,10 @@ SUBCOMMANDS = {"ledger": {"rebuild": "dc_inject.apps.rebuild.command:rebuild"}}
 LIVE_VIEW = "dc_inject.apps.report.live_view:of_campaign"
 PAGE = "dc_inject.apps.report.serving:serve_pages"
 
-# by the word after `through:`; each is called with a `Wanted` of `cli/shared/services.py`
-BACKENDS = {"rucio": "dc_inject.cli.shared.services:rucio", "fts": "dc_inject.cli.shared.services:fts"}
+# by the word after `through:`; each is called with a `Wanted` of `credentials/trust.py`
+BACKENDS = {"rucio": "dc_inject.backends.build:rucio", "fts": "dc_inject.backends.build:fts"}
+CONFIGURED = "dc_inject.backends.build:configured"  # returns the services that the environment configures
+ONLY_READ = "dc_inject.backends.dry:DryBackend"  # made of a back end, of which it changes nothing, and a clock
 
 
 def load(name: str) -> Any:  # noqa: ANN401  whatever stands there

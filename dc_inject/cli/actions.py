@@ -25,6 +25,7 @@ from dc_inject.model import overrides, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.redaction import LONGEST, scrub
+from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
 
 VERBS = ("rate", "scale")
@@ -182,7 +183,7 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     now = SystemClock().now()
     with subjects.opened(path) as (ledgers, view):
         subjects.require_known(view, subject)
-        who = common.who()
+        who = account.who()
         deleted = {override: None for own in ledgers for override in own.unset(subject.name, kind, who, why, now)}
         name, still_set, pauses = view.campaign or path.stem, view.overrides(), view.pauses()
     done = f"no {kind or 'rate or scale'} was set"
@@ -222,5 +223,5 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     with subjects.opened(path, may_be_simulated=True) as (ledgers, view):
         name = view.campaign or path.stem
         for own in ledgers:
-            own.change(common.who(), NOTE, words, about)
+            own.change(account.who(), NOTE, words, about)
     click.echo(f"{name}: noted at {about:%Y-%m-%d %H:%M:%SZ}: {words}", err=True)

@@ -16,6 +16,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.summary import active_overrides
+from dc_inject.system import account
 
 COLUMNS = (
     tables.Column("campaign", "campaign", name=True),
@@ -111,7 +112,7 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
             raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():
         for file in ledger.files(path):
-            forgetting.forget(file, common.who())
+            forgetting.forget(file, account.who())
         (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
         click.echo(f"forgotten: {name}", err=True)
 

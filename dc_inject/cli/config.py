@@ -53,7 +53,7 @@ def show(ctx: click.Context, fmt: str) -> None:
     ]
     rows += [
         {"command": "dc-inject", "option": defaults.TRUST, "value": host, "origin": by}
-        for host, by in trusting.destinations().named.items()
+        for host, by in trusting.trust().destinations().named.items()
     ]
     if rows or fmt != "table":
         tables.emit(fmt, COLUMNS, rows)

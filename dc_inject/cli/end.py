@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,18 +15,18 @@ import click
 from dc_inject.cli import campaigns, end_sweep
 from dc_inject.cli.shared import common, end_files, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
-from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
+from dc_inject.engine import assembly
+from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left, spare_read
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger, LedgerView, campaign_of, shard_of
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, State, naming, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.events import Silent
-from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
-from dc_inject.planning.second_hops import second_hops
 from dc_inject.summary.left import find, left_to_lifetime
+from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 
@@ -147,23 +146,23 @@ def end_campaign(
     """
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        ledger, name = campaigns.opened(stack, campaign, ledger_path)
+        ledger, name = assembly.open_to_end(stack, campaign, ledger_path)
         subjects.require_known(ledger, subject)
         all_shards = _of_all_shards(stack, ledger) if sweep else ledger
         if sweep:
             end_sweep.warn(sweep, all_shards)
-        trusting.name(sweep or "")
-        _trust(ledger, name, clock)
-        services = campaigns.services(ledger, sweeping=bool(sweep))
+        trusting.trust().name(sweep or "")
+        assembly.trust_to_end(ledger, name, clock, trusting.trust())
+        services = assembly.services_to_end(ledger, sweeping=bool(sweep))
         backends = common.backends(
             services,
             campaign=name,
             clock=clock,
             observer=Silent(),
             timeout=timeout,
-            endpoint=common.known_endpoint(ledger),
+            endpoint=assembly.known_endpoint(ledger),
         )
-        campaigns.admit(backends.values(), ledger, clock)
+        assembly.admit_to_end(backends.values(), ledger, clock)
 
         def ours(*states: State) -> list[Entry]:
             return [e for e in ledger.entries(*states) if subject.covers(e.injection.flow)]
@@ -197,9 +196,9 @@ def _sweep_without_ledger(campaign: str, prefix: str, *, include_recent: bool, y
         raise UsageError(f"{campaign!r} is not a valid campaign name")
     click.echo(f"campaign {campaign} has no ledger here: looking for files only", err=True)
     clock = SystemClock()
-    trusting.name(prefix)
+    trusting.trust().name(prefix)
     backends = common.backends({FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
-    campaigns.admit(backends.values(), None, clock)
+    assembly.admit_to_end(backends.values(), None, clock)
     end_sweep.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
 
 
@@ -227,7 +226,7 @@ class _Work:
         entries = self.ours(*IN_SERVICE)
         standing = self.ending.observe(entries, partial(_missed, self.noun, self.clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
-        standing, spared = _sparing(standing, _read(self.ledger, doomed))
+        standing, spared = spare_read(standing, self.ledger, doomed)
         files = find(self.ours).files
         _say(standing, self.noun, files, spared, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         work = [*standing.complete, *doomed]
@@ -239,7 +238,7 @@ class _Work:
             return True
         action = f"end {units.counted(len(standing.complete), self.noun)}"
         action += f", cancel {len(doomed)}" if doomed else ""
-        self.ledger.change(common.who(), action, why, self.clock.now())
+        self.ledger.change(account.who(), action, why, self.clock.now())
         last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
         outcomes = itertools.chain(
             self.ending.end(standing.complete), self.ending.cancel(doomed, cancel_rate, last)
@@ -257,29 +256,7 @@ class _Work:
         return True
 
 
-def _trust(ledger: Ledger, campaign: str, clock: Clock) -> None:
-    """Trust whom the campaign's ledger names, and ask for storages that would get a token without that."""
-    trusting.name(common.known_endpoint(ledger), by=trusting.LEDGER)  # it was named when the ledger was bound
-    trusting.recall(ledger, campaign)
-    places = trusting.ends((flow.link for flow in ledger.accounts()), "destination")  # sources are not opened
-    ledger.trust(trusting.ask(places, "", whose="Ending this campaign"), common.who(), clock.now())
-    trusting.require(places)
-
-
 # --------------------------------------------------------------------------- what is said and done
-
-
-def _read(ledger: Ledger, doomed: Sequence[Entry]) -> AbstractSet[str]:
-    """Return the keys of first copies that second ones, unfinished and not `doomed` themselves, are made of."""
-    onward = {key for key, (kind, _) in ledger.goals().items() if kind == SecondHop.kind}
-    ends = {entry.injection.key for entry in doomed}
-    return second_hops([e for e in ledger.entries(*IN_SERVICE) if e.injection.key not in ends], onward).read
-
-
-def _sparing(standing: RulesByStage, read: AbstractSet[str]) -> tuple[RulesByStage, int]:
-    """Return how things stand without complete ones that are read, and how many those are."""
-    unread = tuple(entry for entry in standing.complete if entry.injection.key not in read)
-    return replace(standing, complete=unread), len(standing.complete) - len(unread)
 
 
 def _say(

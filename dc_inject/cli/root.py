@@ -100,8 +100,8 @@ def root(ctx: click.Context, config: Path | None, trust_host: tuple[str, ...]) -
     """
     from dc_inject.cli.shared import defaults, trusting  # noqa: PLC0415  which only a command needs
 
-    trusting.name(*trust_host, by=trusting.OPTION)
-    trusting.name(*defaults.trusted(config), by=trusting.CONFIG)
+    trusting.trust().name(*trust_host, by=trusting.OPTION)
+    trusting.trust().name(*defaults.trusted(config), by=trusting.CONFIG)
     if ctx.invoked_subcommand is not None and isinstance(ctx.command, click.Group):
         ctx.default_map = defaults.read(ctx.command, ctx, ctx.invoked_subcommand, config)
 

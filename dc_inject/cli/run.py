@@ -6,38 +6,30 @@ import contextlib
 import logging
 import os
 import shlex
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dc_inject import menu, registry
-from dc_inject.backends.dry import DryBackend
+from dc_inject import registry
 from dc_inject.cli.shared import (
     common,
     hangup,
     log_output,
     params,
-    starting,
     summary_output,
     trusting,
 )
-from dc_inject.engine import Engine, Settings, admission, kept_menus
-from dc_inject.engine.another_injector import Alone
-from dc_inject.engine.menus import Menus
+from dc_inject.engine import assembly
+from dc_inject.engine.assembly import Chosen, Start, WrapMenus
 from dc_inject.ledger import Ledger, ledger_files
-from dc_inject.ledger import place as ledger_place
-from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerBroken, MenuError
-from dc_inject.model.events import Observer
-from dc_inject.model.naming import Origin
-from dc_inject.model.ports import Backend, Clock, Identity, MachineClock
+from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.services import injections
 from dc_inject.model.shards import Shard
 from dc_inject.model.thresholds import Threshold
@@ -47,10 +39,6 @@ from dc_inject.system.executor import ThreadExecutor
 from dc_inject.system.service_manager import ServiceManager
 
 log = logging.getLogger(__name__)
-WrapMenus = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
-
-START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
-HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,36 +147,6 @@ def run(
     inject(menus, RunOptions(**options), closing=closing, live=live)
 
 
-def _ends(drafts: Iterable[MenuDraft], links: Sequence[str]) -> set[trusting.End]:
-    """Return the storages of the links to run: those in `links`, or all of them."""
-    flows = (flow for draft in drafts for flow in draft.preview.flows)
-    return trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
-
-
-def _backends(
-    drafts: Sequence[MenuDraft],
-    campaign: str,
-    clock: Clock,
-    observer: Observer,
-    *,
-    timeout: float,
-    origin: Origin | None,
-) -> Mapping[str, Backend]:
-    """Return a back end for each service of the menus; those of a dry run, without an origin, change nothing."""
-    backends = common.backends(
-        {service for draft in drafts for service in draft.services},
-        campaign=campaign,
-        clock=clock,
-        observer=observer,
-        timeout=timeout,
-        endpoint=menu.endpoint_of(drafts),
-        origin=origin,
-    )
-    if origin is not None:
-        return backends
-    return {service: DryBackend(backend, clock) for service, backend in backends.items()}
-
-
 def inject(
     menus: Sequence[Path],
     options: RunOptions,
@@ -208,8 +166,17 @@ def inject(
     hangup.interrupt()  # before there is anything to stop
     clock, shard = SystemClock(), options.shard
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        start = _prepare(stack, menus, options, clock)
-        campaign, ledger, metrics = start.campaign, start.ledger, start.metrics
+        chosen = assembly.choose(
+            stack,
+            menus,
+            named_ledger=options.ledger_path,
+            shard=shard,
+            once=options.once,
+            dry_run=options.dry_run,
+        )
+        metrics = Metrics(chosen.path, chosen.campaign)
+        start = _prepare(stack, chosen, options, clock, metrics)
+        campaign, ledger = start.campaign, start.ledger
         _say_configuration(start, options)
         if options.metrics_address:
             stack.enter_context(metrics.serve(options.metrics_address))
@@ -221,24 +188,17 @@ def inject(
         executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
         stack.callback(executor.close)
         watching = aborting.AbortOn(options.abort_on, ledger, metrics)
-        engine = Engine(
-            menus=wrap_menus(start.menus, ledger, clock) if wrap_menus else start.menus,
-            in_force=None if wrap_menus else start.in_force,
-            ledger=ledger,
-            backends=start.backends,
-            identities=start.identities,
+        engine = assembly.engine(
+            start,
             clock=clock,
             executor=executor,
             observer=watching,
-            settings=Settings(
-                call_grace=timedelta(seconds=3 * options.timeout),
-                drain=not options.no_drain,
-                end_on_stop=options.end_on_stop,
-                ends_afterwards=ends_afterwards,
-                submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
-            ),
-            alone=start.alone,
-            machine=clock if isinstance(clock, MachineClock) else None,
+            timeout=options.timeout,
+            shard=shard,
+            drain=not options.no_drain,
+            end_on_stop=options.end_on_stop,
+            ends_afterwards=ends_afterwards,
+            wrap_menus=wrap_menus,
         )
         watching.engine = engine
         fate = "will be ended" if ends_afterwards else "stay live"
@@ -260,88 +220,40 @@ def inject(
     return not engine.stopping
 
 
-@dataclass(frozen=True)
-class _Start:
-    """What a run starts with: its ledger, which no other run may write, and the checked menus in force."""
+def _prepare(
+    stack: contextlib.ExitStack, chosen: Chosen, options: RunOptions, clock: Clock, metrics: Metrics
+) -> Start:
+    """Connect to the services, of which a dry run changes nothing, and put the menus in force."""
 
-    campaign: str
-    path: Path
-    ledger: Ledger
-    metrics: Metrics
-    backends: Mapping[str, Backend]
-    identities: Mapping[str, Identity]
-    menus: Menus
-    in_force: Campaign
-    alone: Alone | None
+    def connect(services: Iterable[str], **wanted: Any) -> Mapping[str, Backend]:
+        backends = common.backends(services, **wanted)
+        if not options.dry_run:
+            return backends
+        only_read = registry.load(registry.ONLY_READ)
+        return {service: only_read(backend, clock) for service, backend in backends.items()}
 
+    def accept(in_force: Campaign) -> None:
+        if options.shard is None:  # another shard may have the links
+            aborting.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
 
-def _prepare(stack: contextlib.ExitStack, menus: Sequence[Path], options: RunOptions, clock: Clock) -> _Start:
-    """Open the ledger, connect to the services and put the menus in force.
-
-    A new campaign gets its ledger only when everything is right, so that what is refused leaves nothing behind:
-    until then a temporary ledger takes its place.
-    """
-    shard = common.shard_name(options.shard)
-    drafts = kept_menus.read(menus, options.ledger_path, shard, once=options.once)
-    campaign = menu.one_campaign(drafts)
-    path = ledger_place(ledger_files.file_of(options.ledger_path, campaign), shard)
-    if options.dry_run:
-        path = stack.enter_context(ledger_files.copy_of(path))
-    is_new = not path.exists()
-    ledger = stack.enter_context(_scratch() if is_new else _held(path, once=options.once))
-    last_good = kept_menus.last_good(ledger, menus) if options.once else []
-    if last_good and drafts[0].preview.cycle != ledger.cycle_length:
-        drafts = last_good  # the cycle in force cannot change
-    metrics = Metrics(path, campaign)
-    trusting.recall(ledger, campaign)
-    allowed = trusting.ask(_ends(drafts, options.links), menu.endpoint_of(drafts))
-    origin = None if options.dry_run else starting.origin(shard)
-    backends = _backends(drafts, campaign, clock, metrics, timeout=options.timeout, origin=origin)
-    patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
-    identities = starting.patiently(
-        lambda: admission.identities(backends, allow_admin=options.allow_admin), clock, patience
-    )
-    cycle = drafts[0].preview.cycle
-    if not options.accept_clock:
-        admission.refuse_clock(identities.values(), clock.now(), cycle)
-
-    def admit(campaign: Campaign) -> None:
-        admission.storages(campaign)
-        trusting.admit(campaign)
-        metrics.in_force(campaign)
-
-    def bind(ledger: Ledger, cycle: timedelta) -> None:
-        ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), shard)
-        ledger.trust(allowed, common.who(), clock.now())
-
-    source = Menus(
-        menus,
-        ledger=ledger,
-        backends=backends,
+    return assembly.prepare(
+        stack,
+        chosen,
         clock=clock,
+        connect=connect,
+        trust=trusting.trust(),
+        observer=metrics,
+        timeout=options.timeout,
         links=options.links,
         scale=options.scale,
-        shard=options.shard,
-        admits=admit,
+        allow_admin=options.allow_admin,
+        accept_clock=options.accept_clock,
+        accept=accept,
     )
-    bind(ledger, cycle)
-    in_force = starting.patiently(lambda: kept_menus.take_up(source, drafts, last_good), clock, patience)
-    if options.shard is None:  # another shard may have the links
-        aborting.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
-    alone = None
-    if origin is not None:
-        hint = starting.how_to_adopt(campaign, menus, options.ledger_path, shard)
-        alone = Alone(campaign, origin, hint)
-        alone.refuse_others(ledger, backends, in_force.start, clock.now())
-    if is_new:
-        ledger = stack.enter_context(_held(path, once=options.once))
-        bind(ledger, in_force.cycle)
-        source.move_to(ledger)
-    return _Start(campaign, path, ledger, metrics, backends, identities, source, in_force, alone)
 
 
 @contextlib.contextmanager
-def _telling_what_is_left(start: _Start) -> Iterator[None]:
+def _telling_what_is_left(start: Start) -> Iterator[None]:
     """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on."""
     try:
         yield
@@ -365,30 +277,7 @@ def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib
     return shown
 
 
-@contextlib.contextmanager
-def _held(path: Path, *, once: bool) -> Iterator[Ledger]:
-    """Open a ledger as its only injector, and make it if there is none."""
-    with Ledger.open(path) as ledger:
-        ledger_files.require_real(ledger)
-        if ledger.log_lacks:
-            log.warning(
-                "%d bytes of the ledger's log are missing: its last transactions are lost", ledger.log_lacks
-            )
-        with ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)):
-            yield ledger
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Ledger]:
-    """Give a temporary ledger, in which a start is tried before the campaign gets its own."""
-    with (
-        tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
-        Ledger.open(Path(folder) / "start.sqlite", synchronous="OFF") as ledger,
-    ):
-        yield ledger
-
-
-def _say_configuration(start: _Start, options: RunOptions) -> None:
+def _say_configuration(start: Start, options: RunOptions) -> None:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
     in_force = start.in_force
     lines = [f"campaign {in_force.name}" + (" (dry run: nothing is changed)" if options.dry_run else "")]

@@ -15,19 +15,22 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TypeVar
 
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.deleting import BY_HAND, DeletionByHand
-from dc_inject.engine.reconciler import OBSERVE_AT_ONCE, Batch, Reconciler, Record
+from dc_inject.engine.reconciler import IN_SERVICE, OBSERVE_AT_ONCE, Batch, Reconciler, Record
+from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, transitions
 from dc_inject.model.errors import NeedsOperator, ServiceError
+from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
 from dc_inject.planning import reconcile
 from dc_inject.planning.reconcile import Stage
+from dc_inject.planning.second_hops import second_hops
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,19 @@ class RulesByStage:
     ending: int
     gone: int
     in_doubt: int
+
+
+def spare_read(standing: RulesByStage, ledger: Reader, doomed: Iterable[Entry]) -> tuple[RulesByStage, int]:
+    """Return how things stand without complete first copies that are read, and how many those are.
+
+    Second copies read them that are unfinished, and not `doomed` themselves.
+    """
+    onward = {key for key, (kind, _) in ledger.goals().items() if kind == SecondHop.kind}
+    ends = {entry.injection.key for entry in doomed}
+    staying = [entry for entry in ledger.entries(*IN_SERVICE) if entry.injection.key not in ends]
+    read = second_hops(staying, onward).read
+    unread = tuple(entry for entry in standing.complete if entry.injection.key not in read)
+    return replace(standing, complete=unread), len(standing.complete) - len(unread)
 
 
 def files_left(entries: Iterable[Entry]) -> int:

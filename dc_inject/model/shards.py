@@ -28,3 +28,8 @@ def read_shard(text: str) -> Shard:
     if shard.count > MOST:
         raise ValueError(f"{shard.count} shards are too many; a campaign has at most {MOST}")
     return shard
+
+
+def shard_name(shard: Shard | None) -> str:
+    """Return a shard as ledgers name it; nothing where a campaign has only one injector."""
+    return "" if shard is None else str(shard)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import health
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError
+from dc_inject.summary import injector_health
 from tests.cli.ledgers import CYCLE, FNAL, ME, START, make, run
 
 
@@ -82,7 +82,7 @@ def test_an_injector_that_has_just_started_is_healthy(tmp_path: Path, monkeypatc
 @pytest.mark.usefixtures("ledger")
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, START)
-    monkeypatch.setattr(health, "LEAST_FREE", 10**18)
+    monkeypatch.setattr(injector_health, "LEAST_FREE", 10**18)
     assert "are free for" in refusal()[0]
 
 

@@ -15,15 +15,18 @@ from click.testing import Result
 
 from dc_inject.apps.link import checks, hints
 from dc_inject.apps.link.command import link
-from dc_inject.cli.shared import services
+from dc_inject.backends.sim import SimClock
+from dc_inject.cli.shared import common
+from dc_inject.credentials.destinations import ENDPOINT
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.errors import of_system
 from dc_inject.ledger.lock import ENDS
 from dc_inject.model.errors import LedgerError, MenuError, UsageError
+from dc_inject.model.events import Silent
 from dc_inject.model.ports import RseFacts
 from tests.apps.link.linking import A, B, signalled
-from tests.cli.ledgers import FNAL, make, run
+from tests.cli.ledgers import FNAL, START, make, run
 from tests.cli.test_hints import NO_KEYS, OF_MODULE, OPTION, SOURCES, texts
 from tests.engine.world import campaign, flow, url
 
@@ -217,8 +220,8 @@ def test_no_text_of_the_package_names_a_key_of_a_menu_or_an_option_of_run_to_a_u
 
 @pytest.mark.usefixtures("of_link")
 def test_the_address_of_fts_is_an_option_of_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(services.ENDPOINT, raising=False)
+    monkeypatch.delenv(ENDPOINT, raising=False)
     with pytest.raises(UsageError) as error, hints.translated():
-        services.fts_endpoint("")
+        common.backends({"fts"}, campaign="dc27", clock=SimClock(START), observer=Silent(), timeout=1)
     words = error.value.hint.split("`")[1]
     link.make_context("link", [url("A"), url("B"), "--rate", "1Gb/s", *words.split()])

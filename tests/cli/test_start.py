@@ -1,99 +1,24 @@
-"""One call that fails at the start of `run` is tried again; what a person has to repair is told at once."""
+"""The start of `run`: what is refused leaves nothing behind, and what a run prints and publishes."""
 
 from __future__ import annotations
 
 import importlib
 import os
 from collections.abc import Iterable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from rucio.common.config import clean_cached_config
 
 from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.engine import Engine, assembly
 from dc_inject.ledger import Ledger
-from dc_inject.model.errors import MenuError, NeedsOperator, ServiceError, Temporary, UsageError
+from dc_inject.model.errors import MenuError, ServiceError, UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import RseFacts
 from tests.cli.ledgers import FNAL, START, make, run
 
 command = importlib.import_module("dc_inject.cli.run")
-starting = importlib.import_module("dc_inject.cli.shared.starting")
-PATIENCE = timedelta(seconds=30)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
-    """A clock that goes on when the command sleeps."""
-    clock = SimClock(START)
-    monkeypatch.setattr(
-        starting.time, "sleep", lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
-    )
-    return clock
-
-
-def test_a_call_that_fails_is_tried_again(clock: SimClock) -> None:
-    answers = [Temporary("504"), NeedsOperator("cannot be reached", passing=True), None]
-
-    def ask() -> str:
-        if error := answers.pop(0):
-            raise error
-        return "answer"
-
-    assert starting.patiently(ask, clock, PATIENCE) == "answer"
-    assert answers == []
-    assert timedelta(0) < clock.now() - START < PATIENCE
-
-
-def test_what_a_person_has_to_repair_is_told_at_once(clock: SimClock) -> None:
-    def ask() -> None:
-        raise UsageError("an administrator's account")
-
-    with pytest.raises(UsageError):
-        starting.patiently(ask, clock, PATIENCE)
-    assert clock.now() == START
-
-
-def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimClock) -> None:
-    answers = [Temporary("504"), NeedsOperator("no such user", hold="credentials"), None]
-
-    def ask() -> str:
-        if error := answers.pop(0):
-            raise error
-        return "answer"
-
-    assert starting.patiently(ask, clock, PATIENCE) == "answer"
-    refused = [NeedsOperator("no such user", hold="credentials")] * 3
-
-    def insist() -> None:
-        raise refused.pop()
-
-    with pytest.raises(NeedsOperator, match="no such user"):
-        starting.patiently(insist, clock, PATIENCE)
-    assert len(refused) == 1
-    assert clock.now() - START < PATIENCE
-
-
-def test_it_does_not_wait_for_ever(clock: SimClock) -> None:
-    def ask() -> None:
-        raise NeedsOperator("cannot be reached", passing=True)
-
-    with pytest.raises(ServiceError):
-        starting.patiently(ask, clock, PATIENCE)
-    assert PATIENCE <= clock.now() - START <= 2 * PATIENCE
-
-
-def test_what_waiting_cannot_help_is_told_at_once(clock: SimClock) -> None:
-    """A rucio.cfg that is missing, say: no service was asked at all."""
-
-    def ask() -> None:
-        raise NeedsOperator("could not load a configuration", "set RUCIO_CONFIG")
-
-    with pytest.raises(NeedsOperator, match="configuration"):
-        starting.patiently(ask, clock, PATIENCE)
-    assert clock.now() == START
-
 
 MENU = """\
 menu: 1
@@ -132,7 +57,7 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(seconds: float) -> None:
         pytest.fail(f"it waits for {seconds} s")
 
-    monkeypatch.setattr(starting.time, "sleep", never)
+    monkeypatch.setattr(assembly.time, "sleep", never)
 
 
 def test_without_a_rucio_cfg_the_start_ends_at_once_and_leaves_nothing(
@@ -216,7 +141,7 @@ def test_a_run_ends_with_the_closing_table(past: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--quiet", "--once"])
 def test_a_run_of_cron_prints_no_table(past: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.Engine, "run", lambda self, **_: None)
+    monkeypatch.setattr(Engine, "run", lambda self, **_: None)
     done = run("run", option, past)
     assert done.exit_code == 0
     assert done.stdout == ""
@@ -227,7 +152,7 @@ def test_a_run_of_cron_publishes_its_metrics_when_it_has_let_go_of_its_ledger(
     past: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Pushgateway that is down costs a warning, and nothing else; the next run need not wait for it."""
-    monkeypatch.setattr(command.Engine, "run", lambda self, **_: None)
+    monkeypatch.setattr(Engine, "run", lambda self, **_: None)
     ledger, textfile = past.parent / "state" / "dc_inject" / "dc27.sqlite", past.parent / "dc27.prom"
     free: list[bool] = []
 

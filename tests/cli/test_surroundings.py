@@ -17,8 +17,9 @@ import pytest
 
 from dc_inject.backends.fts.connection import Me
 from dc_inject.cli.root import _name_account
-from dc_inject.cli.shared import common, exits
+from dc_inject.cli.shared import exits
 from dc_inject.ledger.lock import holder, lock_file
+from dc_inject.system import account
 from tests.ledger.test_lock import holding
 from tests.ledger.world import opened
 
@@ -43,7 +44,7 @@ def _nameless(monkeypatch) -> None:
 
 def test_an_account_without_a_name_goes_by_its_number(monkeypatch):
     _nameless(monkeypatch)
-    assert common.who() == f"{os.getuid()}@{os.uname().nodename}"
+    assert account.who() == f"{os.getuid()}@{os.uname().nodename}"
     monkeypatch.setenv("LOGNAME", "")  # so that both are put back afterwards
     monkeypatch.setenv("HOME", "")
     monkeypatch.delenv("HOME")

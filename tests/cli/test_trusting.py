@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.cli.shared import common, defaults, trusting
-from dc_inject.credentials import Credential
+from dc_inject.cli.shared import defaults, trusting
+from dc_inject.credentials import Credential, Credentials
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model.errors import LedgerError, MenuError, UsageError
 from dc_inject.model.ports import FoundInjection
 from dc_inject.sandbox import ownership, processes
 from dc_inject.sandbox.state import State
+from dc_inject.system import account
 from tests.cli.ending import Files, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
 
@@ -99,7 +100,7 @@ def test_a_yes_is_kept_for_the_campaign(alone: Path, menu: Path, terminal: None)
     with LedgerView.open(ledger(alone)) as view:
         assert view.trusted() == HOSTS
         (change,) = view.changes()
-    assert (change.who, change.what) == (common.who(), "trust " + " ".join(HOSTS))
+    assert (change.who, change.what) == (account.who(), "trust " + " ".join(HOSTS))
     again = run("run", menu, text="")
     assert again.exit_code == 0, again.exception
     assert "Allow it" not in again.stderr
@@ -168,8 +169,8 @@ def test_a_name_that_means_more_than_one_host_is_not_asked_for(
     alone: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dc_inject.cli.shared.end_files.agreed", lambda _question: True)
-    assert trusting.ask([("source", "davs://c.example.org/x")], "") == ("c.example.org",)
-    assert trusting.ask([("source", "davs://*.example.org/x")], "https://a b.example.org") == ()
+    assert trusting.trust().ask([("source", "davs://c.example.org/x")], "") == ("c.example.org",)
+    assert trusting.trust().ask([("source", "davs://*.example.org/x")], "https://a b.example.org") == ()
 
 
 def test_an_address_with_plain_http_is_never_asked_for(alone: Path, menu: Path, terminal: None) -> None:
@@ -201,31 +202,31 @@ def own_sandbox(alone: Path) -> Iterator[Path]:
 
 
 def test_a_running_sandbox_of_ours_needs_no_naming(own_sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trusting.destinations().allow("http://127.0.0.1:31339")
-    assert not trusting.destinations().allow("http://127.0.0.2:1094"), "no process serves this storage"
+    assert trusting.trust().destinations().allow("http://127.0.0.1:31339")
+    assert not trusting.trust().destinations().allow("http://127.0.0.2:1094"), "no process serves this storage"
     moved = own_sandbox.rename(own_sandbox.with_name("elsewhere"))
-    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+    assert not trusting.trust().destinations().allow("http://127.0.0.1:31339")
     for variable, file in (("RUCIO_CONFIG", "rucio.cfg"), ("BEARER_TOKEN_FILE", "authority/me.token")):
         with monkeypatch.context() as patch:
             patch.setenv(variable, str(moved / file))
-            assert trusting.destinations().allow("http://127.0.0.1:31339")
+            assert trusting.trust().destinations().allow("http://127.0.0.1:31339")
 
 
 @pytest.mark.parametrize(("where", "mode"), [("state.json", 0o644), ("state.json", 0o660), ("", 0o777)])
 def test_a_sandbox_that_others_can_read_or_write_proves_nothing(own_sandbox: Path, where: str, mode: int) -> None:
     (own_sandbox / where).chmod(mode)
-    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+    assert not trusting.trust().destinations().allow("http://127.0.0.1:31339")
 
 
 def test_a_sandbox_of_another_user_proves_nothing(own_sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership.os, "geteuid", lambda: os.getuid() + 1)
-    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+    assert not trusting.trust().destinations().allow("http://127.0.0.1:31339")
 
 
 def test_a_sandbox_without_processes_proves_nothing(own_sandbox: Path) -> None:
     state = json.loads((own_sandbox / "state.json").read_text())
     (own_sandbox / "state.json").write_text(json.dumps(state | {"marker": "another"}))
-    assert not trusting.destinations().allow("http://127.0.0.1:31339")
+    assert not trusting.trust().destinations().allow("http://127.0.0.1:31339")
 
 
 # --------------------------------------------------------------------------- end
@@ -303,7 +304,7 @@ def test_check_without_a_token_lists_no_storages_that_see_a_proxy_only(
 ) -> None:
     monkeypatch.delenv("BEARER_TOKEN")
     assert "goes to storages" in run("check", menu).stderr, "nobody knows yet what will open them"
-    monkeypatch.setattr(trusting.Credentials, "access", lambda *_: Credential("proxy", "X509_USER_PROXY"))
+    monkeypatch.setattr(Credentials, "access", lambda *_: Credential("proxy", "X509_USER_PROXY"))
     assert "goes to storages" not in run("check", menu).stderr
 
 

@@ -19,7 +19,6 @@ ALLOWED = {  # file or folder: why it names a service
     "menu/includes.py": "`fts` is a key of a menu, too",
     "apps/link/hints.py": "writes keys of a menu as options",
     "credentials/__init__.py": "the purpose of a token that is for FTS alone",
-    "cli/shared/common.py": "says which services an environment configures",
     "registry.py": "the table of back ends",
     "apps/twin/backend.py": "is the twin's Rucio",
     "apps/twin/fts_backend.py": "is the twin's FTS",
@@ -28,7 +27,7 @@ ALLOWED = {  # file or folder: why it names a service
     "apps/preview/checking.py": "says which menu lacks the address of FTS",
     "cli/end.py": "sweeps up files by the back end that has left them",
     "cli/end_sweep.py": "files found without a ledger were copied by that one",
-    "cli/campaigns.py": "to sweep up files takes that one",
+    "engine/assembly.py": "to sweep up files takes that one",
 }
 
 

@@ -75,7 +75,7 @@ def _place(source: str, **rucio_only: object) -> str:
         return source
     prefix = params.PREFIX.convert(source, None, None)
     sets.check_prefix(prefix, **rucio_only)
-    trusting.name(prefix)  # on the command line
+    trusting.trust().name(prefix)  # on the command line
     return prefix
 
 
@@ -83,7 +83,7 @@ def _storage(timeout: float) -> closing[Any]:
     def warn(sentence: str) -> None:
         click.echo(f"dc-inject: {sentence}", err=True)
 
-    return sets.open_storage(trusting.destinations(), timeout, warn)
+    return sets.open_storage(trusting.trust().destinations(), timeout, warn)
 
 
 # --------------------------------------------------------------------------- make

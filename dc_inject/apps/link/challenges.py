@@ -24,6 +24,7 @@ from dc_inject.planning.progress import Progress
 from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import EARLY, StepOutcome
 from dc_inject.summary import readings
+from dc_inject.system import account
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
 LONGEST_SEARCH = timedelta(days=7)  # a search takes hours, and what a link carries changes within days
@@ -76,7 +77,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
     return MiniChallenge(
         options=options,
         campaign=options.campaign or _name(destination, start),
-        contact=options.contact or common.who(),
+        contact=options.contact or account.who(),
         link=Link(
             addresses.end_name(source),
             addresses.end_name(destination),

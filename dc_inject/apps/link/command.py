@@ -92,7 +92,7 @@ def link(
 def _test(source: str | None, destination: str | None, options: LinkOptions, clock: Clock, *, live: bool) -> None:
     """Begin or continue a test, end what it leaves, and print its verdict."""
     challenge, progress = challenges.begin(source, destination, options, clock.now())
-    trusting.name(
+    trusting.trust().name(
         challenge.link.source, challenge.link.destination, challenge.options.endpoint or ""
     )  # by whoever called, here or before
     hangup.interrupt()

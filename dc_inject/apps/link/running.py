@@ -12,7 +12,8 @@ from dc_inject.apps.link import mini_challenge, verdicts
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
 from dc_inject.cli.run import RunOptions, inject
-from dc_inject.cli.shared import common, end_files, trusting
+from dc_inject.cli.shared import end_files
+from dc_inject.credentials import trust
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, units
@@ -22,7 +23,7 @@ from dc_inject.model.ports import Clock
 from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
 from dc_inject.summary import standing
-from dc_inject.system import files
+from dc_inject.system import account, files
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +65,14 @@ def carry_out(
 
     def wrap_menus(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
         ledger.keep_challenge("asked", challenge.for_ledger(), clock.now())
-        ledger.trust(trusting.hosts(named), common.who(), clock.now())  # for `end`, if it has to be called for it
+        ledger.trust(trust.hosts(named), account.who(), clock.now())  # for `end`, if it has to be called for it
         climbs.append(
             Climbing(
                 menus,
                 ledger=ledger,
                 clock=clock,
                 progress=progress,
-                who=f"dc-inject link of {common.who()}",
+                who=f"dc-inject link of {account.who()}",
                 on_cycle=lambda: _show(ledger, challenge),
                 patience=mini_challenge.PATIENCE,
                 classify=_classify,

@@ -29,7 +29,7 @@ from dc_inject.cli.shared.params import (
 from dc_inject.menu import values
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.model.services import DEFAULT, SERVICES
-from dc_inject.system import files
+from dc_inject.system import account, files
 
 BACK = "back"
 
@@ -195,7 +195,7 @@ def _heading_steps(answers: dict[str, object]) -> list[Step]:
 
     steps = [
         ask("campaign", "Campaign, which binds menus into one exercise", lambda: NAME, str),
-        ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, common.who),
+        ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, account.who),
         ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
         ask("start", "Start, or now", time, lambda: new_menus.usual_window(zone())[0]),
         ask("end", "End", time, lambda: new_menus.usual_window(zone(), str(answers["start"]))[1]),

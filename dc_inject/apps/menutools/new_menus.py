@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli.shared import common, menu_files
+from dc_inject.cli.shared import menu_files
 from dc_inject.menu import MenuDraft, addresses, values, writing
 from dc_inject.menu.writing import Heading
 from dc_inject.model import rates, units
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.services import DEFAULT, SERVICES
-from dc_inject.system import files
+from dc_inject.system import account, files
 from dc_inject.system.clock import SystemClock
 
 ANY_DATASET = "*:*"
@@ -47,7 +47,7 @@ def heading(given: Mapping[str, Any], scenario: str, include: str = "") -> Headi
     """
     stated = {key: value for key, value in given.items() if value not in (None, (), "")}
     start, end = usual_window(str(stated.get("timezone", "UTC")), str(stated.get("start", "")))
-    usual = {"campaign": scenario, "contact": common.who(), "timezone": "UTC", "start": start, "end": end}
+    usual = {"campaign": scenario, "contact": account.who(), "timezone": "UTC", "start": start, "end": end}
     service = SERVICES[str(stated.setdefault("through", DEFAULT.name))]
     if not service.takes_files and "folder" in stated:
         raise UsageError(

@@ -11,7 +11,8 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli.shared import services, trusting
+from dc_inject.cli.shared import trusting
+from dc_inject.credentials import destinations, trust
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign
@@ -112,12 +113,12 @@ def _describe_credentials(drafts: Sequence[MenuDraft]) -> list[str]:
         return []
     for campaign in sorted({draft.campaign for draft in drafts}):
         trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
-    ends = trusting.ends(flow.link for draft in drafts for flow in draft.preview.flows)
-    endpoint = menu.endpoint_of(drafts) or os.environ.get(services.ENDPOINT, "")
+    ends = trust.ends(flow.link for draft in drafts for flow in draft.preview.flows)
+    endpoint = menu.endpoint_of(drafts) or os.environ.get(destinations.ENDPOINT, "")
     return [
         f"{label}: "
         + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())
-        for label, hosts in trusting.listed(ends, endpoint).items()
+        for label, hosts in trusting.trust().listed(ends, endpoint).items()
     ]
 
 

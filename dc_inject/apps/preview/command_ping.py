@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dc_inject import menu
+from dc_inject import menu, registry
 from dc_inject.apps.preview import identities
 from dc_inject.cli.shared import common, log_output, tables, trusting
 from dc_inject.ledger import ledger_files
@@ -77,7 +77,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     """
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus) if menus else []
-    services = {service for draft in drafts for service in draft.services} or common.configured_services()
+    services = {service for draft in drafts for service in draft.services} or registry.load(registry.CONFIGURED)()
     campaign = menu.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
     trusting.recall_from(ledger_files.file_of(None, campaign), campaign)

@@ -15,7 +15,7 @@ from dc_inject.cli.shared import common, log_output, menu_files, params, tables,
 from dc_inject.ledger import Row, ledger_files
 from dc_inject.ledger import place as ledger_place
 from dc_inject.model import FlowKey, Injection, units
-from dc_inject.model.shards import Shard
+from dc_inject.model.shards import Shard, shard_name
 from dc_inject.system import files
 
 
@@ -96,7 +96,7 @@ def plan(
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = menu.one_campaign(drafts)
-    file = ledger_place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
+    file = ledger_place(ledger_files.file_of(ledger_path, campaign), shard_name(shard))
     if inventory is None:
         trusting.recall_from(file, campaign)
     foreseen = foreseeing.foresee(
@@ -107,7 +107,7 @@ def plan(
         file=file,
         inventory=None if inventory is None else inventory_file.read_inventory(inventory),
         connect=lambda: common.connect(drafts, timeout),
-        admits=trusting.admit if inventory is None else lambda _: None,
+        admits=trusting.trust().admit if inventory is None else lambda _: None,
         links=links,
         scale=scale,
         shard=shard,

@@ -17,8 +17,8 @@ from dc_inject.cli.shared import common, end_files, log_output, params, trusting
 from dc_inject.ledger import ledger_files, paths
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
-from dc_inject.model.shards import Shard
-from dc_inject.system import files
+from dc_inject.model.shards import Shard, shard_name
+from dc_inject.system import account, files
 
 
 @click.command()
@@ -75,12 +75,12 @@ def rebuild(
         raise UsageError(
             "--adopt begins with the ledger that exists, and --backup with another", "use one of them"
         )
-    path = paths.place(ledger_files.file_of(ledger_path, campaign), common.shard_name(shard))
+    path = paths.place(ledger_files.file_of(ledger_path, campaign), shard_name(shard))
     if adopt and path.exists():
         backup = path
     when = "" if backup is None else " since then" if backup == path else " since the backup"
-    with new_ledger.prepare(path, backup, common.who()) as new:
-        trusted = trusting.ask((), menu.endpoint_of(drafts))
+    with new_ledger.prepare(path, backup, account.who()) as new:
+        trusted = trusting.trust().ask((), menu.endpoint_of(drafts))
         backends = common.connect(drafts, timeout)
         rebuilt = new_ledger.fill(
             new.file,
@@ -91,7 +91,7 @@ def rebuild(
             when=when,
             shard=shard,
             trusted=trusted,
-            who=common.who(),
+            who=account.who(),
             allow_admin=allow_admin,
             patience=timedelta(seconds=3 * timeout),
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
-import os
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,22 +12,21 @@ import click
 from click.core import ParameterSource
 
 from dc_inject import menu, registry
-from dc_inject.cli.shared import completion, params, tables
-from dc_inject.cli.shared.services import ENDPOINT, Wanted
+from dc_inject.cli.shared import completion, params, tables, trusting
+from dc_inject.credentials.trust import Wanted
 from dc_inject.ledger import ledger_files
-from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import UsageError
 from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock
-from dc_inject.model.redaction import scrub
-from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
-from dc_inject.model.shards import Shard
+from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
+log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., object])
+WARNED = "dc_inject.warned"  # in the meta of click's context: warnings that were logged
 OPTION = "option"  # in the metadata of a field: the decorator of click that gives a command its option
 
 
@@ -179,20 +177,6 @@ def refuse_ignored(leading: str, counting: Collection[str], hint: str) -> None:
         raise UsageError(f"{' and '.join(ignored)} cannot be combined with {given[leading]}", hint)
 
 
-def shard_name(shard: Shard | None) -> str:
-    """Return a shard as ledgers name it; nothing where a campaign has only one injector."""
-    return "" if shard is None else str(shard)
-
-
-def who() -> str:
-    """Return who acts, for the ledger's record of changes: an account without a name goes by its number."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # as in many containers
-        name = str(os.getuid())
-    return scrub(f"{name}@{os.uname().nodename}")
-
-
 def backends(
     services: Iterable[str],
     *,
@@ -207,7 +191,8 @@ def backends(
 
     `endpoint` is that of FTS, where a menu or a ledger names it. `origin` goes into what is made.
     """
-    wanted = Wanted(campaign, clock, observer, timeout, endpoint, origin)
+    trusted = trusting.trust().destinations()
+    wanted = Wanted(campaign, clock, observer, timeout, endpoint, origin, trusted, _warn_once)
     return {service: registry.load(registry.BACKENDS[service])(wanted) for service in sorted(set(services))}
 
 
@@ -228,23 +213,17 @@ def connect(
     )
 
 
-def configured_services() -> set[str]:
-    """Return the services that this environment configures; the default one if it configures none."""
-    from dc_inject.backends.rucio.connection import configuration  # noqa: PLC0415  the client costs half a second
-
-    if not os.environ.get(ENDPOINT):
-        return {DEFAULT.name}
-    return {FTS.name} if configuration() is None else {FTS.name, RUCIO.name}
+def _warn_once(warnings: Iterable[str]) -> None:
+    """Log warnings that this command has not logged yet."""
+    context = click.get_current_context(silent=True)
+    warned = set[str]() if context is None else context.meta.setdefault(WARNED, set())
+    for warning in warnings:
+        if warning not in warned:
+            log.warning("%s", warning)
+        warned.add(warning)
 
 
 def may_end(service: str, right: bool | None) -> str:
     """Say whether we may end at a service what we began; None is not known."""
     may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
     return f"{may} end {SERVICES[service].injections} early"
-
-
-def known_endpoint(view: Reader) -> str:
-    """Return the address of FTS that a ledger is bound to, if it is."""
-    return next(
-        (identity.address for identity in view.identities() if SERVICES[identity.service].named_by_menus), ""
-    )

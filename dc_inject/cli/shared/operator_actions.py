@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli.shared import common, subjects
+from dc_inject.cli.shared import subjects
 from dc_inject.cli.shared.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
@@ -17,6 +17,7 @@ from dc_inject.ledger.types import Pause
 from dc_inject.model import overrides, units
 from dc_inject.model.overrides import Kind
 from dc_inject.summary import active_overrides
+from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
 
 HIGHER = "a higher rate applies from the next cycle on"
@@ -39,7 +40,7 @@ def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) ->
 
     Raises UsageError for a subject that the campaign never had, and LedgerError.
     """
-    who, now = common.who(), SystemClock().now()
+    who, now = account.who(), SystemClock().now()
     limits: tuple[str, ...] = ()
     with subjects.opened(path) as (ledgers, view):
         subjects.require_known(view, subject)

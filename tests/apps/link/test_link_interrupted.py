@@ -99,7 +99,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     "place",
     [
         "dc_inject.apps.link.climbing.Climbing.finish",
-        "dc_inject.cli.campaigns.admit",
+        "dc_inject.engine.assembly.admit_to_end",
         "dc_inject.engine.ending.ManualEnd.observe",
         "dc_inject.cli.end._look_again",
         "dc_inject.apps.link.verdict_output.emit",
@@ -134,7 +134,7 @@ def interrupted_in(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(owner, name, cut)
 
 
-@pytest.mark.parametrize("place", ["dc_inject.apps.link.checks.ready", "dc_inject.cli.run._prepare"])
+@pytest.mark.parametrize("place", ["dc_inject.apps.link.checks.ready", "dc_inject.engine.assembly.prepare"])
 def test_before_anything_is_injected_nothing_is_left(
     service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

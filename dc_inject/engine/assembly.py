@@ -1,0 +1,378 @@
+"""The one place where a campaign is put together: menus, ledger, services and clock become one that is ready.
+
+Commands ask for it, and hand in what differs: how to connect to services (real, simulated, or only read), whom the
+person trusts, the observer. `choose` takes the menus and the ledger, `prepare` the services, `engine` all of it.
+`dc-inject end`, which has no menus, takes its ledger with `open_to_end`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from dc_inject import menu
+from dc_inject.credentials import trust as trusting
+from dc_inject.credentials.trust import Trust
+from dc_inject.engine import admission, kept_menus
+from dc_inject.engine.another_injector import Alone
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
+from dc_inject.engine.menus import Menus
+from dc_inject.ledger import Ledger, ledger_files, place
+from dc_inject.ledger.lock import ENDS, InUse
+from dc_inject.ledger.reading import Reader
+from dc_inject.menu import MenuDraft
+from dc_inject.model import Campaign, Hold
+from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, Temporary
+from dc_inject.model.events import Observer
+from dc_inject.model.naming import Origin
+from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
+from dc_inject.model.services import DEFAULT, FTS, SERVICES
+from dc_inject.model.shards import Shard, shard_name
+from dc_inject.planning.reconcile import backoff
+from dc_inject.system.account import who
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+WrapMenus = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
+
+START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
+ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
+HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
+
+
+class Connect(Protocol):
+    """Makes a back end for each service that is needed, real or not."""
+
+    def __call__(
+        self,
+        services: Iterable[str],
+        *,
+        campaign: str,
+        clock: Clock,
+        observer: Observer,
+        timeout: float,
+        endpoint: str,
+        origin: Origin | None,
+    ) -> Mapping[str, Backend]:
+        """Return them; `timeout` is in seconds, `endpoint` that of FTS, and `origin` goes into what is made."""
+        ...
+
+
+class CampaignObserver(Observer, Protocol):
+    """An observer that also hears which menus are in force."""
+
+    def in_force(self, campaign: Campaign) -> None:
+        """Hear which menus are in force, at the start and after each change."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The menus of a start, and the ledger of their campaign, of which this process is the only injector.
+
+    A new campaign gets its ledger only when everything is right, so that what is refused leaves nothing behind:
+    until then (`is_new`) a temporary ledger takes its place.
+    """
+
+    menus: Sequence[Path]
+    drafts: Sequence[MenuDraft]
+    last_good: Sequence[MenuDraft]  # of --once, for files that cannot be carried out any more
+    campaign: str
+    shard: Shard | None
+    once: bool
+    dry_run: bool
+    named_ledger: Path | None
+    path: Path
+    ledger: Ledger
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A campaign that is ready: its ledger, its services, and the checked menus in force."""
+
+    campaign: str
+    path: Path
+    ledger: Ledger
+    backends: Mapping[str, Backend]
+    identities: Mapping[str, Identity]
+    menus: Menus
+    in_force: Campaign
+    alone: Alone | None
+
+
+def choose(
+    stack: contextlib.ExitStack,
+    menus: Sequence[Path],
+    *,
+    named_ledger: Path | None = None,
+    shard: Shard | None = None,
+    once: bool = False,
+    dry_run: bool = False,
+) -> Chosen:
+    """Read menus, and open and hold the ledger of their campaign until the stack is closed.
+
+    `named_ledger` replaces the campaign's default place; a dry run gets a copy. Raises MenuError and LedgerError.
+    """
+    drafts = kept_menus.read(menus, named_ledger, shard_name(shard), once=once)
+    campaign = menu.one_campaign(drafts)
+    path = place(ledger_files.file_of(named_ledger, campaign), shard_name(shard))
+    if dry_run:
+        path = stack.enter_context(ledger_files.copy_of(path))
+    is_new = not path.exists()
+    ledger = stack.enter_context(_scratch() if is_new else _held(path, once=once))
+    last_good = kept_menus.last_good(ledger, menus) if once else []
+    if last_good and drafts[0].preview.cycle != ledger.cycle_length:
+        drafts = last_good  # the cycle in force cannot change
+    return Chosen(menus, drafts, last_good, campaign, shard, once, dry_run, named_ledger, path, ledger, is_new)
+
+
+def prepare(
+    stack: contextlib.ExitStack,
+    chosen: Chosen,
+    *,
+    clock: Clock,
+    connect: Connect,
+    trust: Trust,
+    observer: CampaignObserver,
+    timeout: float,
+    links: Sequence[str] = (),
+    scale: float = 1.0,
+    allow_admin: bool = False,
+    accept_clock: bool = False,
+    accept: Callable[[Campaign], None] = lambda _: None,
+) -> Start:
+    """Connect to the services and put the menus in force.
+
+    `timeout` is in seconds. `accept` raises for menus that do not fit what was asked for. Raises UsageError,
+    MenuError, LedgerError and ServiceError; what waiting may help is tried again for a while.
+    """
+    campaign, ledger, cycle = chosen.campaign, chosen.ledger, chosen.drafts[0].preview.cycle
+    patience = min(START_PATIENCE, cycle / 10)
+    origin = None if chosen.dry_run else _origin(shard_name(chosen.shard))
+    allowed = _allowed(chosen, trust, links)
+    backends = connect(
+        {service for draft in chosen.drafts for service in draft.services},
+        campaign=campaign,
+        clock=clock,
+        observer=observer,
+        timeout=timeout,
+        endpoint=menu.endpoint_of(chosen.drafts),
+        origin=origin,
+    )
+    identities = patiently(lambda: admission.identities(backends, allow_admin=allow_admin), clock, patience)
+    if not accept_clock:
+        admission.refuse_clock(identities.values(), clock.now(), cycle)
+
+    def admit(campaign: Campaign) -> None:
+        admission.storages(campaign)
+        trust.admit(campaign)
+        observer.in_force(campaign)
+
+    def bind(ledger: Ledger, cycle: timedelta) -> None:
+        ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), shard_name(chosen.shard))
+        ledger.trust(allowed, who(), clock.now())
+
+    source = Menus(
+        chosen.menus,
+        ledger=ledger,
+        backends=backends,
+        clock=clock,
+        links=links,
+        scale=scale,
+        shard=chosen.shard,
+        admits=admit,
+    )
+    bind(ledger, cycle)
+    in_force = patiently(lambda: kept_menus.take_up(source, chosen.drafts, chosen.last_good), clock, patience)
+    accept(in_force)
+    alone = None if origin is None else Alone(campaign, origin, _how_to_adopt(chosen))
+    if alone is not None:
+        alone.refuse_others(ledger, backends, in_force.start, clock.now())
+    if chosen.is_new:
+        ledger = stack.enter_context(_held(chosen.path, once=chosen.once))
+        bind(ledger, in_force.cycle)
+        source.move_to(ledger)
+    return Start(campaign, chosen.path, ledger, backends, identities, source, in_force, alone)
+
+
+def engine(
+    start: Start,
+    *,
+    clock: Clock,
+    executor: Executor,
+    observer: Observer,
+    timeout: float,
+    shard: Shard | None = None,
+    drain: bool = True,
+    end_on_stop: bool = False,
+    ends_afterwards: bool = False,
+    wrap_menus: WrapMenus | None = None,
+) -> Engine:
+    """Return the engine of a campaign that is ready.
+
+    `timeout` is in seconds. `wrap_menus` may return another source of menus, which is then asked at each turn of a
+    cycle. With `ends_afterwards` the caller ends what is left.
+    """
+    return Engine(
+        menus=wrap_menus(start.menus, start.ledger, clock) if wrap_menus else start.menus,
+        in_force=None if wrap_menus else start.in_force,
+        ledger=start.ledger,
+        backends=start.backends,
+        identities=start.identities,
+        clock=clock,
+        executor=executor,
+        observer=observer,
+        settings=Settings(
+            call_grace=timedelta(seconds=3 * timeout),
+            drain=drain,
+            end_on_stop=end_on_stop,
+            ends_afterwards=ends_afterwards,
+            submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
+        ),
+        alone=start.alone,
+        machine=clock if isinstance(clock, MachineClock) else None,
+    )
+
+
+# --------------------------------------------------------------------------- parts of a start
+
+
+def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
+    """Ask until there is an answer, or until `patience` is over: one 504 must not cost cron a whole cycle.
+
+    Errors that a person has to repair are raised at once; credentials count as refused when they are refused
+    twice.
+    """
+    deadline, tries, refused = clock.now() + patience, 0, 0
+    while True:
+        try:
+            return ask()
+        except (Temporary, NeedsOperator) as error:
+            if error.hold == Hold.CREDENTIALS:
+                refused += 1
+                deadline = max(deadline, clock.now() + ONCE_MORE)
+            elif isinstance(error, NeedsOperator) and not error.passing:
+                raise
+            if refused > 1 or clock.now() >= deadline:
+                raise
+            tries += 1
+            log.warning("%s; trying again until %s", error.message, f"{deadline:%H:%M:%SZ}")
+            time.sleep(backoff(tries, error.message, longest=timedelta(seconds=10)).total_seconds())
+
+
+def _allowed(chosen: Chosen, trust: Trust, links: Sequence[str]) -> tuple[str, ...]:
+    """Return the hosts that the person allows now, of those that the links to run need; those of before count."""
+    if chosen.ledger.campaign == chosen.campaign:
+        trust.name(*chosen.ledger.trusted(), by=trusting.ANSWERED)
+    flows = (flow for draft in chosen.drafts for flow in draft.preview.flows)
+    ends = trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
+    return trust.ask(ends, menu.endpoint_of(chosen.drafts))
+
+
+def _origin(shard: str) -> Origin:
+    """Draw the id of this start, and name who starts it."""
+    return Origin(uuid.uuid4().hex, f"{who()}, process {os.getpid()}", shard)
+
+
+def _how_to_adopt(chosen: Chosen) -> str:
+    """Return as a hint what a person can do about rules or jobs that another ledger has made."""
+    words = ["dc-inject", "ledger", "rebuild", chosen.campaign, *map(str, chosen.menus), "--adopt"]
+    words += ["--ledger", str(chosen.named_ledger)] if chosen.named_ledger else []
+    words += ["--shard", str(chosen.shard)] if chosen.shard else []
+    return f"end that injector where it runs; once none runs, adopt them: `{shlex.join(words)}`"
+
+
+@contextlib.contextmanager
+def _held(path: Path, *, once: bool) -> Iterator[Ledger]:
+    """Open a ledger as its only injector, and make it if there is none."""
+    with Ledger.open(path) as ledger:
+        ledger_files.require_real(ledger)
+        if ledger.log_lacks:
+            log.warning(
+                "%d bytes of the ledger's log are missing: its last transactions are lost", ledger.log_lacks
+            )
+        with ledger.hold(who(), patience=HANDOVER if once else timedelta(0)):
+            yield ledger
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Ledger]:
+    """Give a temporary ledger, in which a start is tried before the campaign gets its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
+        Ledger.open(Path(folder) / "start.sqlite", synchronous="OFF") as ledger,
+    ):
+        yield ledger
+
+
+# --------------------------------------------------------------------------- for `end`
+
+
+def open_to_end(stack: contextlib.ExitStack, campaign: str, path: Path | None) -> tuple[Ledger, str]:
+    """Return the ledger, held, with the campaign's name; raises LedgerError with a way out if there is none."""
+    try:
+        file = ledger_files.existing(campaign, path)
+    except LedgerError as error:
+        name = "CAMPAIGN" if ledger_files.named(campaign) else campaign
+        error.hint = f"if it is lost, `dc-inject ledger rebuild {name} MENUS` makes a new one; {error.hint}"
+        raise
+    ledger = stack.enter_context(Ledger.open(file))
+    ledger_files.require_real(ledger)
+    name = ledger_files.campaign_in(ledger, campaign, file)
+    try:
+        stack.enter_context(ledger.hold(who(), does=ENDS))
+    except InUse as error:
+        if error.injects:
+            error.hint = (
+                "an injector ends complete rules itself; to use `end`, end the injector first (Ctrl-C, SIGTERM)"
+            )
+        raise
+    return ledger, name
+
+
+def trust_to_end(ledger: Ledger, campaign: str, clock: Clock, trust: Trust) -> None:
+    """Trust whom the campaign's ledger names, and ask for storages that would get a token without that."""
+    trust.name(known_endpoint(ledger), by="ledger")  # it was named when the ledger was bound
+    if ledger.campaign == campaign:
+        trust.name(*ledger.trusted(), by=trusting.ANSWERED)
+    places = trusting.ends((flow.link for flow in ledger.accounts()), "destination")  # sources are not opened
+    ledger.trust(trust.ask(places, "", whose="Ending this campaign"), who(), clock.now())
+    trust.require(places)
+
+
+def services_to_end(ledger: Reader, *, sweeping: bool) -> set[str]:
+    """Return the services that have what a campaign has made; with `sweeping` FTS, too."""
+    names = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweeping else set())
+    return names or {DEFAULT.name}
+
+
+def known_endpoint(view: Reader) -> str:
+    """Return the address of FTS that a ledger is bound to, if it is."""
+    return next(
+        (identity.address for identity in view.identities() if SERVICES[identity.service].named_by_menus), ""
+    )
+
+
+def admit_to_end(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:
+    """Refuse another account than the ledger's, and one that may not end rules."""
+    for backend in backends:
+        identity = backend.check()
+        if ledger is not None:
+            ledger.identify(identity, clock.now())
+        if identity.may_end is False:
+            raise Permanent(
+                f"{identity.account} may not end rules at {identity.service} ({identity.address})",
+                "its rules end with their lifetime; an administrator of the service can end them earlier",
+            )

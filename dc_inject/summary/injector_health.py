@@ -1,0 +1,56 @@
+"""Whether an injector does its work.
+
+An injector is healthy if it holds its ledger, has turned to a new cycle in the last two cycle lengths, the clock
+of its machine did not leap, and its ledger can be written. It turns at the beginning of each cycle, also between
+windows, when nothing is due, and when its menus are refused; the ledger keeps when it last did.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+from dc_inject.ledger import LedgerView
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError
+from dc_inject.planning import clocks
+
+CYCLES = 2  # cycle lengths within which a cycle must have begun
+LEAST_FREE = 100_000_000  # bytes on the ledger's disk
+
+
+def check(path: Path, name: str, now: datetime) -> str:
+    """Return since when the injector of a campaign is at work on its cycle; raises LedgerError if it is not.
+
+    `path` is its ledger, or that of one of its shards; it must be writable.
+    """
+    with LedgerView.open(path) as view, view.snapshot():
+        holder, began, length = view.holder(), view.last_turn(), view.cycle_length
+        leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
+    if holder is None:
+        raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
+    if leapt:
+        raise LedgerError(f"{name}: {leapt}", clocks.HINT)
+    if began is None or length is None:
+        words = "no cycle has begun yet"
+    elif now - began <= CYCLES * length:
+        words = f"a cycle began at {began:%Y-%m-%d %H:%M:%SZ}"
+    else:
+        age = units.format_duration(now - began)
+        message = f"{name}: no cycle has begun for {age}, although {holder} holds the ledger"
+        raise LedgerError(
+            message, f"a cycle lasts {units.format_duration(length)}; look at its log, or restart it"
+        )
+    _require_writable(path)
+    return f"{name}: {words}; {holder}"
+
+
+def _require_writable(path: Path) -> None:
+    """Raise LedgerError if the ledger cannot be written."""
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
+        raise LedgerError(f"{path} cannot be written", "check its owner and rights, and those of its folder")
+    free = shutil.disk_usage(path.parent).free
+    if free < LEAST_FREE:
+        raise LedgerError(f"only {units.format_size(free)} are free for {path}", "make room on that disk")

@@ -1,0 +1,86 @@
+"""One call that fails at a start is tried again; what a person has to repair is told at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.backends.sim import SimClock
+from dc_inject.engine import assembly
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary, UsageError
+from tests.cli.ledgers import START
+
+PATIENCE = timedelta(seconds=30)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
+    """A clock that goes on when the command sleeps."""
+    clock = SimClock(START)
+    monkeypatch.setattr(
+        assembly.time, "sleep", lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
+    )
+    return clock
+
+
+def test_a_call_that_fails_is_tried_again(clock: SimClock) -> None:
+    answers = [Temporary("504"), NeedsOperator("cannot be reached", passing=True), None]
+
+    def ask() -> str:
+        if error := answers.pop(0):
+            raise error
+        return "answer"
+
+    assert assembly.patiently(ask, clock, PATIENCE) == "answer"
+    assert answers == []
+    assert timedelta(0) < clock.now() - START < PATIENCE
+
+
+def test_what_a_person_has_to_repair_is_told_at_once(clock: SimClock) -> None:
+    def ask() -> None:
+        raise UsageError("an administrator's account")
+
+    with pytest.raises(UsageError):
+        assembly.patiently(ask, clock, PATIENCE)
+    assert clock.now() == START
+
+
+def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimClock) -> None:
+    answers = [Temporary("504"), NeedsOperator("no such user", hold="credentials"), None]
+
+    def ask() -> str:
+        if error := answers.pop(0):
+            raise error
+        return "answer"
+
+    assert assembly.patiently(ask, clock, PATIENCE) == "answer"
+    refused = [NeedsOperator("no such user", hold="credentials")] * 3
+
+    def insist() -> None:
+        raise refused.pop()
+
+    with pytest.raises(NeedsOperator, match="no such user"):
+        assembly.patiently(insist, clock, PATIENCE)
+    assert len(refused) == 1
+    assert clock.now() - START < PATIENCE
+
+
+def test_it_does_not_wait_for_ever(clock: SimClock) -> None:
+    def ask() -> None:
+        raise NeedsOperator("cannot be reached", passing=True)
+
+    with pytest.raises(ServiceError):
+        assembly.patiently(ask, clock, PATIENCE)
+    assert PATIENCE <= clock.now() - START <= 2 * PATIENCE
+
+
+def test_what_waiting_cannot_help_is_told_at_once(clock: SimClock) -> None:
+    """A rucio.cfg that is missing, say: no service was asked at all."""
+
+    def ask() -> None:
+        raise NeedsOperator("could not load a configuration", "set RUCIO_CONFIG")
+
+    with pytest.raises(NeedsOperator, match="configuration"):
+        assembly.patiently(ask, clock, PATIENCE)
+    assert clock.now() == START
