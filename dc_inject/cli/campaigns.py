@@ -1,36 +1,129 @@
-"""What `end` needs of a whole campaign: its ledger, its shards, and its services."""
+"""`dc-inject campaigns`: list the campaigns that have a ledger here, and delete ledgers no longer needed."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from dc_inject.cli.shared import subjects
-from dc_inject.cli.shared.subjects import Subject
-from dc_inject.ledger import LedgerView, ledger_files, paths
-from dc_inject.model.errors import LedgerError
+import click
+
+from dc_inject import ledger
+from dc_inject.cli.shared import common, tables, trusting
+from dc_inject.ledger import LedgerView, forgetting, ledger_files
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.summary import active_overrides
+from dc_inject.system import account
+
+COLUMNS = (
+    tables.Column("campaign", "campaign", name=True),
+    tables.Column("running", "running", tables.yes_no),
+    tables.Column("start", "from", spare=2),
+    tables.Column("end", "to", spare=1),
+    tables.Column("last_cycle", "last cycle"),
+    tables.Column("unended", "not ended", right=True),
+    tables.Column("ledger", "ledger", name=True, spare=3),
+    tables.Column("error", "because"),
+)
 
 
-def of_shards(campaign: str, path: Path | None, subject: Subject) -> list[Path]:
-    """Return the ledgers of those shards of a campaign that have a subject; none where it is not in shards.
+@click.command()
+@click.option(
+    "--forget",
+    "forgotten",
+    multiple=True,
+    metavar="NAME",
+    help="Delete the ledger of this campaign (may be repeated).",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Forget it even if some of its rules, jobs or files may be left.")
+@common.FORMAT
+def campaigns(forgotten: tuple[str, ...], yes: bool, force: bool, fmt: str) -> None:
+    r"""List the campaigns with a ledger in the default folder, or delete ledgers with --forget.
 
-    Raises LedgerError while any shard has an injector, and UsageError for a subject that none of them ever had.
+    The table shows the times of the menus in force, the start of the last cycle, whether an injector runs now, and
+    how many rules and jobs have not ended (through FTS, also those whose files are not known to be deleted).
+
+    --forget refuses a campaign with a running injector, or with rules or jobs that have not ended; end them with
+    `dc-inject end NAME`. With --force it forgets the campaign anyway: rules then end with their lifetime,
+    and copies that FTS jobs made stay until `dc-inject end NAME --sweep PREFIX` deletes them.
+
+    \b
+    Example: dc-inject campaigns
+    Example: dc-inject campaigns --forget dc27-rehearsal --yes
     """
-    place = ledger_files.file_of(path or ledger_files.named(campaign), campaign)
-    files = paths.files(place)
-    if files in ([], [place]):
-        return []
-    with LedgerView.open(place) as view:
-        subjects.require_known(view, subject)
-        if holder := view.holder():
-            raise LedgerError(f"{place.stem} has an injector: {holder}", "end all of them first (Ctrl-C, SIGTERM)")
-    return [file for file in files if _has(file, subject)] or files
+    folder = ledger.default_folder(os.environ)
+    if forgotten:
+        _forget(forgotten, yes=yes, force=force)
+        return
+    rows = [_row(name) for name in ledger_files.campaigns()]
+    if rows or fmt != "table":
+        shown = [column for column in COLUMNS if column.key != "error" or any(row["error"] for row in rows)]
+        tables.emit(fmt, shown if fmt == "table" else COLUMNS, rows)
+    click.echo(f"{units.counted(len(rows), 'campaigns')} in {folder}", err=True)
 
 
-def _has(file: Path, subject: Subject) -> bool:
-    with LedgerView.open(file) as view:
-        return any(subject.covers(flow) for flow in view.accounts())
+def _row(name: str) -> dict[str, Any]:
+    """Return how a campaign stands; what cannot be read of it is told in its row."""
+    path = ledger_files.file_of(None, name)
+    row = {column.key: None for column in COLUMNS} | {"campaign": name, "ledger": str(path)}
+    try:
+        with LedgerView.open(path) as view, view.snapshot():
+            start, end = _window(view)
+            cycle = view.last_cycle()
+            return row | {
+                "running": view.holder() is not None,
+                "start": start,
+                "end": end,
+                "last_cycle": tables.moment(cycle.start) if cycle else None,
+                "unended": forgetting.unended(view),
+            }
+    except LedgerError as error:
+        return row | {"error": error.message}
 
 
-def lacks_ledger(campaign: str, path: Path | None) -> bool:
-    """Return whether a campaign has no ledger in its default place, and none was named instead."""
-    return not (path or ledger_files.named(campaign) or paths.files(ledger_files.file_of(None, campaign)))
+def _window(view: Reader) -> tuple[str | None, str | None]:
+    """Return when the menus in force begin and end; nothing where they cannot be read any more."""
+    windows = active_overrides.windows(view.menus_in_force())
+    if not windows:
+        return None, None
+    return tables.moment(min(start for start, _ in windows)), tables.moment(max(end for _, end in windows))
+
+
+def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
+    """Delete the ledgers of campaigns; all are looked at before the first one goes."""
+    paths = {name: ledger_files.existing(name) for name in dict.fromkeys(names)}
+    for name, path in paths.items():
+        files_left = _left(path)
+        if files_left and not force:
+            hint = f"end them with `dc-inject end {name}`, or use --force"
+            raise UsageError(f"campaign {name} still has {files_left}", hint)
+        if files_left:
+            click.echo(f"warning: campaign {name} still has {files_left}", err=True)
+    listed = "\n".join(f"  {path}" for path in paths.values())
+    if not yes:
+        click.echo(
+            f"These ledgers will be deleted, with all that is known of their campaigns:\n{listed}", err=True
+        )
+        if not trusting.agreed("Delete them?"):
+            raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
+    for name, path in paths.items():
+        for file in ledger.files(path):
+            forgetting.forget(file, account.who())
+        (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
+        click.echo(f"forgotten: {name}", err=True)
+
+
+def _left(path: Path) -> str:
+    """Say what a campaign may have left in services and at storages; nothing where there is nothing."""
+    try:
+        with LedgerView.open(path) as view:
+            holder, count = view.holder(), forgetting.unended(view)
+    except LedgerError as error:
+        return f"a ledger that cannot be read ({error.message})"
+    if holder:
+        raise LedgerError(f"{holder} is injecting with {path}", "end that process first (Ctrl-C, SIGTERM)")
+    return f"{units.counted(count, 'rules and jobs')} that have not ended" if count else ""

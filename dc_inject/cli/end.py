@@ -12,16 +12,16 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, end_sweep
-from dc_inject.cli.shared import common, end_files, exits, hangup, log_output, params, subjects, trusting
+from dc_inject.cli import end_files
+from dc_inject.cli.shared import common, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
 from dc_inject.engine import assembly
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left, spare_read
 from dc_inject.engine.reconciler import IN_SERVICE
-from dc_inject.ledger import Ledger, LedgerView, campaign_of, shard_of
+from dc_inject.ledger import Ledger, LedgerView, campaign_of, ledger_files, paths, shard_of
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, State, naming, units
-from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.errors import LedgerError, ServiceError, UsageError
 from dc_inject.model.events import Silent
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
@@ -96,7 +96,7 @@ def end(
     """
     log_output.talk(quiet=True)
     hangup.interrupt()
-    if sweep and campaigns.lacks_ledger(campaign, ledger_path):
+    if sweep and _lacks_ledger(campaign, ledger_path):
         _sweep_without_ledger(campaign, sweep, include_recent=include_recent, yes=yes, timeout=timeout)
         return
     subject = subjects.inside(part)
@@ -110,7 +110,7 @@ def end(
         why=why,
         timeout=timeout,
     )
-    shards = campaigns.of_shards(campaign, ledger_path, subject)
+    shards = _of_shards(campaign, ledger_path, subject)
     if not shards:
         _require_end(ctx, finished=end_one(campaign, sweep=sweep, ledger_path=ledger_path))
     for file in shards:
@@ -150,7 +150,7 @@ def end_campaign(
         subjects.require_known(ledger, subject)
         all_shards = _of_all_shards(stack, ledger) if sweep else ledger
         if sweep:
-            end_sweep.warn(sweep, all_shards)
+            end_files.warn(sweep, all_shards)
         trusting.trust().name(sweep or "")
         assembly.trust_to_end(ledger, name, clock, trusting.trust())
         services = assembly.services_to_end(ledger, sweeping=bool(sweep))
@@ -184,7 +184,7 @@ def end_campaign(
         end_files.tidy(ledger, name, backends)
         end_files.say_what_lives_on(ours, work.noun, clock)
         if sweep:
-            end_sweep.sweep(
+            end_files.sweep(
                 backends[FTS.name], sweep, name, all_shards, clock, include_recent=include_recent, yes=yes
             )
     return True
@@ -199,7 +199,7 @@ def _sweep_without_ledger(campaign: str, prefix: str, *, include_recent: bool, y
     trusting.trust().name(prefix)
     backends = common.backends({FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
     assembly.admit_to_end(backends.values(), None, clock)
-    end_sweep.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
+    end_files.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
 
 
 def _of_all_shards(stack: contextlib.ExitStack, ledger: Ledger) -> Reader:
@@ -307,7 +307,7 @@ def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetim
 def _confirm(*, yes: bool) -> None:
     if yes:
         return
-    if not end_files.agreed("End them?"):
+    if not trusting.agreed("End them?"):
         raise UsageError("nothing was ended", "answer y, or use --yes in a script")
 
 
@@ -389,3 +389,29 @@ def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock, patience:
         service = going[0].injection.link.service.title
         rules = units.counted(len(going), "rules")
         click.echo(f"{rules} not gone from {service} yet: the next `run` or `end` records when they are", err=True)
+
+
+def _of_shards(campaign: str, path: Path | None, subject: Subject) -> list[Path]:
+    """Return the ledgers of those shards of a campaign that have a subject; none where it is not in shards.
+
+    Raises LedgerError while any shard has an injector, and UsageError for a subject that none of them ever had.
+    """
+    place = ledger_files.file_of(path or ledger_files.named(campaign), campaign)
+    files = paths.files(place)
+    if files in ([], [place]):
+        return []
+    with LedgerView.open(place) as view:
+        subjects.require_known(view, subject)
+        if holder := view.holder():
+            raise LedgerError(f"{place.stem} has an injector: {holder}", "end all of them first (Ctrl-C, SIGTERM)")
+    return [file for file in files if _has(file, subject)] or files
+
+
+def _has(file: Path, subject: Subject) -> bool:
+    with LedgerView.open(file) as view:
+        return any(subject.covers(flow) for flow in view.accounts())
+
+
+def _lacks_ledger(campaign: str, path: Path | None) -> bool:
+    """Return whether a campaign has no ledger in its default place, and none was named instead."""
+    return not (path or ledger_files.named(campaign) or paths.files(ledger_files.file_of(None, campaign)))

@@ -18,8 +18,7 @@ from typing import Any
 import click
 
 from dc_inject import registry
-
-COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's completion, however we were started
+from dc_inject.cli import COMPLETE
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli.shared import operator_actions
+from dc_inject.cli import actions
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import overrides, urls
 from dc_inject.model.errors import LedgerError, UsageError
@@ -217,7 +217,7 @@ SITES = "sites: {KIT: {wan: 100 Gb/s, max_ingress: 9 Gb/s, rses: {T1_DE_KIT_Disk
 @pytest.fixture
 def in_force(made: Made, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the menu that is in force in the campaign, with the sites that it includes."""
-    monkeypatch.setattr(operator_actions, "SystemClock", lambda: SimClock(START))
+    monkeypatch.setattr(actions, "SystemClock", lambda: SimClock(START))
     folder = made.path.parent
     (folder / "sites.yaml").write_text(SITES)
     with Ledger.open(made.path) as ledger:

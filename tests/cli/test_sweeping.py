@@ -9,7 +9,7 @@ import pytest
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import end_sweep
+from dc_inject.cli import end_files
 from dc_inject.model import Bundle, File, Injection, JobOptions, Link, naming
 from dc_inject.model.items import label
 from tests.backends.fts.service import FakeFts
@@ -49,7 +49,7 @@ def job(store: Store, number: int) -> Injection:
 
 def sweep(backend: FtsBackend) -> None:
     later = SimClock(START + timedelta(days=2))
-    end_sweep.sweep(backend, LINK.destination, "test", None, later, include_recent=False, yes=True)
+    end_files.sweep(backend, LINK.destination, "test", None, later, include_recent=False, yes=True)
 
 
 def test_files_stay_as_long_as_fts_is_at_work_on_them(

@@ -12,7 +12,7 @@ import pytest
 from dc_inject.apps.data.command import LISTED as SETS
 from dc_inject.apps.preview import command_ping, command_plan
 from dc_inject.apps.twin import forecast
-from dc_inject.cli import campaign_list, status
+from dc_inject.cli import campaigns, status
 from dc_inject.cli.shared import summary_output, tables
 from tests.apps.report import campaigns_to_watch
 from tests.apps.report.campaigns_to_watch import LINKS
@@ -118,7 +118,7 @@ TEST_DATA = {
 @pytest.mark.parametrize(
     ("columns", "row"),
     [
-        (campaign_list.COLUMNS[:-1], LISTED),
+        (campaigns.COLUMNS[:-1], LISTED),
         (command_ping.COLUMNS[:-2], SERVICE),
         (SETS, TEST_DATA),
     ],

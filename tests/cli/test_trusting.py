@@ -168,7 +168,7 @@ def test_the_answer_for_another_campaign_does_not_count(alone: Path, menu: Path,
 def test_a_name_that_means_more_than_one_host_is_not_asked_for(
     alone: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dc_inject.cli.shared.end_files.agreed", lambda _question: True)
+    monkeypatch.setattr("dc_inject.cli.shared.trusting.agreed", lambda _question: True)
     assert trusting.trust().ask([("source", "davs://c.example.org/x")], "") == ("c.example.org",)
     assert trusting.trust().ask([("source", "davs://*.example.org/x")], "https://a b.example.org") == ()
 

@@ -17,7 +17,7 @@ from dc_inject.apps.data import sets
 from dc_inject.apps.data.filling import Filled, fill
 from dc_inject.apps.data.sets import NewSet
 from dc_inject.cli.shared import common, exits, log_output, params, tables, trusting
-from dc_inject.cli.shared.end_files import agreed
+from dc_inject.cli.shared.trusting import agreed
 from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
-from dc_inject.cli.shared import common, end_files
+from dc_inject.cli.shared import common, trusting
 from dc_inject.ledger import Ledger, LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
@@ -148,7 +148,7 @@ def _confirm_rate(top: float, *, given: bool, yes: bool) -> None:
     if top <= BRAKE or given or yes:
         return
     rate, most = units.format_rate(top), units.format_rate(BRAKE)
-    if not end_files.agreed(f"{rate} is more than {most}. Ask the sites first. Is it meant?"):
+    if not trusting.agreed(f"{rate} is more than {most}. Ask the sites first. Is it meant?"):
         raise UsageError(
             f"{rate} is above {most}, and was not confirmed",
             f"set the highest rate to try (--max {rate.replace(' ', '')}), or use --yes",

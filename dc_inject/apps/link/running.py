@@ -11,8 +11,8 @@ from pathlib import Path
 from dc_inject.apps.link import mini_challenge, verdicts
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
+from dc_inject.cli import end_files
 from dc_inject.cli.run import RunOptions, inject
-from dc_inject.cli.shared import end_files
 from dc_inject.credentials import trust
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.ledger.paths import make_folder

@@ -13,7 +13,7 @@ import click
 from dc_inject import menu
 from dc_inject.apps.rebuild import new_ledger
 from dc_inject.apps.rebuild.rebuilding import Rebuilt
-from dc_inject.cli.shared import common, end_files, log_output, params, trusting
+from dc_inject.cli.shared import common, log_output, params, trusting
 from dc_inject.ledger import ledger_files, paths
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
@@ -96,7 +96,7 @@ def rebuild(
             patience=timedelta(seconds=3 * timeout),
         )
         _show(rebuilt, when)
-        if not (yes or end_files.agreed(f"Write {path}?")):
+        if not (yes or trusting.agreed(f"Write {path}?")):
             raise UsageError("nothing was written", "answer y, or use --yes in a script")
         new.take_place()
     click.echo(str(path))

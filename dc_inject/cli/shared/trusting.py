@@ -1,4 +1,4 @@
-"""Whom the person at this terminal trusts with credentials: one `Trust` for each command that is called."""
+"""What the person at this terminal agrees to, and whom they trust: one `Trust` for each command that is called."""
 
 from __future__ import annotations
 
@@ -51,10 +51,15 @@ def recall_from(path: Path, campaign: str) -> None:
 
 
 def _agreed(question: str) -> bool:
-    """Ask on a terminal, and take silence for a no."""
-    from dc_inject.cli.shared.end_files import agreed  # noqa: PLC0415  costs the engine, for few who are asked
-
     return _terminal() and agreed(question)
+
+
+def agreed(question: str) -> bool:
+    """Ask, and take silence, as where nobody can be asked, for a no."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        return False
 
 
 def _terminal() -> bool:
