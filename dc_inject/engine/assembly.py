@@ -25,7 +25,7 @@ from dc_inject.credentials import trust as trusting
 from dc_inject.credentials.trust import Trust
 from dc_inject.engine import admission, kept_menus
 from dc_inject.engine.another_injector import Alone
-from dc_inject.engine.context import Settings
+from dc_inject.engine.context import Planner, Settings
 from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, ledger_files, place
@@ -34,7 +34,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Hold
 from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, Temporary
-from dc_inject.model.events import Observer
+from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
 from dc_inject.model.services import DEFAULT, FTS, SERVICES
@@ -243,6 +243,32 @@ def engine(
         ),
         alone=start.alone,
         machine=clock if isinstance(clock, MachineClock) else None,
+    )
+
+
+def simulated_engine(
+    menus: Callable[[], Campaign],
+    ledger: Ledger,
+    backends: Mapping[str, Backend],
+    identities: Mapping[str, Identity],
+    clock: Clock,
+    executor: Executor,
+    *,
+    poll: timedelta,
+    drain: bool = True,
+    planner: Planner | None = None,
+) -> Engine:
+    """Return an engine for simulated time, without an observer; the `executor` works in its thread."""
+    return Engine(
+        menus=menus,
+        ledger=ledger,
+        backends=backends,
+        identities=identities,
+        clock=clock,
+        executor=executor,
+        observer=Silent(),
+        settings=Settings(poll=poll, drain=drain),
+        planner=planner,
     )
 
 

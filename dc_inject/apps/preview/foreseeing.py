@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine import Engine, Settings, admission
-from dc_inject.engine.context import Planner
+from dc_inject.engine import admission, assembly
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Cycle, Entry, Item
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
-from dc_inject.model.events import Silent
-from dc_inject.model.ports import Backend, Identity
+from dc_inject.model.ports import Backend
 from dc_inject.model.shards import Shard
 from dc_inject.summary import active_overrides
 
@@ -88,35 +86,12 @@ def foresee(
         first = Cycle.at(at, source().cycle)
         _stand_at(ledger, first, clock.now())
         ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
-        engine = simulated_engine(source, ledger, backends, identities, clock, poll=first.length, drain=False)
+        engine = assembly.simulated_engine(
+            source, ledger, backends, identities, clock, InlineExecutor(clock), poll=first.length, drain=False
+        )
         engine.run(until=first.start + cycles * first.length)
         entries = [entry for entry in ledger.entries() if entry.injection.cycle >= first]
         return Foreseen(list(ledger.rows(since=first.start)), entries, source())
-
-
-def simulated_engine(
-    menus: Callable[[], Campaign],
-    ledger: Ledger,
-    backends: Mapping[str, Backend],
-    identities: Mapping[str, Identity],
-    clock: SimClock,
-    *,
-    poll: timedelta,
-    drain: bool = True,
-    planner: Planner | None = None,
-) -> Engine:
-    """Return an engine for simulated time: it does all in one thread, without an observer."""
-    return Engine(
-        menus=menus,
-        ledger=ledger,
-        backends=backends,
-        identities=identities,
-        clock=clock,
-        executor=InlineExecutor(clock),
-        observer=Silent(),
-        settings=Settings(poll=poll, drain=drain),
-        planner=planner,
-    )
 
 
 @contextlib.contextmanager

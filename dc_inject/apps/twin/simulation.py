@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dc_inject import menu
-from dc_inject.apps.preview.foreseeing import simulated_engine
 from dc_inject.apps.twin.fixed_rate import FixedRate, without_control
+from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
+from dc_inject.engine.assembly import simulated_engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, DatasetFilter, FileFilter, Flow, units, urls
@@ -150,6 +151,7 @@ def run(
         backends,
         identities,
         clock,
+        InlineExecutor(clock),
         poll=drafts[0].preview.cycle,  # nobody pauses anything meanwhile
         planner=FixedRate() if request.policy == FIXED else None,
     )

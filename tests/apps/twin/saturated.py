@@ -27,11 +27,12 @@ from statistics import fmean
 from dc_inject import menu
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.climbing import Climbing
-from dc_inject.apps.preview.foreseeing import simulated_engine
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for
+from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
+from dc_inject.engine.assembly import simulated_engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import Link
@@ -149,7 +150,10 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
         ledger.bind(campaign, cycle, tuple(identities.values()), START)
         progress = Progress(ladder, challenge.until)
         climbing = Climbing(menus, ledger=ledger, clock=clock, progress=progress, who="a search")
-        simulated_engine(climbing, ledger, backends, identities, clock, poll=cycle).run(until=challenge.until)
+        simulated = simulated_engine(
+            climbing, ledger, backends, identities, clock, InlineExecutor(clock), poll=cycle
+        )
+        simulated.run(until=challenge.until)
         climbing.finish(ledger, challenge.key)
     return Searched(
         case,
