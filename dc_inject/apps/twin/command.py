@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dc_inject.apps.twin import calibrating, calibration_tables, forecast, several_seeds, simulation
+from dc_inject.apps.twin import calibrating, calibration_tables, printing, several_seeds, simulation
 from dc_inject.cli.shared import common, exits, hangup, log_output, menu_files, params
 from dc_inject.ledger import finished
 from dc_inject.model.errors import Problem, UsageError
@@ -139,7 +139,7 @@ def simulate(
     if seeds > 1:
         with _progress(f"{seeds} seeds", check) as passed:
             runs = several_seeds.simulate_seeds(request, range(seed, seed + seeds), passed, _warn)
-        several_seeds.show(fmt, runs, policy)
+        printing.show_seeds(fmt, runs, policy)
         return
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder, contextlib.ExitStack() as afterwards:
         path = Path(folder) / "simulation.sqlite"
@@ -148,7 +148,7 @@ def simulate(
                 report = simulation.run(request, ledger, seed, passed, _warn)
             if ledger_path is not None:  # once it is closed, and even if the output cannot be written
                 afterwards.callback(_keep, path, ledger_path)
-            forecast.show(fmt, ledger, report, seed, policy)
+            printing.show(fmt, ledger, report, seed, policy)
 
 
 def _warn(problem: Problem) -> None:

@@ -8,11 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from dc_inject.apps.twin import inconclusive, shortfalls
-from dc_inject.cli.shared import summary_output, tables
-from dc_inject.cli.shared.summary_output import MOST_ROWS
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -31,34 +28,7 @@ LOSSES = {
     "unsent_bytes": "expired before their transfers had begun",
     "interrupted_bytes": "expired unfinished",
 }
-MOST_STORAGES = 20  # the fullest ones; JSON has all
 MOST_NAMED = 5  # storages without space, in one line
-
-STORAGES = (
-    tables.Column("storage", "storage"),
-    tables.Column("site", "site", spare=1),
-    tables.Column("space", "space", units.format_size, right=True),
-    tables.Column("most_used", "most used", units.format_size, right=True),
-    tables.Column("most_filled", "filled", units.percent, right=True),
-    tables.Column("hours_nearly_full", "hours above 98 %", lambda hours: f"{hours:.1f}", right=True),
-    tables.Column("to_delete", "files to delete at the end", right=True, spare=2),
-)
-SHORT_LINKS = (
-    tables.Column("scenario", "will be short", name=True, heading=True),
-    tables.Column("source", "source", name=True),
-    tables.Column("destination", "destination", name=True),
-    tables.Column("due", "due", units.format_size, right=True),
-    tables.Column("moved", "moved", units.format_size, right=True, spare=1),
-    tables.Column("missing", "missing", units.format_size, right=True),
-    tables.Column("moved_of_due", "moved/due", units.percent, right=True),
-    tables.Column("why", "why", below=True),
-)
-QUEUES = (
-    tables.Column("queue", "files that"),
-    tables.Column("mean", "mean", units.grouped, right=True),
-    tables.Column("most", "most", right=True),
-    tables.Column("at", "at"),
-)
 
 
 def moved_of_due(lines: Sequence[SummaryLine]) -> float:
@@ -101,25 +71,14 @@ def title(subject: str, grid: str, policy: str | None, control: Mapping[str, int
     return f"{subject} in {grid}" + (f", control as the menus say: {how}" if how else "")
 
 
-def show(
-    fmt: str,
-    ledger: Reader,
-    made: Simulated,
-    seed: int,
-    policy: str | None = None,
-) -> None:
-    """Print it all: as tables, as one JSON object, or the closing table as CSV."""
+def results(ledger: Reader, made: Simulated, seed: int, policy: str | None = None) -> dict[str, Any]:
+    """Return all results as JSON has them."""
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
-    totals = closing.totals(campaign, ledger)
-    if fmt == "csv":
-        tables.emit("csv", summary_output.columns(totals["links"]), totals["links"])
-        return
-    advised, lines = advice.advised(ledger), ledger.summary()
+    lines, totals = ledger.summary(), closing.totals(campaign, ledger)
     beyond = inconclusive.beyond_measured(ledger, world.grid)
     unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
-    held = why.held_links(ledger)
-    report: dict[str, Any] = {
+    return {
         "campaign": campaign,
         "grid": world.grid.name,
         "policy": policy,
@@ -132,56 +91,14 @@ def show(
         "moved_of_due": moved_of_due(lines),
         "moved_of_target": moved_of_target(ledger, lines, end),
         "late_bytes": late_bytes(ledger, lines, end),
-        "advice": advice.rows(advised.held),
-        "holds": why.reasons(held),
+        "advice": advice.rows(advice.advised(ledger).held),
+        "holds": why.reasons(why.held_links(ledger)),
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": with_unseen(lost(world), totals["total"]),
         "forecast": inconclusive.marked(short, unsure),
         "inconclusive": unsure,
     }
-    if fmt == "json":
-        tables.emit_json(report)
-        return
-    many = len(report["links"]) > MOST_ROWS
-    rows = [report["total"]] if many else [*report["links"], report["total"]]
-    what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy, made.control)
-    tables.emit("table", summary_output.columns(rows), rows, what)
-    if many:
-        click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")
-    summary_output.show_reasons(report["holds"])
-    summary_output.show_advice(advised.given, report["advice"])
-    _show_storages(report["storages"])
-    if queued := [row for row in report["queues"] if row["most"]]:
-        click.echo()
-        tables.emit("table", QUEUES, queued)
-    if report["forecast"]:
-        click.echo()
-        tables.emit_first(SHORT_LINKS, report["forecast"], MOST_ROWS, "links")
-    show_inconclusive(unsure)
-    click.echo()
-    tables.console().print(_sentence(report))
-    show_without_space(without_space(world))
-
-
-def show_inconclusive(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print of which links the simulation says nothing, and why."""
-    if rows:
-        click.echo()
-        tables.emit_first(inconclusive.COLUMNS, rows, MOST_ROWS, "links")
-
-
-def _show_storages(rows: Sequence[dict[str, Any]]) -> None:
-    """Print the fullest storages as a table, and count the others that were used."""
-    used = [row for row in rows if row["most_used"]]
-    limited = sorted((row for row in used if row["space"]), key=lambda row: -row["most_filled"])
-    shown, rest = limited[:MOST_STORAGES], limited[MOST_STORAGES:]
-    if shown:
-        click.echo()
-        tables.emit("table", STORAGES, shown)
-    if rest:
-        fullest = units.percent(rest[0]["most_filled"])
-        click.echo(f"and {units.counted(len(rest), 'storages')} more, filled to {fullest} at most")
 
 
 def storages(world: World) -> list[dict[str, Any]]:
@@ -210,15 +127,13 @@ def without_space(world: World) -> list[str]:
     return [row["storage"] for row in storages(world) if row["most_used"] and not row["space"]]
 
 
-def show_without_space(names: Sequence[str]) -> None:
-    """Say that a forecast knows nothing of these disks, since no fill of theirs is a false all-clear."""
+def sentence_without_space(names: Sequence[str]) -> str:
+    """Return that no full disk of these storages can be forecast; empty if there is none of them."""
     if not names:
-        return
+        return ""
     named, more = ", ".join(names[:MOST_NAMED]), len(names) - MOST_NAMED
     who = f"{named} and {more} more" if more > 0 else named
-    click.echo(
-        f"no forecast of full disks for {who}: the grid gives {'it' if len(names) == 1 else 'them'} no `space`"
-    )
+    return f"no forecast of full disks for {who}: the grid gives {'it' if len(names) == 1 else 'them'} no `space`"
 
 
 def above_98(hours: Mapping[str, float]) -> str:
@@ -261,7 +176,7 @@ def with_unseen(lost: Mapping[str, int], total: Mapping[str, Any]) -> dict[str, 
     return {**lost, "unseen_bytes": total["not_moved"] + total["failed"] - not_arrived}
 
 
-def _sentence(report: dict[str, Any]) -> str:
+def sentence(report: dict[str, Any]) -> str:
     """Say the whole in two lines."""
     parts = [f"{name} {units.percent(report[key])}" for key, name in MOVED.items()]
     figures = ", ".join(parts) if report["total"]["due"] else "nothing was due"

@@ -24,10 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from dc_inject.apps.twin import forecast, inconclusive, shortfalls, simulation
-from dc_inject.cli.shared import summary_output, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
@@ -266,64 +263,40 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-TYPICAL = (
-    tables.Column("figure", "figure"),
-    tables.Column("median", "median", right=True),
-    tables.Column("least", "least", right=True),
-    tables.Column("most", "most", right=True),
-)
-SHORT = (
-    *(column for column in forecast.SHORT_LINKS if column.key in {"scenario", "source", "destination"}),
-    tables.Column("seeds", "seeds", right=True),
-    tables.Column("missing", "missing", units.format_size, right=True),
-    tables.Column("moved_of_due", "moved/due", units.percent, right=True),
-    tables.Column("why", "why, with most seeds", below=True),
-)
-
-
-def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
-    """Print medians and ranges, why links were held, and which are short; as CSV a row for each seed."""
-    rows = [_row(run) for run in runs]
-    columns = [tables.Column(key, key) for key in rows[0]]
-    if fmt == "csv":
-        tables.emit("csv", columns, rows)
-        return
-    values = {key: [run.figures[key] for run in runs] for key in FIGURES}
-    advised = advice.rows(why.of_seeds([run.advice.held for run in runs]))
-    without_space = sorted({name for run in runs for name in run.without_space})
+def results(runs: Sequence[SeedRun], policy: str | None) -> dict[str, Any]:
+    """Return what the seeds have in common as JSON has it: medians, why links were held, and which are short."""
     unsure = inconclusive.of_seeds(run.inconclusive for run in runs)
-    links = inconclusive.marked(_short(runs), unsure)
-    held = why.reasons(why.of_seeds([run.held for run in runs]))
-    nearly_full = _nearly_full(runs)
-    if fmt == "json":
-        medians = {key: median(numbers) for key, numbers in values.items()}
-        of, control = runs[0], dict(runs[0].control)
-        made = {"campaign": of.campaign, "grid": of.grid, "policy": policy, "control": control}
-        tables.emit_json(
-            {**made, "seeds": rows, "median": medians, "advice": advised, "holds": held, "forecast": links}
-            | {"inconclusive": unsure, "nearly_full": nearly_full, "without_space": without_space}
-        )
-        return
-    typical = [
+    return {
+        "campaign": runs[0].campaign,
+        "grid": runs[0].grid,
+        "policy": policy,
+        "control": dict(runs[0].control),
+        "seeds": rows(runs),
+        "median": {key: median(run.figures[key] for run in runs) for key in FIGURES},
+        "advice": advice.rows(why.of_seeds([run.advice.held for run in runs])),
+        "holds": why.reasons(why.of_seeds([run.held for run in runs])),
+        "forecast": inconclusive.marked(_short(runs), unsure),
+        "inconclusive": unsure,
+        "nearly_full": _nearly_full(runs),
+        "without_space": sorted({name for run in runs for name in run.without_space}),
+    }
+
+
+def rows(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:
+    """Return a row for each seed, as CSV has it."""
+    return [_row(run) for run in runs]
+
+
+def typical(runs: Sequence[SeedRun]) -> list[dict[str, str]]:
+    """Return of each figure the median, the least and the most."""
+    return [
         {"figure": figure.words}
-        | {name: figure.form(of(values[key])) for name, of in (("median", median), ("least", min), ("most", max))}
+        | {
+            name: figure.form(of([run.figures[key] for run in runs]))
+            for name, of in (("median", median), ("least", min), ("most", max))
+        }
         for key, figure in FIGURES.items()
     ]
-    title = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
-    click.echo(forecast.title(title, runs[0].grid, policy, runs[0].control))
-    tables.emit("table", TYPICAL, typical)
-    medians_of = f", medians of {units.counted(len(runs), 'seeds')}"
-    summary_output.show_reasons(held, f"why links were held{medians_of}")
-    summary_output.show_advice(any(run.advice.given for run in runs), advised, seeds=medians_of)
-    if links:
-        click.echo()
-        tables.emit_first(SHORT, links, summary_output.MOST_ROWS, "links")
-    forecast.show_inconclusive(unsure)
-    if disks := forecast.above_98(nearly_full):
-        click.echo(f"\nin the median, {disks}")
-    if without_space:
-        click.echo()
-        forecast.show_without_space(without_space)
 
 
 def _row(run: SeedRun) -> dict[str, Any]:

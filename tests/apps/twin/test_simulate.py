@@ -18,7 +18,7 @@ from typing import BinaryIO
 import pytest
 
 from dc_inject.analysis import lint
-from dc_inject.apps.twin import forecast, simulation
+from dc_inject.apps.twin import forecast, printing, simulation
 from dc_inject.apps.twin.grid.grid_file import read
 from dc_inject.cli.shared import exits
 from dc_inject.ledger import LedgerView
@@ -389,7 +389,7 @@ def test_a_disk_whose_space_the_grid_does_not_have_gets_no_all_clear(tmp_path, s
 
 
 def test_of_many_disks_without_space_some_are_named(capsys):
-    forecast.show_without_space([f"D{number}" for number in range(7)])
+    printing.show_without_space([f"D{number}" for number in range(7)])
     said = "no forecast of full disks for D0, D1, D2, D3, D4 and 2 more: the grid gives them no `space`\n"
     assert capsys.readouterr().out == said
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.apps.twin import several_seeds
+from dc_inject.apps.twin import printing, several_seeds
 from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units
@@ -280,7 +280,7 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
         (runs, "backlog; FTS's limit of transfers from A; B above 98 %"),
         (runs[1:], "backlog; FTS's limit of transfers from A; B above 98 %; the link itself carries no more"),
     ):
-        several_seeds.show("json", some, None)
+        printing.show_seeds("json", some, None)
         (link,) = json.loads(capsys.readouterr().out)["forecast"]
         assert link["why"] == why == "; ".join(cause["what"] for cause in link["causes"])
     assert [cause["seeds"] for cause in link["causes"]] == [1, 1, 1, 1]
