@@ -30,7 +30,7 @@ from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerBroken, MenuError
 from dc_inject.model.ports import Backend, Clock
-from dc_inject.model.services import injections
+from dc_inject.model.services import describe_right, injections
 from dc_inject.model.shards import Shard
 from dc_inject.model.thresholds import Threshold
 from dc_inject.summary import aborting, active_overrides
@@ -282,7 +282,7 @@ def _say_configuration(start: Start, options: RunOptions) -> None:
     in_force = start.in_force
     lines = [f"campaign {in_force.name}" + (" (dry run: nothing is changed)" if options.dry_run else "")]
     lines += [
-        f"{i.service} {i.version} at {i.address} as {i.account}; {common.may_end(i.service, i.may_end)}"
+        f"{i.service} {i.version} at {i.address} as {i.account}; {describe_right(i.service, i.may_end)}"
         for i in start.identities.values()
     ]
     if options.shard is not None:

@@ -16,6 +16,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
+from dc_inject.model.services import describe_right
 from dc_inject.summary import advice, closing, standing
 from dc_inject.system.clock import SystemClock
 
@@ -261,5 +262,5 @@ def _right(right: Mapping[str, Any], *, broken: bool) -> str:
             good = f"when it last worked, credentials were good for {time} from now"
     return (
         f"{right['service']}: {right['version']} at {right['address']} as {right['account']} (VO {right['vo']}); "
-        f"{common.may_end(right['service'], right['may_end'])}; {good}"
+        f"{describe_right(right['service'], right['may_end'])}; {good}"
     )

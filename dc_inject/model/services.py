@@ -83,3 +83,9 @@ def injections(names: Iterable[str]) -> str:
     """Return what these services make of what is injected, for people: `rules`, `jobs`, or `rules and jobs`."""
     named = set(names) & set(SERVICES) or set(SERVICES)
     return " and ".join(service.injections for service in SERVICES.values() if service.name in named)
+
+
+def describe_right(service: str, right: bool | None) -> str:
+    """Return in words whether we may end at a service what we began; None is not known."""
+    may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
+    return f"{may} end {SERVICES[service].injections} early"

@@ -1,19 +1,10 @@
-"""People are told of jobs where there are only jobs, and of rules where there are rules."""
+"""Credentials of services, as `status` shows them."""
 
 from __future__ import annotations
 
 import pytest
 
-from dc_inject.cli.shared import common
 from dc_inject.cli.status import _right
-
-
-@pytest.mark.parametrize(
-    ("right", "said"),
-    [(True, "may end jobs early"), (False, "may NOT end jobs early"), (None, "perhaps may end jobs early")],
-)
-def test_the_right_to_end_is_told_in_that_word(right: bool | None, said: str) -> None:
-    assert common.may_end("fts", right) == said
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dc_inject
-from dc_inject.model.services import DEFAULT, SERVICES, by_end, injections
+from dc_inject.model.services import DEFAULT, SERVICES, by_end, describe_right, injections
 
 SOURCE = Path(dc_inject.__file__).parent
 ALLOWED = {  # file or folder: why it names a service
@@ -80,3 +80,11 @@ def test_injections_have_the_names_that_their_services_give_them(names: list[str
 def test_ends_tell_the_service() -> None:
     assert by_end(is_url=False) is DEFAULT
     assert by_end(is_url=True).takes_files
+
+
+@pytest.mark.parametrize(
+    ("right", "said"),
+    [(True, "may end jobs early"), (False, "may NOT end jobs early"), (None, "perhaps may end jobs early")],
+)
+def test_the_right_to_end_is_told_in_that_word(right: bool | None, said: str) -> None:
+    assert describe_right("fts", right) == said

@@ -118,7 +118,7 @@ def import_(
         matrix.total,
         writing.links(scenario, [_link(*row) for row in matrix.links]),
     )
-    draft, warnings = new_menus.checked(text, output)
+    draft, warnings = new_menus.checked(text, menu_files.name_of(output))
     menu_files.say(*warnings, *matrix.remarks, f"imported {new_menus.together(draft)}, from {matrix.form}")
     if assumed := new_menus.describe_assumptions(heading):
         menu_files.say(assumed)

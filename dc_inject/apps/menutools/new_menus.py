@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli.shared import menu_files
 from dc_inject.menu import MenuDraft, addresses, values, writing
 from dc_inject.menu.writing import Heading
 from dc_inject.model import rates, units
@@ -84,9 +82,8 @@ def describe_assumptions(heading: Heading) -> str:
     return f"assumed: {', '.join(parts)}" if parts else ""
 
 
-def checked(text: str, output: Path) -> tuple[MenuDraft, list[str]]:
+def checked(text: str, name: str) -> tuple[MenuDraft, list[str]]:
     """Read a menu that was made, and return it with warnings; raises MenuError with what cannot work."""
-    name = "the new menu" if output == menu_files.STDIN else str(output)
     try:
         draft = menu.read(text, name, files.load)
     except MenuError as error:

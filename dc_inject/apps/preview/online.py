@@ -11,7 +11,6 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online_rucio
 from dc_inject.apps.preview.online_report import Answers, Use, uses
-from dc_inject.cli.shared import common, tables
 from dc_inject.engine import admission, another_injector
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu import MenuDraft
@@ -19,10 +18,11 @@ from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
 from dc_inject.model.errors import LedgerError, MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Identity, Listing
-from dc_inject.model.services import FTS, RUCIO
+from dc_inject.model.services import FTS, RUCIO, describe_right
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
 from dc_inject.planning import clocks
 from dc_inject.storage.types import NotFound, OnTape
+from dc_inject.summary import figures
 from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ def _credentials(answers: Answers, identity: Identity) -> None:
     until, affected = identity.credentials_until, uses(answers.campaign, identity.service)
     if until is not None and affected and until < answers.campaign.end:
         message = (
-            f"the credentials for {identity.service} expire at {tables.moment(until)}, before the menus end, "
+            f"the credentials for {identity.service} expire at {figures.moment(until)}, before the menus end, "
         )
-        message += f"{tables.moment(answers.campaign.end)}"
+        message += f"{figures.moment(answers.campaign.end)}"
         answers.find(
             affected[0], "credentials-expire", message, "have them renewed in time; `run` reads them anew"
         )
@@ -116,11 +116,11 @@ def _compare_clocks(answers: Answers) -> None:
 
 def _account_line(identity: Identity) -> str:
     sentence = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
-    sentence += common.may_end(identity.service, identity.may_end)
+    sentence += describe_right(identity.service, identity.may_end)
     if identity.admin:
         sentence += "; an administrator's account, which needs --allow-admin"
     if identity.credentials_until is not None:
-        sentence += f"; credentials until {tables.moment(identity.credentials_until)}"
+        sentence += f"; credentials until {figures.moment(identity.credentials_until)}"
     return sentence
 
 

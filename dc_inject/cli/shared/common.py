@@ -20,7 +20,6 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock
-from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -221,9 +220,3 @@ def _warn_once(warnings: Iterable[str]) -> None:
         if warning not in warned:
             log.warning("%s", warning)
         warned.add(warning)
-
-
-def may_end(service: str, right: bool | None) -> str:
-    """Say whether we may end at a service what we began; None is not known."""
-    may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
-    return f"{may} end {SERVICES[service].injections} early"

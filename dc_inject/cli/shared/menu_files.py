@@ -59,6 +59,11 @@ def goal(file: Path, output: Path) -> Path:
     return Path("stdout") if file == STDIN else file
 
 
+def name_of(output: Path) -> str:
+    """Return how messages name a menu that is written."""
+    return "the new menu" if output == STDIN else str(output)
+
+
 def seen_from(goal: Path) -> Callable[[str], str]:
     """Return what tells the path of a file as a menu has to name it."""
     return lambda path: os.path.relpath(path, goal.parent)
