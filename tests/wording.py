@@ -2,6 +2,7 @@
 
     wording(error)                           # an error with its class and its hint; a list has a line for each
     wording(done.stderr)                     # the whole text, below the test's own id
+    wording(lines(done.stderr, "fts"))       # the lines of it with that word
     wording(error.message, NODE=node)        # a value that varies becomes <NODE>; `tmp_path` and ports always do
 
 The entries of tests/X/test_y.py are in tests/golden/data/wording/X/test_y.txt; `make golden` writes them.
@@ -28,7 +29,10 @@ FIXTURE = "wording"
 LONGEST = 80  # characters of a test's parameters that head an entry
 INDENT = "    "
 PORT = re.compile(r"\b(127\.0\.0\.1:|localhost:)\d{4,5}\b")
+USAGE = re.compile(r"^Usage: .*\nTry .*\n", re.MULTILINE)  # of click, before its errors
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+WRITING = bool(os.environ.get(RENEW))  # now: tests change the environment
 
 # Of this process, by test file: the texts that its tests have shown, by the heads of their entries.
 _SHOWN: dict[str, dict[str, str]] = {}
@@ -86,6 +90,11 @@ def _natural(name: str) -> list[tuple[str, int]]:
     return [(words, int(number or 0)) for words, number in re.findall(r"(\D*)(\d*)", name)]
 
 
+def lines(text: str, *words: str) -> list[str]:
+    """Return the lines of a text that have these words: what a test is about, where commands print more."""
+    return [line for line in text.splitlines() if all(word in line for word in words)]
+
+
 @cache
 def _entries(test_file: str) -> dict[str, str]:
     path = golden_file(test_file)
@@ -100,20 +109,20 @@ def wording(request: pytest.FixtureRequest) -> Iterator[Callable[..., None]]:
     shown: list[str] = []
 
     def compare(text: object, **values: object) -> None:
-        clean = PORT.sub(r"\1<PORT>", ESCAPES.sub("", _readable(text)).strip("\n"))
+        clean = USAGE.sub("", PORT.sub(r"\1<PORT>", ESCAPES.sub("", _readable(text)))).strip("\n")
         for name, value in sorted((varying | values).items(), key=lambda pair: -len(str(pair[1]))):
             clean = clean.replace(str(value), f"<{name}>")
         clean = "\n".join(line.rstrip() for line in clean.split("\n"))
         assert clean, "there is no text"
         name = f"{test} ({len(shown) + 1})" if shown else test
         shown.append(name)
-        if os.environ.get(RENEW):
+        if WRITING:
             _SHOWN.setdefault(file, {})[name] = clean
         elif clean != (before := _entries(file).get(name, "")):
             pytest.fail(difference(f"{golden_file(file).name}: {name}", before, clean), pytrace=False)
 
     yield compare
-    if not os.environ.get(RENEW) and not hasattr(request.node, "failed"):
+    if not WRITING and not hasattr(request.node, "failed"):
         left = [name for name in _entries(file) if _owner(name) == test and name not in shown]
         assert not left or not shown, f"`make golden`: this test no longer shows {left}"
 
@@ -135,7 +144,7 @@ def _owner(name: str) -> str:
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """When golden files are written leave out tests that write none, and remember which tests there are."""
-    if not os.environ.get(RENEW):
+    if not WRITING:
         return
     if getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("golden files are written by one process: -n 0")

@@ -57,7 +57,7 @@ def test_a_ledger_that_cannot_be_read_is_told_in_its_row(folder: Path, over: Mad
     folder.joinpath("junk.sqlite").write_text("no database")
     done = run("campaigns")
     assert done.exit_code == 0
-    assert "not a ledger, and not a database" in done.stdout
+    assert "not a ledger" in done.stdout
     assert "over" in done.stdout
 
 
@@ -78,7 +78,7 @@ def test_what_is_not_ended_is_forgotten_only_when_that_is_said(folder: Path, liv
     """All are looked at before the first one goes."""
     refused = run("campaigns", "--forget", "over", "--forget", "dc27", "--yes")
     assert isinstance(refused.exception, UsageError)
-    assert "2 rules or jobs" in refused.exception.message or "2 rules and jobs" in refused.exception.message
+    assert " 2 rules " in refused.exception.message
     assert "dc-inject end dc27" in (refused.exception.hint or "")
     assert {"over.sqlite", "dc27.sqlite"} <= files(folder)
     done = run("campaigns", "--forget", "dc27", "--yes", "--force")
@@ -95,7 +95,7 @@ def test_what_runs_is_never_forgotten(folder: Path, over: Made) -> None:
     assert over.path.exists()
 
 
-def test_nobody_begins_with_a_lock_that_was_deleted_meanwhile(folder: Path, over: Made) -> None:
+def test_nobody_begins_with_a_lock_that_was_deleted_meanwhile(folder: Path, over: Made, wording) -> None:
     """It was opened before the campaign was forgotten, and taken afterwards: two could have one then."""
 
     def deleted(handle: int, kind: int, tries: int) -> bool:
@@ -104,8 +104,9 @@ def test_nobody_begins_with_a_lock_that_was_deleted_meanwhile(folder: Path, over
 
     with pytest.MonkeyPatch.context() as patch, Ledger.open(over.path) as ledger:
         patch.setattr(lock, "_taken", deleted)
-        with pytest.raises(LedgerError, match="just been deleted"), ledger.hold("late"):
+        with pytest.raises(LedgerError) as refused, ledger.hold("late"):
             pass
+        wording(refused.value)
 
 
 def test_an_unknown_one_is_told_with_those_there_are(folder: Path, over: Made) -> None:

@@ -84,23 +84,22 @@ def test_commands_in_groups_flags_and_repeated_options(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "hint"),
+    "text",
     [
-        ("[statu]\n", "there is no command 'statu'", "did you mean status?"),
-        ("[status]\nfromat = 'json'\n", "there is no option of `status` 'fromat'", "did you mean format?"),
-        ("[status]\nsummary = 'yes'\n", "status.summary must be true or false", ""),
-        ("[status]\nformat = ['json']\n", "status.format takes one value", "string"),
-        ("format = 'json'\n", "format is not in a table", "[run]"),
-        ("[status\n", "is not TOML", "docs/reference/configuration.md"),
+        "[statu]\n",
+        "[status]\nfromat = 'json'\n",
+        "[status]\nsummary = 'yes'\n",
+        "[status]\nformat = ['json']\n",
+        "format = 'json'\n",
+        "[status\n",
     ],
 )
-def test_what_is_wrong_in_a_file_is_told(home: Path, text: str, message: str, hint: str) -> None:
+def test_what_is_wrong_in_a_file_is_told(home: Path, text: str, wording) -> None:
     path = user(home, text)
     done = run("status", "dc27")
     assert isinstance(done.exception, UsageError)
     assert str(path) in done.exception.message
-    assert message in done.exception.message
-    assert hint in (done.exception.hint or "")
+    wording(done.exception)
 
 
 def test_a_named_file_that_is_not_there_is_told(home: Path) -> None:
@@ -199,7 +198,7 @@ def test_a_wrong_table_of_any_command_is_found(home: Path) -> None:
 
 @pytest.mark.parametrize("where", ["file", "environment"])
 def test_a_value_that_no_option_takes_is_found_with_its_place(
-    home: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    home: Path, monkeypatch: pytest.MonkeyPatch, where: str, wording
 ) -> None:
     if where == "file":
         path = user(home, "[run]\nlog-format = 'xml'\n")
@@ -209,10 +208,10 @@ def test_a_value_that_no_option_takes_is_found_with_its_place(
         monkeypatch.setenv(place, "xml")
     error = run("config", "show").exception
     assert isinstance(error, UsageError)
-    assert error.message == f"{place}: 'xml' is not one of 'text', 'json'"
+    wording(error.message)
 
 
-def test_a_variable_that_nothing_reads_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_nothing_reads_is_named(home: Path, monkeypatch: pytest.MonkeyPatch, wording) -> None:
     """A unit with a word mistyped would run with other settings, and nobody would know."""
     for name, value in {
         "DC_INJECT_RUN_QUITE": "1", "DC_INJECT_MENU_NEW_CONTACT": "me", "DC_INJECT_SHARD": "0/4",
@@ -221,7 +220,7 @@ def test_a_variable_that_nothing_reads_is_named(home: Path, monkeypatch: pytest.
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     told = [line for line in run("config", "show").stderr.splitlines() if line.startswith("nothing reads")]
-    assert told == ["nothing reads DC_INJECT_RUN_QUITE; did you mean DC_INJECT_RUN_QUIET?"]
+    wording(told)
 
 
 # --------------------------------------------------------------------------- whose file it is

@@ -50,13 +50,13 @@ def test_what_control_redistributed_is_shown_of_links_that_got_and_gave(made: Ma
     assert {row["destination"]: row["for_others"] - row["to_others"] for row in report["redistributed"]} == {
         FNAL.link.destination: 120 * GB, KIT.link.destination: -120 * GB,
     }  # fmt: skip
-    assert "## Redistributed by control" in run("report", made.path).stdout
+    assert "## Redistributed" in run("report", made.path).stdout
 
 
-def test_without_decisions_a_sentence_says_why(made: Made, tmp_path: Path) -> None:
+def test_without_decisions_a_sentence_says_why(made: Made, tmp_path: Path, wording) -> None:
     """In tables only: programs get an empty list, or heads without a row."""
     asked = ("status", made.path, "--decisions", "8")
-    assert run(*asked).stdout == "no decisions: control was off for all links in all planned cycles\n"
+    wording(run(*asked).stdout)
     assert json.loads(run(*asked, "--format", "json").stdout) == []
     (heads,) = run(*asked, "--format", "csv").stdout.splitlines()
     assert heads.startswith("cycle,scenario,")
@@ -65,17 +65,15 @@ def test_without_decisions_a_sentence_says_why(made: Made, tmp_path: Path) -> No
     with Ledger.open(made.path, synchronous="OFF") as ledger:
         ledger.record_decisions([ControlDecision(CYCLE, FNAL, "act", Hold.BACKLOG, 5e8, 0.0, {}, {})])
     assert "backlog" in run(*asked).stdout
-    assert run(*of_one).stdout == (
-        "no decisions of T2_CH_CERN -> T1_DE_KIT_Disk in these cycles: control was off there, or nothing was due\n"
-    )
+    wording(run(*of_one).stdout)
     with Ledger.open(tmp_path / "new.sqlite", synchronous="OFF"):
         pass
     told = run("status", tmp_path / "new.sqlite", "--decisions", "8").stdout
-    assert told == "no decisions: the campaign has had no cycle so far\n"
+    wording(told)
 
 
 def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    made: Made, monkeypatch: pytest.MonkeyPatch, wording
 ) -> None:
     numbers = {"in_flight": 800 * GB, "window": 900 * GB, "allowed": 100 * GB, "delivered": 300 * GB, "age": 180}
     with Ledger.open(made.path, synchronous="OFF") as ledger:
@@ -91,8 +89,8 @@ def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal
     assert KIT.link.destination in shown
     assert FNAL.link.destination not in shown
     unknown = run("status", made.path, "--decisions", "1", "--link", "A:B").exception
-    assert "the campaign has no link A -> B" in str(unknown)
-    assert "chooses among decisions" in str(run("status", made.path, "--link", str(KIT.link)).exception)
+    wording(str(unknown))
+    wording(str(run("status", made.path, "--link", str(KIT.link)).exception))
 
 
 def test_a_link_whose_destination_is_full_shows_its_space_before_its_window(

@@ -14,6 +14,7 @@ from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
+from tests.wording import lines
 
 
 class Rules(World[SimBackend]):
@@ -39,23 +40,22 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     return Rules(made.path, clock, service)
 
 
-def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: Rules) -> None:
+def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: Rules, wording) -> None:
     """It says how many files are under way, and until when their rules live; no time passes."""
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
-    assert "3 complete rules: will be ended at once" in done.stderr
-    assert "2 unfinished rules with 12 files under way: left to their lifetime, the last until" in done.stderr
+    wording(done.stderr)
     assert done.stdout == ""
     assert len(world.live()) == 2
     assert world.states() == {State.ENDED: 3, State.LIVE: 2}
     assert world.clock.now() == START
 
 
-def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: Rules) -> None:
+def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: Rules, wording) -> None:
     """Unfinished rules are cancelled, at the pace, with their bytes settled."""
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 0
-    assert "2 unfinished rules: will be ended in 6 s; cancels 12 files under way" in done.stderr
+    wording(lines(done.stderr, "cancels"))
     assert "5 rules ended" in done.stderr
     assert world.live() == []
     assert world.clock.now() == START + timedelta(seconds=6)
@@ -81,11 +81,11 @@ def test_a_pace_needs_a_number_above_0_and_its_unit(world: Rules, rate: str) -> 
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
-def test_without_a_yes_nothing_is_ended(world: Rules, answer: str) -> None:
+def test_without_a_yes_nothing_is_ended(world: Rules, answer: str, wording) -> None:
     """No, nothing said, and nobody there to ask are all the same."""
     done = world.end("--cancel", text=answer)
     assert isinstance(done.exception, UsageError)
-    assert "nothing was ended" in done.exception.message
+    wording(done.exception.message)
     assert len(world.live()) == 5
     with LedgerView.open(world.path) as view:
         assert view.changes() == ()
@@ -161,13 +161,13 @@ def test_a_ledger_that_is_in_use_is_refused_with_its_holder(world: Rules) -> Non
     assert len(world.live()) == 5
 
 
-def test_without_the_right_nothing_is_tried(world: Rules) -> None:
+def test_without_the_right_nothing_is_tried(world: Rules, wording) -> None:
     """Exit code 4, and that the rules end with their lifetime."""
     world.service.may_end = False
     error = world.end("--yes").exception
     assert isinstance(error, ServiceError)
     assert error.exit_code == 4
-    assert "may not end rules" in error.message
+    wording(error.message)
     assert world.service.calls.get("end") is None
 
 
@@ -197,7 +197,7 @@ def test_a_failure_is_told_with_what_was_done(world: Rules) -> None:
     assert world.live() == []
 
 
-def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules) -> None:
+def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules, wording) -> None:
     """Ctrl-C while it waits for its pace, and while it looks: nothing is known to be gone then."""
 
     def fault(method: str, _subject: object) -> None:
@@ -207,7 +207,7 @@ def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules) 
     world.service.fault = fault
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 130
-    assert "interrupted: 0 ended, 4 asked to end, and not known to have ended, 1 left" in done.stderr
+    wording(lines(done.stderr, "interrupted"))
     assert len(world.live()) == 1
     with LedgerView.open(world.path) as view:
         assert sum(entry.end_asked_at is not None for entry in view.entries()) == 4
@@ -225,7 +225,7 @@ def test_an_interruption_leaves_the_ledger_as_the_service_has_it(world: Rules) -
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 130
     last = max(entry.expires_at for entry in world.entries() if entry.expires_at and entry.state is State.LIVE)
-    assert f"interrupted: 4 ended, 1 left to its lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert f"{last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
     assert world.states() == {State.ENDED: 4, State.LIVE: 1}
 
 

@@ -14,6 +14,7 @@ from dc_inject.model.errors import Temporary, UsageError
 from dc_inject.model.ports import Observation, Removal, Status
 from tests.cli.ending import LINK, Files, command, job, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
+from tests.wording import lines
 
 OLD = Cycle(START - timedelta(days=3), CYCLE.length)  # young files are left
 
@@ -50,7 +51,7 @@ def test_where_nobody_can_be_asked_nothing_is_swept_up(world: Files) -> None:
 
 
 def test_files_are_swept_up_without_a_ledger_and_without_rucio(
-    world: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wording
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     world.service.strays = naming.copies(job(8, OLD))
@@ -61,25 +62,25 @@ def test_files_are_swept_up_without_a_ledger_and_without_rucio(
     done = run("end", "dc27", "--sweep", LINK.destination, "--yes")
     assert done.exit_code == 0, done.exception
     assert asked == [{"fts"}]
-    assert "looking for files only" in done.stderr
+    wording(done.stderr)
     assert world.service.deleted == world.service.strays
 
 
 @pytest.mark.parametrize(
-    ("prefix", "why"),
+    "prefix",
     [
-        ("notaurl", "not a URL"),
-        ("davs://b.example.org/dc?token=hunter2", "may not have a query"),
-        ("ftp://b.example.org/dc", "unknown scheme"),
-        ("http://b.example.org/dc", "not encrypted"),
+        "notaurl",
+        "davs://b.example.org/dc?token=hunter2",
+        "ftp://b.example.org/dc",
+        "http://b.example.org/dc",
     ],
 )
 def test_a_prefix_that_cannot_be_one_is_refused_before_anything_is_done(
-    world: Files, prefix: str, why: str
+    world: Files, prefix: str, wording
 ) -> None:
     done = world.end("--yes", "--sweep", prefix)
     assert done.exit_code == 2, done.exception
-    assert why in done.stderr
+    wording(done.stderr)
     assert "hunter2" not in done.stderr
     assert world.states() == {State.LIVE: 5}
 
@@ -88,15 +89,14 @@ def test_a_prefix_in_another_spelling_is_the_same_one(world: Files) -> None:
     unknown = world.service.strays = naming.copies(job(8, OLD))
     done = world.end("--yes", "--sweep", "DAVS://B.example.org:443/dc/")
     assert done.exit_code == 0, done.exception
-    assert "no job in this ledger went to" not in done.stderr
+    assert "its destinations" not in done.stderr
     assert world.service.deleted == unknown
 
 
-def test_a_prefix_that_is_no_destination_of_the_ledger_is_told(world: Files) -> None:
+def test_a_prefix_that_is_no_destination_of_the_ledger_is_told(world: Files, wording) -> None:
     done = world.end("--yes", "--sweep", "davs://c.example.org/dc")
     assert done.exit_code == 0, done.exception
-    wrong = "no job in this ledger went to davs://c.example.org/dc; its destinations are davs://b.example.org/dc"
-    assert wrong in done.stderr
+    wording(lines(done.stderr, "davs://c.example.org/dc", "davs://b.example.org/dc"))
 
 
 def test_what_is_to_be_swept_up_is_shown_by_scenario_and_cycle(world: Files) -> None:
@@ -118,7 +118,7 @@ def test_files_of_young_cycles_may_be_those_of_another_injector(world: Files, ag
     done = world.end("--yes", "--sweep", LINK.destination)
     assert done.exit_code == 0, done.exception
     assert sorted(world.service.deleted) == sorted(old if young else [*fresh, *old])
-    assert ("kept (--include-recent deletes them too)" in done.stderr) is young
+    assert ("--include-recent" in done.stderr) is young
 
 
 def test_files_of_an_old_cycle_that_changed_within_a_day_are_young_too(world: Files) -> None:
@@ -126,7 +126,7 @@ def test_files_of_an_old_cycle_that_changed_within_a_day_are_young_too(world: Fi
     world.service.modified = START - timedelta(hours=2)
     done = world.end("--yes", "--sweep", LINK.destination)
     assert isinstance(done.exception, UsageError)
-    assert "10 files (10 GB), the last changed 2027-02-08 08:00:00Z, such as" in done.stderr
+    assert "2027-02-08 08:00:00Z" in done.stderr
     assert world.service.deleted == []
 
 
@@ -179,8 +179,7 @@ def test_whose_young_files_are_is_said_before_they_go(world: Files) -> None:
     world.service.rules.clear()
     done = world.end("--sweep", LINK.destination, "--include-recent", text="y\nn\n")
     assert world.service.deleted == []
-    whose = f"the files of the last day belong to campaign dc27: contact {job(0).contact}, "
-    assert whose in done.stderr
+    whose = f"contact {job(0).contact}, "
     assert done.stderr.index(whose) < done.stderr.index("Delete them?")
 
 
@@ -188,15 +187,15 @@ def test_files_that_are_not_young_are_swept_up_without_a_word_of_whose_they_are(
     world.service.strays = naming.copies(job(8, OLD))
     done = world.end("--yes", "--sweep", LINK.destination, "--include-recent")
     assert done.exit_code == 0, done.exception
-    assert "files of the last day" not in done.stderr
+    assert "last day" not in done.stderr
 
 
 def test_without_a_ledger_nobody_can_tell_whose_young_files_are(
-    world: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wording
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     world.service.strays = naming.copies(job(8))
     monkeypatch.setattr(command.common, "backends", lambda *_, **__: {"fts": world.service})
     done = run("end", "dc27", "--sweep", LINK.destination, "--yes", "--include-recent")
     assert done.exit_code == 0, done.exception
-    assert "no ledger here tells who injects it" in done.stderr
+    wording(lines(done.stderr, "last day"))

@@ -39,7 +39,7 @@ def test_a_cycle_in_the_last_two_lengths_is_healthy(monkeypatch: pytest.MonkeyPa
     at(monkeypatch, START + 2 * CYCLE.length)
     done = run("health")
     assert done.exit_code == 0
-    assert done.stdout.startswith("dc27: a cycle began at 2027-02-08 10:00:00Z; me@host")
+    assert "2027-02-08 10:00:00Z; me@host" in done.stdout
     assert run("health", "dc27").exit_code == 0
     at(monkeypatch, START + 2 * CYCLE.length + timedelta(seconds=1))
     message, hint = refusal()
@@ -57,18 +57,18 @@ def test_a_clock_that_leapt_is_not_healthy(ledger: Ledger, monkeypatch: pytest.M
     assert run("health").exit_code == 0
 
 
-def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     make(tmp_path / "dc_inject" / "dc27.sqlite", {FNAL: 1})
     message, hint = refusal()
-    assert message == "dc27: no injector is running"
+    wording(message)
     assert "dc-inject run" in hint
 
 
-def test_nobody_has_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_has_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     message, hint = refusal()
-    assert message == f"no campaign has a ledger in {tmp_path}/dc_inject"
+    wording(message)
     assert "dc-inject run" in hint
 
 
@@ -76,7 +76,7 @@ def test_an_injector_that_has_just_started_is_healthy(tmp_path: Path, monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with Ledger.open(tmp_path / "dc_inject" / "new.sqlite") as ledger, ledger.hold("me@host"):
         ledger.bind("new", CYCLE.length, [ME], START)
-        assert "no cycle has begun yet" in run("health").stdout
+        assert run("health").stdout.startswith("new: no cycle ")
 
 
 @pytest.mark.usefixtures("ledger")
@@ -87,7 +87,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_ledger_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, wording) -> None:
     at(monkeypatch, START)
     monkeypatch.setattr("os.access", lambda *_: False)  # we may be root, who may always
-    assert "cannot be written" in refusal()[0]
+    wording(refusal()[0])

@@ -27,6 +27,7 @@ from dc_inject.model.ports import FoundInjection, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_versions import of_another_version
+from tests.wording import lines
 
 WRONG = "UPDATE account SET injected = injected + 1 WHERE id = 1"
 
@@ -54,12 +55,9 @@ def test_a_whole_ledger_is_said_to_be_whole(made: Made) -> None:
 
 def test_each_contradiction_is_a_line_with_its_code_and_the_exit_code_is_3(made: Made) -> None:
     damage(made.path, WRONG)
-    row = {
-        "code": "totals",
-        "severity": "error",
-        "subject": str(FNAL),
-        "message": f"injected is {200 * GB + 1}, its injections sum to {200 * GB}",
-    }
+    row = {"code": "totals", "severity": "error", "subject": str(FNAL)}
+    row["message"] = check(made.path)[0].message
+    assert all(str(number) in row["message"] for number in (200 * GB + 1, 200 * GB))
     done = run("ledger", "check", made.path)
     assert done.exit_code == 3
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["code", "severity"], ["totals", "error"]]
@@ -91,26 +89,29 @@ def test_a_ledger_that_there_is_not_is_said_with_those_that_there_are(
     assert run("ledger", "check", "dc26").exit_code == 0
 
 
-def test_a_ledger_of_another_version_says_what_to_do(tmp_path: Path) -> None:
+def test_a_ledger_of_another_version_says_what_to_do(tmp_path: Path, wording) -> None:
     path = of_another_version(tmp_path)
     done = run("ledger", "check", path)
     assert done.exit_code == 3
-    assert "use the dc_inject that wrote it" in done.stdout
+    wording(done.stdout)
     for arguments in (["status", path], ["stop", path], ["ledger", "backup", path, tmp_path / "copy"]):
         error = run(*arguments).exception
         assert isinstance(error, LedgerError)
-        assert "use the dc_inject that wrote it" in (error.hint or "")
+        assert error.hint
+        assert error.hint in done.stdout
     assert not (tmp_path / "copy").exists()
 
 
 # --------------------------------------------------------------------------- backup
 
 
-def test_a_backup_is_a_whole_private_ledger_and_its_path_goes_to_stdout(made: Made, tmp_path: Path) -> None:
+def test_a_backup_is_a_whole_private_ledger_and_its_path_goes_to_stdout(
+    made: Made, tmp_path: Path, wording
+) -> None:
     copy = tmp_path / "backups.sqlite"
     done = run("ledger", "backup", made.path, copy)
     assert (done.exit_code, done.stdout) == (0, f"{copy}\n")
-    assert "3 injections, the last cycle is 2027-02-08T10:00:00Z" in done.stderr
+    wording(done.stderr)
     assert mode(copy) == 0o600
     with LedgerView.open(copy) as view:
         assert view.entries() == made.entries
@@ -197,10 +198,10 @@ def test_a_ledger_that_contradicts_itself_does_not_replace_a_good_backup(made: M
 
 
 @pytest.mark.parametrize("place", ["/proc/copy.sqlite", "/nowhere/at/all/copy.sqlite"])
-def test_a_place_that_cannot_be_written_is_said(made: Made, place: str) -> None:
+def test_a_place_that_cannot_be_written_is_said(made: Made, place: str, wording) -> None:
     error = run("ledger", "backup", made.path, place).exception
     assert isinstance(error, LedgerError)
-    assert "cannot be written" in error.message
+    wording(error.message)
     assert error.hint
 
 
@@ -291,12 +292,11 @@ def files(lost: Lost) -> set[str]:
     return {file.name for file in folder.iterdir() if file.suffix != ".lock"} if folder.exists() else set()
 
 
-def test_a_lost_ledger_is_made_anew_from_what_the_service_has(lost: Lost) -> None:
+def test_a_lost_ledger_is_made_anew_from_what_the_service_has(lost: Lost, wording) -> None:
     done = lost.rebuild("--yes")
     assert done.exit_code == 0, done.exception
     assert done.stdout == f"{lost.path}\n"
-    assert "4 injections found (400 GB), 4 of them complete" in done.stderr
-    assert "no menu has us-mesh T2_US_MIT -> T2_US_Nebraska any more" in done.stderr
+    wording(done.stderr)
     assert mode(lost.path) == 0o600
     assert files(lost) == {"dc27.sqlite"}
     assert check(lost.path) == []
@@ -342,14 +342,14 @@ def test_a_ledger_that_is_there_is_never_replaced(lost: Lost) -> None:
     assert lost.rebuild("--yes", "--ledger", elsewhere).stdout == f"{elsewhere}\n"
 
 
-def test_the_log_of_a_lost_ledger_is_not_taken_for_that_of_the_new_one(lost: Lost) -> None:
+def test_the_log_of_a_lost_ledger_is_not_taken_for_that_of_the_new_one(lost: Lost, wording) -> None:
     """It may have what is wanted, and SQLite would play it into the new ledger."""
     lost.path.parent.mkdir()
     log = lost.path.with_name("dc27.sqlite-wal")
     log.write_text("the last transactions")
     error = lost.rebuild("--yes").exception
     assert isinstance(error, LedgerError)
-    assert "log of a ledger was left" in error.message
+    wording(error.message)
     log.write_text("")
     assert lost.rebuild("--yes").exit_code == 0
 
@@ -395,21 +395,20 @@ def test_how_far_back_it_looks_can_be_bounded(lost: Lost) -> None:
     assert lost.service.since == START - timedelta(hours=1)
 
 
-def test_a_backup_is_brought_to_the_present(lost: Lost) -> None:
+def test_a_backup_is_brought_to_the_present(lost: Lost, wording) -> None:
     """What it has stays, what only the service has is added, and the backup itself does not change."""
     backup = lost.folder / "backup.sqlite"
     make(backup, {FNAL: 1})
     before = backup.read_bytes()
     done = lost.rebuild("--backup", backup, "--yes")
     assert done.exit_code == 0, done.exception
-    assert "3 injections found (300 GB), 3 of them complete" in done.stderr
-    assert "what cannot be recovered since the backup:" in done.stderr
+    wording(lines(done.stderr, "found") + lines(done.stderr, "backup"))
     assert backup.read_bytes() == before
     assert files(lost) == {"dc27.sqlite"}
     assert check(lost.path) == []
     with LedgerView.open(lost.path) as view:
         assert {entry.injection.key for entry in view.entries()} == lost.service.rules.keys() - {"other"}
-        assert "not known since the backup" in view.notes()[0][1]
+        assert "backup" in view.notes()[0][1]
 
 
 def test_a_ledger_in_its_place_adopts_what_others_made(lost: Lost) -> None:

@@ -92,14 +92,15 @@ def test_quiet_does_not_shorten_the_file(tmp_path: Path, capsys: pytest.CaptureF
     assert "a cycle" not in capsys.readouterr().err
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, wording) -> None:
     """A link may lead to a file of somebody else, and a pipe may wait for ever."""
     (tmp_path / "aim").touch()
     (tmp_path / "link").symlink_to(tmp_path / "aim")
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "link", tmp_path / "pipe", Path("/dev/null"), tmp_path, tmp_path / "no" / "folder"):
-        with pytest.raises(UsageError, match="cannot be written"):
+        with pytest.raises(UsageError) as refused:
             log_output.talk(file=path)
+        wording(refused.value)
     assert isinstance(run("run", "menu.yaml", "--log-file", tmp_path / "link").exception, UsageError)
 
 
@@ -118,7 +119,7 @@ def test_a_full_disk_stops_nothing_and_is_said_once(
         log.info("token=%s", SECRET)
     told = capsys.readouterr().err
     assert told.count("INFO token=***") == 3
-    assert told.count("the log file cannot be written any more: [Errno 28] No space left on device") == 1
+    assert told.count(": [Errno 28] No space left on device") == 1
     assert SECRET not in told
     assert "Traceback" not in told
 

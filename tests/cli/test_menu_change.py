@@ -34,11 +34,11 @@ def test_scale_writes_a_menu_that_check_accepts(menu: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("factor", ["0", "-1", "x", "1e3", "", "nan", "1,5"])
-def test_a_factor_is_a_number_above_0(factor: str, menu: Path) -> None:
+def test_a_factor_is_a_number_above_0(factor: str, menu: Path, wording) -> None:
     """Anything else is a usage error."""
     done = run("menu", "scale", "--", factor, menu)
     assert done.exit_code == 2
-    assert "is not a factor" in done.stderr
+    wording(done.stderr)
 
 
 def test_a_scaled_menu_above_a_limit_is_refused(menu: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_scaled_menu_finds_its_files_from_its_new_place(menu: Path, tmp_path: 
     assert same == menu.read_text()
 
 
-def test_diff_in_every_format(menu: Path, tmp_path: Path) -> None:
+def test_diff_in_every_format(menu: Path, tmp_path: Path, wording) -> None:
     """The same rows with plain numbers; talk on stderr."""
     other = tmp_path / "n.yaml"
     other.write_text(menu.read_text().replace("10 Gb/s", "12.5 Gb/s"))
@@ -93,17 +93,17 @@ def test_diff_in_every_format(menu: Path, tmp_path: Path) -> None:
     assert [float(row["after_gbps"]) for row in table] == [12.5] * 5
     done = run("menu", "diff", menu, "-", text=menu.read_text())
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "equal: the same rates on the same links at all times\n"
+    wording(done.stderr)
     assert run("menu", "diff", menu, menu, "--format", "json").stdout == "[]\n"
 
 
-def test_equal_rates_of_unequal_menus(menu: Path, tmp_path: Path) -> None:
+def test_equal_rates_of_unequal_menus(menu: Path, tmp_path: Path, wording) -> None:
     """Are not called equal menus."""
     other = tmp_path / "n.yaml"
     other.write_text(menu.read_text().replace("    rate:", "    priority: 5\n    rate:"))
     done = run("menu", "diff", menu, other)
     assert done.exit_code == 0
-    assert done.stderr == "equal in rates and volumes\nalso: 1 link with other terms: priority\n"
+    wording(done.stderr)
 
 
 def test_expressions_are_not_resolved_to_compare(menu: Path) -> None:
@@ -112,10 +112,10 @@ def test_expressions_are_not_resolved_to_compare(menu: Path) -> None:
     assert "also: RSE expressions, each counted as one RSE" in run("menu", "diff", menu, menu).stderr
 
 
-def test_menus_that_cannot_be_compared(menu: Path, tmp_path: Path) -> None:
+def test_menus_that_cannot_be_compared(menu: Path, tmp_path: Path, wording) -> None:
     """Two from stdin, one that is not there, one that is wrong."""
     assert isinstance(run("menu", "diff", "-", "-").exception, UsageError)
-    assert "cannot be read" in str(run("menu", "diff", menu, tmp_path / "no.yaml").exception)
+    wording(str(run("menu", "diff", menu, tmp_path / "no.yaml").exception))
     assert isinstance(run("menu", "diff", menu, "-", text="- a\n").exception, MenuError)
 
 
@@ -136,23 +136,18 @@ def test_a_menu_written_out_is_the_same_menu(menu: Path, tmp_path: Path, monkeyp
     done = run("menu", "expand", menu, "-o", goal)
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == f"6 links, 6 Gb/s together\nwrote {goal}\n"
-    assert (
-        run("menu", "diff", menu, goal, "--include-from", tmp_path).stderr
-        == "equal: the same rates on the same links at all times\n"
-    )
+    assert run("menu", "diff", menu, goal, "--include-from", tmp_path).stderr.startswith("equal: ")
     printed = run("menu", "expand", menu).stdout
     assert printed == goal.read_text().replace("../", "")
     monkeypatch.chdir(tmp_path)
     assert run("menu", "expand", "-", text=printed).stdout == printed
 
 
-def test_expressions_are_said_or_asked_for(menu: Path) -> None:
+def test_expressions_are_said_or_asked_for(menu: Path, wording) -> None:
     """Without either, the menu is refused, and says what to do."""
     menu.write_text(text(scenarios='scenarios: {one: {from: A, to: "tier=2&country=DE", rate: 6 Gb/s}}'))
     done = run("menu", "expand", menu)
-    assert "nobody says what tier=2&country=DE means (ask Rucio with --online, or name them with --rses)" in str(
-        done.exception
-    )
+    wording(str(done.exception))
     done = run("menu", "expand", menu, "--rses", "tier=2&country=DE=T2_DE_DESY, T2_DE_RWTH")
     assert done.exit_code == 0
     assert "{from: A, to: T2_DE_RWTH, rate: 3 Gb/s}" in done.stdout

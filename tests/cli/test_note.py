@@ -59,24 +59,24 @@ def test_a_note_has_one_clean_line_without_secrets(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    "words",
     [
-        (("",), "is empty"),
-        (("  \n ",), "is empty"),
-        (("x" * 301,), "at most 300 characters"),
-        (("later", "--at", "2027-02-08T16:01Z"), "is not over yet"),
+        ("",),
+        ("  \n ",),
+        ("x" * 301,),
+        ("later", "--at", "2027-02-08T16:01Z"),
     ],
 )
-def test_what_is_no_note_is_refused(made: Made, words: tuple[str, ...], says: str) -> None:
+def test_what_is_no_note_is_refused(made: Made, words: tuple[str, ...], wording) -> None:
     """And nothing is written."""
     error = run("note", "dc27", *words).exception
     assert isinstance(error, UsageError)
-    assert says in error.message
+    wording(error)
     assert changes(made) == []
 
 
-def test_a_time_needs_its_zone_and_a_campaign_its_ledger(made: Made) -> None:
+def test_a_time_needs_its_zone_and_a_campaign_its_ledger(made: Made, wording) -> None:
     """As for every command."""
-    assert "has no zone" in run("note", "dc27", "x", "--at", "2027-02-08T12:00").stderr
+    wording(run("note", "dc27", "x", "--at", "2027-02-08T12:00").stderr)
     assert isinstance(run("note", "dc28", "x").exception, LedgerError)
     assert changes(made) == []

@@ -56,17 +56,17 @@ def test_a_link_is_named_in_any_form_and_its_rate_set_and_taken_back(made: Made,
 def test_a_rate_for_what_is_stopped_says_that_it_is(made: Made) -> None:
     """Also where the stop is of all, and until it is lifted."""
     assert run("pause", "dc27", "*").exit_code == 0
-    assert "still stopped: all of it, since " in run("set", "us-mesh", "scale", "50%").stderr
-    assert "still stopped: all of it, since " in run("unset", "us-mesh").stderr
+    assert "still stopped" in run("set", "us-mesh", "scale", "50%").stderr
+    assert "still stopped" in run("unset", "us-mesh").stderr
     assert "still stopped" not in run("resume", "*").stderr
 
 
 def test_an_injector_that_runs_is_told_to_stop_at_once(made: Made) -> None:
     """A rate is given from the next cycle on, a pause holds in this one."""
     with Ledger.open(made.path) as ledger, ledger.hold("me@vobox"):
-        assert "a higher rate applies from the next cycle on" in run("set", "us-mesh", "scale", "2").stderr
+        assert "next cycle" in run("set", "us-mesh", "scale", "2").stderr
         paused = run("pause", "us-mesh").stderr
-    assert "it then releases nothing more" in paused
+    assert "releases nothing" in paused
     assert "next cycle" not in paused
 
 
@@ -75,7 +75,7 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
     assert run("set", "us-mesh", "scale", "50%").exit_code == 0
     assert run("set", "dc27", "*", "scale", "0.8").exit_code == 0
     assert run("pause", "us-mesh", "--why", "lunch").exit_code == 0
-    assert "is already stopped, since " in run("pause", "us-mesh").stderr
+    assert "already stopped" in run("pause", "us-mesh").stderr
     shown = json.loads(run("status", "dc27", "--format", "json").stdout)
     assert [(one["subject"], one["what"]) for one in shown["overrides"]] == [
         ("*", "scale 0.8"),
@@ -84,7 +84,7 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
     assert [one["subject"] for one in shown["pauses"]] == ["us-mesh"]
     assert "everything  scale 0.8" in run("status", "dc27").stdout
     taken = run("unset", "us-mesh", "scale")
-    assert "still set: all of it: scale 0.8" in taken.stderr
+    assert "all of it: scale 0.8" in taken.stderr
     assert "no scale was set" in run("unset", "us-mesh", "scale").stderr
     assert run("unset", "*").exit_code == 0
     assert run("resume", "us-mesh").exit_code == 0
@@ -94,29 +94,27 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    "words",
     [
-        (("us-mush", "rate", "1Gb/s"), "us-mesh"),
-        (("T2_CH_CERN", "T1_US_FNAL", "rate", "1Gb/s"), "T1_US_FNAL_Disk"),
-        (("us-mesh",), "rate or scale"),
-        (("rate", "1Gb/s"), "'*'"),
-        (("us-mesh", "rate", "40"), "40"),
-        (("us-mesh", "rate"), "40Gb/s"),
-        (("us-mesh", "scale", "0"), "pause"),
-        (("us-mesh", "scale", "nan"), "not a scale"),
-        (("us-mesh", "scale", "-1"), "not a scale"),
-        (("us-mesh", "pause"), "dc-inject pause us-mesh"),
-        (("T2_CH_CERN", "T1_US_FNAL_Disk", "resume"), "dc-inject resume T2_CH_CERN T1_US_FNAL_Disk"),
-        (("a", "b", "c", "rate", "1Gb/s"), "names neither a scenario nor a link"),
+        ("us-mush", "rate", "1Gb/s"),
+        ("T2_CH_CERN", "T1_US_FNAL", "rate", "1Gb/s"),
+        ("us-mesh",),
+        ("rate", "1Gb/s"),
+        ("us-mesh", "rate", "40"),
+        ("us-mesh", "rate"),
+        ("us-mesh", "scale", "0"),
+        ("us-mesh", "scale", "nan"),
+        ("us-mesh", "scale", "-1"),
+        ("us-mesh", "pause"),
+        ("T2_CH_CERN", "T1_US_FNAL_Disk", "resume"),
+        ("a", "b", "c", "rate", "1Gb/s"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_changes_nothing(
-    made: Made, words: tuple[str, ...], says: str
-) -> None:
+def test_what_cannot_be_meant_is_refused_and_changes_nothing(made: Made, words: tuple[str, ...], wording) -> None:
     """A rate that is set for nobody would be worse than an error."""
     error = run("set", "--", *words).exception
     assert isinstance(error, UsageError)
-    assert says in f"{error.message} {error.hint}"
+    wording(error)
     assert what_is_set(made) == []
 
 
@@ -139,13 +137,13 @@ def changes(made: Made) -> list[tuple[str, str]]:
     ],
 )
 def test_every_command_names_its_subject_in_the_same_words(
-    made: Made, names: tuple[str, ...], subject: str
+    made: Made, names: tuple[str, ...], subject: str, wording
 ) -> None:
     """Of a scenario, a link and all of it, in whatever words, also with the ledger's file as an option."""
     for command in (("pause",), ("resume",), ("pause",), ("resume", "--ledger", str(made.path))):
         done = run(command[0], *names, *command[1:], "--why", "lunch")
         assert done.exit_code == 0, done.exception
-    assert "resumes with the next cycle" in done.stderr
+    wording(done.stderr)
     assert "was not stopped" in run("resume", *names).stderr
     scaled = run("set", *names, "scale", "50%")
     assert scaled.exit_code == 0, scaled.exception
@@ -166,7 +164,7 @@ def test_every_command_names_its_subject_in_the_same_words(
         (("resume", "us-mush"), "us-mesh"),
         (("unset", "us-mush"), "us-mesh"),
         (("unset", "T2_CH_CERN", "T1_US_FNAL_Disk", "pause"), "dc-inject resume T2_CH_CERN T1_US_FNAL_Disk"),
-        (("pause", ""), "names neither a scenario nor a link"),
+        (("pause", ""), "neither a scenario"),
     ],
 )
 def test_a_pause_of_what_cannot_be_meant_is_refused(made: Made, words: tuple[str, ...], says: str) -> None:
@@ -239,7 +237,7 @@ def in_force(made: Made, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (
             ("us-mesh", "rate", "53Gb/s"),
-            ["the rates sum to 61 Gb/s, above limits.total, 60 Gb/s: the rest will be"],
+            ["61 Gb/s, above limits.total, 60 Gb/s"],
         ),
         (("us-mesh", "scale", "10"), ["above limits.per_site"] * 4 + ["above limits.total"]),
         (("us-mesh", "scale", "0.5"), []),
@@ -269,11 +267,11 @@ def test_a_limit_that_others_exceed_is_not_told_of_this_link(made: Made, in_forc
     assert "warning" not in run("set", "us-mesh", "rate", "90Gb/s").stderr
 
 
-def test_menus_that_cannot_be_read_keep_nothing_from_being_set(made: Made, in_force: Path) -> None:
+def test_menus_that_cannot_be_read_keep_nothing_from_being_set(made: Made, in_force: Path, wording) -> None:
     """It is said that the limits are not known here."""
     (in_force / "sites.yaml").unlink()
     done = run("set", "us-mesh", "rate", "90Gb/s")
     assert done.exit_code == 0, done.exception
-    assert "warning: cannot check it against the limits: " in done.stderr
+    wording(done.stderr)
     assert "sites.yaml" in done.stderr
     assert len(what_is_set(made)) == 1

@@ -43,7 +43,7 @@ def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
         assert early["until"] == told["until"], "it counts from the begin, whenever somebody asks"
         assert standing.standing("dc27", view, CYCLE.end + timedelta(minutes=8))["ramping"] == []
         shown = run("status", "dc27", "--ledger", made.path).stdout
-    assert "FTS still ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
+    assert "ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
 
 
 def test_fts_is_not_said_to_grow_after_a_campaign_or_on_a_link_without_rules(

@@ -53,7 +53,7 @@ def sweep(backend: FtsBackend) -> None:
 
 
 def test_files_stay_as_long_as_fts_is_at_work_on_them(
-    service: tuple[FakeFts, FtsBackend], store: Store, capsys: pytest.CaptureFixture[str]
+    service: tuple[FakeFts, FtsBackend], store: Store, capsys: pytest.CaptureFixture[str], wording
 ) -> None:
     """Files of a forgotten job go at once, those of one that waits only when it is over, each with its folder."""
     fts, backend = service
@@ -62,7 +62,7 @@ def test_files_stay_as_long_as_fts_is_at_work_on_them(
     sweep(backend)
     assert not set(naming.copies(forgotten)) & set(store.files)
     assert set(naming.copies(waiting)) <= set(store.files)
-    assert "of jobs at work at fts, left alone:" in capsys.readouterr().err
+    wording(capsys.readouterr().err)
     fts.finish()
     sweep(backend)
     assert not [url for url in store.files if naming.TOP in url]

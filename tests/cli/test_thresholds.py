@@ -63,20 +63,18 @@ def test_a_met_one_is_exit_code_0(campaign: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "why"),
-    [
-        (UNKNOWN, "no link of the campaign has these labels"),
-        ("ratio >= 0.1 over 1 d", "only 3 h of 1 d can be judged so far"),
-    ],
+    "threshold",
+    [UNKNOWN, "ratio >= 0.1 over 1 d"],
 )
-def test_what_cannot_be_judged_is_no_pass(campaign: Path, threshold: str, why: str) -> None:
+def test_what_cannot_be_judged_is_no_pass(campaign: Path, threshold: str, wording) -> None:
     """Exit code 2, as that of a mini-challenge that is inconclusive."""
     done = run("report", campaign, "--fail-under", threshold, "--fail-under", MET)
     assert isinstance(done.exception, UsageError)
-    assert f"{threshold}: inconclusive: {why}" in done.exception.message
+    assert f"{threshold}: inconclusive: " in done.exception.message
+    wording(done.exception)
     both = run("report", campaign, "--fail-under", threshold, "--fail-under", MISSED).exception
     assert isinstance(both, ThresholdMissed)
-    assert why in both.message
+    assert f"{threshold}: inconclusive: " in both.message
 
 
 def test_the_time_is_that_of_the_newest_cycles_that_count(campaign: Path) -> None:
@@ -108,12 +106,12 @@ def test_junit_has_a_test_case_for_each(campaign: Path) -> None:
     assert "--fail-under" in (none.hint or "")
 
 
-def test_a_mistake_is_told_with_its_place(campaign: Path) -> None:
+def test_a_mistake_is_told_with_its_place(campaign: Path, wording) -> None:
     """And what to write."""
     done = run("report", campaign, "--fail-under", 'ratio{scenaro="x"} >= 1')
     assert done.exit_code == 2
     assert "at character 7" in done.stderr
-    assert "did you mean scenario?" in done.stderr
+    wording(done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -202,19 +200,19 @@ def test_those_of_menus_are_judged_at_the_end_of_a_run_and_in_reports(
         assert view.last_cycle() is not None
 
 
-def test_a_condition_about_no_link_of_the_menus_is_refused(simulated_run: Path) -> None:
+def test_a_condition_about_no_link_of_the_menus_is_refused(simulated_run: Path, wording) -> None:
     """A name with a typing error would never end anything; and nothing is left behind."""
     simulated_run.write_text(MENU.format(more="ratio >= 0.1"))
     done = run("run", simulated_run, "--no-drain", "--abort-on", 'ratio{scenario="onne"} < 0.5 over 1h')
     assert isinstance(done.exception, UsageError)
-    assert "no link of the menus has these labels" in done.exception.message
+    wording(done.exception.message)
     assert not (simulated_run.parent / "state" / "dc_inject" / "dc27.sqlite").exists()
 
 
-def test_a_run_that_is_aborted_ends_with_5(simulated_run: Path) -> None:
+def test_a_run_that_is_aborted_ends_with_5(simulated_run: Path, wording) -> None:
     """And says what held."""
     simulated_run.write_text(MENU.format(more="ratio >= 0.1"))
     done = run("run", simulated_run, "--no-drain", "--abort-on", "rules > 0 over 15 min")
     assert isinstance(done.exception, ThresholdMissed)
-    assert "stopped by --abort-on" in done.exception.message
+    wording(done.exception.message)
     assert "rules > 0 over 15 min: it is " in done.exception.message

@@ -48,7 +48,7 @@ def test_what_changes_is_told_for_all_that_it_touches() -> None:
     assert list(differences.others(campaign(BEFORE), campaign(after))) == []
 
 
-def test_a_shorter_window_is_less_volume_at_the_same_rate(wording) -> None:
+def test_a_shorter_window_is_less_volume_at_the_same_rate() -> None:
     """So it is a change."""
     after = BEFORE.replace("end: 2027-02-09 10:00", "end: 2027-02-08 16:00")
     changes = differences.changes(campaign(BEFORE), campaign(after))

@@ -63,7 +63,7 @@ def test_a_link_that_leads_to_itself_is_a_problem_of_the_menu(menu, tmp_path):
     assert [problem.line for problem in error.value.problems] == [6]
 
 
-def test_a_person_can_name_more_folders(menu, tmp_path, wording):
+def test_a_person_can_name_more_folders(menu, tmp_path):
     (tmp_path / "l.csv").write_text("from,to,rate\nA,B,1 Gb/s\n")
     file = menu(links="{file: ../l.csv}")
     run = CliRunner().invoke

@@ -118,7 +118,7 @@ def test_an_anchor_bomb_is_refused_before_it_expands() -> None:
     assert str(nodes.MOST_NODES) in words
 
 
-def test_too_large_a_file_is_not_parsed(wording) -> None:
+def test_too_large_a_file_is_not_parsed() -> None:
     """A file of more than 20 MB is refused as a whole."""
     _, complaints = composed(b"#" * (nodes.LARGEST_FILE + 1))
     ((line, words),) = complaints

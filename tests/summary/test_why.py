@@ -43,43 +43,29 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     one, other = why.reasons(why.held_links(ledger))  # what needs no action is left out
     assert (one["links"], one["cycles"], one["missing"]) == (5, 5, 15 * GB)
     assert one["most_held"] == [str(LINKS[4]), str(LINKS[3])]
-    assert (other["why"], other["links"], other["missing"]) == (f"{LAST}the space holds 40 %", 1, 6 * GB)
+    assert (other["links"], other["missing"]) == (1, 6 * GB)
+    assert other["why"].endswith(" 40 %")
 
 
 @pytest.mark.parametrize(
-    ("hold", "words"),
+    "hold",
     [
-        (Held(Hold.BACKLOG, {"window": 5 * GB}), "bytes in flight would not arrive in time"),
-        (
-            Held(Hold.BACKLOG, {"window": 5 * GB, "transfers": 2, "success": 0.55}),
-            f"bytes in flight would not arrive in time: {ATTEMPTS_FAIL}",
-        ),
-        (Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2}), "the queue in FTS is too long"),
-        (
-            Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2, "success": 0.55, "also": "failing"}),
-            f"the queue in FTS is too long: {ATTEMPTS_FAIL}; failing would hold it nearly as much",
-        ),
-        (
-            Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),
-            "the menu's own limit on a site (KIT, in)",
-        ),
-        (
-            Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "most": 25 * GB // 10, "allowed": GB}),
-            "the menu's own limit on a site (KIT, in, 20 Gb/s)",
-        ),
-        (Held(Hold.POOL_DRY, {"pool_items": 0, "pool_bytes": 0, "resident": GB}), "nothing left to inject"),
-        (
-            Held(Hold.POOL_DRY, {"pool_bytes": GB, "wanted": 2 * GB, "budget": GB}),
-            "the pool is too small for the rates: take more or larger datasets, or let data go sooner",
-        ),
-        (Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}), "somebody stopped it (ann, downtime)"),
-        (Held(Hold.FAILING, {"also": "backlog"}), "most transfers fail; backlog would hold it nearly as much"),
+        Held(Hold.BACKLOG, {"window": 5 * GB}),
+        Held(Hold.BACKLOG, {"window": 5 * GB, "transfers": 2, "success": 0.55}),
+        Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2}),
+        Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2, "success": 0.55, "also": "failing"}),
+        Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),
+        Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "most": 25 * GB // 10, "allowed": GB}),
+        Held(Hold.POOL_DRY, {"pool_items": 0, "pool_bytes": 0, "resident": GB}),
+        Held(Hold.POOL_DRY, {"pool_bytes": GB, "wanted": 2 * GB, "budget": GB}),
+        Held(Hold.PAUSED, {"by": "ann", "why": "downtime"}),
+        Held(Hold.FAILING, {"also": "backlog"}),
     ],
 )
-def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, hold, words):
+def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, hold, wording):
     held(ledger, {LINKS[0]: hold})
     (row,) = why.reasons(why.held_links(ledger))
-    assert row["why"] == words
+    wording(row["why"])
 
 
 @pytest.mark.parametrize(("told", "says_so"), [("yyn", True), ("nny", False), ("yn", True)])
@@ -96,12 +82,7 @@ def test_that_attempts_fail_is_said_if_fts_told_so_in_half_of_the_cycles_or_more
     assert row["why"].endswith(f": {ATTEMPTS_FAIL}") == says_so
 
 
-TOTAL = "the menu allows 20 Gb/s in total: raise `total` in its `limits`, or lower rates"
-RULES = "the menu allows 1,000 rules an hour: raise `rules_per_hour` in its `limits`, or take larger datasets"
-FILES = "the menu allows 100,000 files in flight: raise `files_in_flight` in its `limits`, or lower rates"
-
-
-def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_link_last(ledger):
+def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_link_last(ledger, wording):
     """And whatever would have held it nearly as much."""
     limits = [
         {"limit": "rules_per_hour", "most": 1000, "left": 3, "wanted": 9},
@@ -117,17 +98,18 @@ def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_lin
         cycle = cycle.next
     links = why.held_links(ledger)
     rows = why.reasons(links)
-    assert {(row["why"], row["links"], row["cycles"], row["missing"]) for row in rows} == {
-        (TOTAL, 2, 4, 4 * GB),
-        (RULES, 2, 2, 2 * GB),
-        (FILES, 2, 2, 2 * GB),
-    }
+    assert sorted((row["links"], row["cycles"], row["missing"]) for row in rows) == [
+        (2, 2, 2 * GB),
+        (2, 2, 2 * GB),
+        (2, 4, 4 * GB),
+    ]
+    wording(sorted(f"{row['why']} [{row['cycles']} cycles]" for row in rows))
     assert why.of_seeds([links, links]) == links
     assert {link.name for link in links} == {f"campaign-limit ({numbers['limit']})" for numbers in limits}
 
 
 def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_rest_is_counted(
-    ledger, monkeypatch, capsys
+    ledger, monkeypatch, capsys, wording
 ):
     held(ledger, {key: full(number % 60) for number, key in enumerate(LINKS)})
     monkeypatch.setenv("COLUMNS", "80")
@@ -136,9 +118,9 @@ def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_r
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 2 + 3 * summary_output.MOST_REASONS + 1
     assert max(map(len, lines)) <= 80
-    assert f"    {LAST}the space holds 59 %" in [line.rstrip() for line in lines]
+    assert any(line.startswith("    ") and line.rstrip().endswith(" 59 %") for line in lines)
     assert "    export T0 -> T2_1199, export T0 -> T2_1139 and 18 more" in [line.rstrip() for line in lines]
-    assert lines[-1] == "and 50 reasons more, in 1,000 cycles of links; --format json has all"
+    wording(lines[-1])
 
 
 def test_of_several_seeds_a_link_has_what_half_of_them_have_in_common():
