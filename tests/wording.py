@@ -29,8 +29,10 @@ FIXTURE = "wording"
 LONGEST = 80  # characters of a test's parameters that head an entry
 INDENT = "    "
 PORT = re.compile(r"\b(127\.0\.0\.1:|localhost:)\d{4,5}\b")
-USAGE = re.compile(r"^Usage: .*\nTry .*\n", re.MULTILINE)  # of click, before its errors
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# Colours, the time before a line of the log, and the usage that click prints before its errors.
+LEFT_OUT = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]|^\d{4}-\d\d-\d\dT[\d:]+Z (?=[A-Z]+ )|^Usage: .*\nTry .*\n", re.MULTILINE
+)
 
 WRITING = bool(os.environ.get(RENEW))  # now: tests change the environment
 
@@ -105,11 +107,13 @@ def _entries(test_file: str) -> dict[str, str]:
 def wording(request: pytest.FixtureRequest) -> Iterator[Callable[..., None]]:
     """Compare a text with the golden entry of this test; a second one has `(2)` behind its head."""
     file, test = _place(request.node)
-    varying = {"TMP": str(request.getfixturevalue("tmp_path"))} if "tmp_path" in request.fixturenames else {}
+    varying = {"REPO": str(TESTS.parent)}
+    if "tmp_path" in request.fixturenames:
+        varying["TMP"] = str(request.getfixturevalue("tmp_path"))
     shown: list[str] = []
 
     def compare(text: object, **values: object) -> None:
-        clean = USAGE.sub("", PORT.sub(r"\1<PORT>", ESCAPES.sub("", _readable(text)))).strip("\n")
+        clean = PORT.sub(r"\1<PORT>", LEFT_OUT.sub("", _readable(text))).strip("\n")
         for name, value in sorted((varying | values).items(), key=lambda pair: -len(str(pair[1]))):
             clean = clean.replace(str(value), f"<{name}>")
         clean = "\n".join(line.rstrip() for line in clean.split("\n"))

@@ -193,7 +193,7 @@ def test_a_call_that_does_not_come_back_is_left_out_and_never_made_twice() -> No
     entries = [job(0, "hung"), *(job(number) for number in range(100))]
     done = clear(entries, hangs=[place("hung")])
     assert done.service.asked["hung-0"] == 1
-    assert "no answer yet" in _said(done.told["hung-0"])
+    assert "no answer" in _said(done.told["hung-0"])
     assert len(done.book.known) == 100
 
 
@@ -213,7 +213,7 @@ def test_more_hanging_storages_than_threads_are_an_end_too() -> None:
     """No thread is left for what is well: that is said, and not waited for."""
     entries = [job(0, f"hung{n}") for n in range(THREADS)] + [job(0, "last")]
     done = clear(entries, hangs=[place(f"hung{n}") for n in range(THREADS)])
-    assert "hold all threads" in _said(done.told["last-0"])
+    assert "all threads" in _said(done.told["last-0"])
     assert done.took < timedelta(minutes=20)
 
 
@@ -235,7 +235,7 @@ def test_what_is_waited_for_is_said_once_for_each_destination() -> None:
     first, second = sorted(done.waits)
     assert {first[1], second[1]} == {place("mute"), place("hung")}
     assert {first[0], second[0]} == {START + timedelta(seconds=10)}
-    assert "nothing heard of it" in first[2]
+    assert "nothing heard" in first[2]
 
 
 def test_what_a_storage_refuses_is_said_as_its_reason() -> None:

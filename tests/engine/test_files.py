@@ -182,7 +182,7 @@ def test_leaving_with_files_that_cannot_be_deleted_is_told_with_the_way_to_delet
     _drained(one)
     assert one.clock.now() >= START + timedelta(hours=24)
     assert [line for line in caplog.messages if "`dc-inject end test`, deletes them" in line]
-    assert sum("files of ours stay at" in line for line in caplog.messages) == 1
+    assert sum("files of ours" in line for line in caplog.messages) == 1
 
 
 def test_a_dead_destination_holds_up_nothing_else(tmp_path):
@@ -318,7 +318,7 @@ def test_the_drain_gives_up_what_nobody_tells_of(tmp_path):
             raise Temporary("gone for good")
 
     one.backend.fault = fault
-    with pytest.raises(ServiceError, match="no service reports how"):
+    with pytest.raises(ServiceError, match="9 rules and"):
         _drained(one)
     assert one.clock.now() <= START + timedelta(hours=30)
 

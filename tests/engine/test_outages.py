@@ -15,7 +15,7 @@ LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
 DUE = 112_500_000_000
 
 
-def test_an_outage_is_one_line_in_the_log(tmp_path, caplog):
+def test_an_outage_is_one_line_in_the_log(tmp_path, caplog, wording):
     """Whatever its length: who starts after it looks for what is wrong now."""
     caplog.set_level("INFO", "dc_inject")
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
@@ -25,7 +25,7 @@ def test_an_outage_is_one_line_in_the_log(tmp_path, caplog):
     one.run(cycles=1)
     (line, last) = [line for line in caplog.messages if "not-running" in line]
     assert last.startswith("cycle 2027-02-08T20:30:00Z: 1 link"), "the one that makes it up"
-    assert line.startswith("no injector ran in 41 cycles, ")
+    wording(line)
     assert "2027-02-08T10:15:00Z to 2027-02-08T20:15:00Z: due 4.61 TB" in line
 
 

@@ -53,7 +53,7 @@ def test_a_queue_that_is_long_while_many_attempts_fail_says_so(tmp_path, success
     assert held.numbers.get("success") == told
 
 
-def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_path):
+def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_path, wording):
     """The guard neither engages by it nor lets go."""
     link = file_flow("A", "B", 1.0, control=ACT)
     one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
@@ -63,14 +63,14 @@ def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_pat
         if rate == 0.0 and waiting:
             (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
             assert missing.value is None
-            assert missing.why.startswith("inconclusive: files wait")
+            wording(missing.why)
     assert holds(one) == ["-"] * 3 + ["fts-queue"] * 4 + ["-"] * 2
     held = one.ledger.rows()[5].held
     assert held is not None
     assert dict(held.numbers) == {"waiting": 400, "active": 20, "reading": "inconclusive", "until": 0.25}
 
 
-def test_what_fts_has_not_said_anew_is_no_signal(tmp_path):
+def test_what_fts_has_not_said_anew_is_no_signal(tmp_path, wording):
     """A queue that was cancelled as a whole is told of no more: its last row says that it is long."""
     link = file_flow("A", "B", 1.0, control=ACT)
     one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
@@ -83,7 +83,7 @@ def test_what_fts_has_not_said_anew_is_no_signal(tmp_path):
     one.run(cycles=1)
     assert holds(one)[-1] == "-"
     (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
-    assert missing.why == "inconclusive: FTS's optimizer last told of this link at 2027-02-08 10:49:00Z"
+    wording(missing.why)
     assert kept(one)["floor"] == 0
 
 

@@ -122,21 +122,23 @@ def test_a_shard_that_died_keeps_no_cycle_open_for_all(tmp_path: Path) -> None:
         assert injected == sum(one.ledger.totals().injected for one in (dies, *others))
 
 
-def test_the_ledgers_of_shards_are_only_read_together(tmp_path: Path) -> None:
+def test_the_ledgers_of_shards_are_only_read_together(tmp_path: Path, wording) -> None:
     for index in range(2):
         _injector(tmp_path, campaign(LINKS), Shard(index, 2))
     place_of_all = tmp_path / "dc27.sqlite"
     assert [file.name for file in files(place_of_all)] == [f"dc27.shard-{n}-of-2.sqlite" for n in (0, 1)]
-    with pytest.raises(LedgerError, match="stands for the ledgers of shards"):
+    with pytest.raises(LedgerError) as refused:
         Ledger.open(place_of_all)
+    wording(refused.value)
     with LedgerView.open(place_of_all) as view, pytest.raises(LedgerError, match="shards"):
         view.copy_to(tmp_path / "copy.sqlite")
     for name, message in (("0/4", "in 2 shards"), ("", "use --shard INDEX/2")):
         with pytest.raises(LedgerError) as error:
             place(place_of_all, name)
         assert message in f"{error.value.message} {error.value.hint}"
-    with Ledger.open(tmp_path / "whole.sqlite"), pytest.raises(LedgerError, match="the campaign is whole"):
+    with Ledger.open(tmp_path / "whole.sqlite"), pytest.raises(LedgerError) as refused_2:
         place(tmp_path / "whole.sqlite", "0/4")
+    wording(refused_2.value)
 
 
 def test_who_injects_is_told_of_each_shard(tmp_path: Path) -> None:
@@ -274,7 +276,7 @@ def _menus(path: Path, ledger: Ledger, shard: Shard) -> Menus:
     return Menus([path], ledger=ledger, backends={"rucio": backend}, clock=SimClock(START), shard=shard)
 
 
-def test_an_edit_that_moves_a_destination_to_another_shard_is_refused_by_all(tmp_path: Path) -> None:
+def test_an_edit_that_moves_a_destination_to_another_shard_is_refused_by_all(tmp_path: Path, wording) -> None:
     """One shard would go on with its debt, and the other one begin."""
     path = tmp_path / "menu.yaml"
     path.write_text(TEXT)
@@ -287,8 +289,9 @@ def test_an_edit_that_moves_a_destination_to_another_shard_is_refused_by_all(tmp
     assert sorted(flow.link for flow in flows) == [Link("A", f"RSE{n:02}") for n in range(6)]
     path.write_text(TEXT.replace("rate: 6 Gb/s}", "rate: 6 Gb/s, volume: 1 TB}"))
     for index, (menus, ledger) in enumerate(injectors):
-        with pytest.raises(MenuError, match=r"RSE0. would move from shard . to shard"):
+        with pytest.raises(MenuError) as refused:
             menus()
+        wording(refused.value)
         with pytest.raises(MenuError, match="would move"):
             _menus(path, ledger, Shard(index, COUNT))()
     path.write_text(TEXT.replace("6 Gb/s", "12 Gb/s"))

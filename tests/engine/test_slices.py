@@ -77,9 +77,9 @@ def test_without_the_right_whole_datasets_have_to_do(
     rows = there.ledger.rows()
     assert {row.held.hold for row in rows if row.held} == {Hold.TOO_COARSE}
     assert len(rows) == 4
-    assert "ask for the right" in str(rows[0].held)
+    assert "user.dcops" in str(rows[0].held)
     assert len(asked) == 1
-    assert "whole datasets have to do" in caplog.text
+    assert "whole datasets" in caplog.text
     assert {place for _, place in there.ledger.taken(there.clock.now())} == set()
     monkeypatch.setattr(there.backend, "submit", real)
     there.clock.advance(there.clock.now() + timedelta(hours=1))

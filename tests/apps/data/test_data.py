@@ -22,6 +22,7 @@ from tests.backends.catalogue import Catalogue
 from tests.backends.fake import FakeRse
 from tests.cli.ledgers import run
 from tests.storage.server import hang, running, status
+from tests.wording import lines
 
 RSE = "T2_XX_SCRATCHDISK"
 
@@ -132,7 +133,7 @@ def test_off_a_terminal_each_tenth_is_told_once(dav, prefix):
     assert "20 kB of 20 kB uploaded" in told
 
 
-def test_a_storage_without_checksums_is_told_of(dav, prefix):
+def test_a_storage_without_checksums_is_told_of(dav, prefix, wording):
     real = dav.tricks
 
     def quiet(handler):
@@ -140,17 +141,17 @@ def test_a_storage_without_checksums_is_told_of(dav, prefix):
         handler.answer(404) if content is None else handler.answer(200, Content_Length=str(len(content)))
 
     real["HEAD"] = quiet
-    assert "the checksums of 5 files could not be compared" in made(prefix).stderr
+    wording(lines(made(prefix).stderr, "checksums"))
 
 
-def test_ctrl_c_keeps_what_has_arrived_and_says_how_to_go_on(dav, prefix, monkeypatch):
+def test_ctrl_c_keeps_what_has_arrived_and_says_how_to_go_on(dav, prefix, monkeypatch, wording):
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "fill", interrupted)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
     assert done.exit_code == 130
-    assert "run it again to continue" in done.stderr
+    wording(done.stderr)
 
 
 @pytest.mark.parametrize("arrived", [0, 1, 3])
@@ -169,40 +170,34 @@ def test_killed_at_any_moment_it_goes_on_and_ends_with_the_same_set(dav, prefix,
     assert {line.removeprefix("PUT ") for line in dav.asked if line.startswith("PUT")} == set(whole) - kept
 
 
-def test_trouble_that_passes_says_how_to_go_on_and_a_refusal_what_to_ask_for(dav, prefix, monkeypatch):
+def test_trouble_that_passes_says_how_to_go_on_and_a_refusal_what_to_ask_for(dav, prefix, monkeypatch, wording):
     def away(*_args, **_kwargs):
         raise Temporary("no answer in time")
 
     dav.tricks["PUT"] = status(403)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
-    assert "ask the site for the right to write" in done.exception.hint
+    wording(done.exception.hint)
     monkeypatch.setattr(command, "fill", away)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
-    assert "run it again to continue" in done.stderr
+    wording(done.stderr)
     assert isinstance(done.exception, Temporary)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    "arguments",
     [
-        (["root://se.example.org//dc", "one", "--files", "1", "--size", "1B"], "over WebDAV"),
-        (
-            ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1B", "--scope", "x"],
-            "--scope is only for Rucio",
-        ),
-        (
-            ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1B", "--lifetime", "1d"],
-            "--lifetime is only for",
-        ),
-        (["davs://se.example.org/dc", "a/b", "--files", "1", "--size", "1B"], "no name of a set"),
-        (["davs://se.example.org/dc", "one", "--files", "1", "--size", "1"], "1"),
-        (["davs://se.example.org/dc", "one", "--files", "100001", "--size", "1B"], "from 1 to 100000"),
+        ["root://se.example.org//dc", "one", "--files", "1", "--size", "1B"],
+        ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1B", "--scope", "x"],
+        ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1B", "--lifetime", "1d"],
+        ["davs://se.example.org/dc", "a/b", "--files", "1", "--size", "1B"],
+        ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1"],
+        ["davs://se.example.org/dc", "one", "--files", "100001", "--size", "1B"],
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_asked(arguments, said):
+def test_what_cannot_be_is_refused_before_anything_is_asked(arguments, wording):
     done = run("data", "make", *arguments)
     assert isinstance(done.exception, UsageError)
-    assert said in str(done.exception)
+    wording(done.exception)
 
 
 def test_sets_at_a_storage_are_listed(dav, prefix):
@@ -212,12 +207,11 @@ def test_sets_at_a_storage_are_listed(dav, prefix):
     assert run("data", "list", prefix).stdout.split()[:5] == ["set", "at", "files", "of", "each"]
 
 
-def test_dropping_asks_and_deletes_only_with_a_yes(dav, prefix):
+def test_dropping_asks_and_deletes_only_with_a_yes(dav, prefix, wording):
     made(prefix)
     there = files(dav)
     done = run("data", "drop", prefix, "one")
-    assert "delete 5 files (10 kB) of the set one" in done.stderr
-    assert "nothing was deleted" in done.stderr
+    wording(done.stderr)
     assert run("data", "drop", prefix, "one", "--dry-run").stdout.startswith("would: delete 5 files")
     assert files(dav) == there
     assert run("data", "drop", prefix, "one", "--yes").exit_code == 0
@@ -264,7 +258,7 @@ def test_the_lifetime_is_given_to_datasets_and_can_be_none(server):
     assert isinstance(done.exception, UsageError)
 
 
-def test_sets_in_rucio_are_listed_and_dropped_after_asking(server, dav):
+def test_sets_in_rucio_are_listed_and_dropped_after_asking(server, dav, wording):
     made(RSE)
     (row,) = json.loads(run("data", "list", "--format", "json").stdout)
     assert (row["set"], row["at"], row["scope"], row["files"], row["datasets"]) == ("one", RSE, "user.dcops", 5, 1)
@@ -272,9 +266,9 @@ def test_sets_in_rucio_are_listed_and_dropped_after_asking(server, dav):
     assert json.loads(run("data", "list", "OTHER", "--format", "json").stdout) == []
     server._rule("user.dcops", row["set"] and min(server.datasets)[1], "B", "dcops", {"comments": "dc_inject/1"})
     done = run("data", "drop", RSE, "one")
-    assert "1 rule on them at B" in done.stderr
+    wording(done.stderr)
     assert set(server.expired.values()) != {None}
-    assert "nothing was deleted" in done.stderr
+    wording(done.stderr)
     done = run("data", "drop", RSE, "one", "--yes")
     assert "erased 1 dataset" in done.stderr
     server.clock.time += timedelta(seconds=2)
@@ -286,7 +280,7 @@ def test_a_refusal_of_rucio_is_final_and_does_not_ask_to_try_again(server):
     server.register.clear()
     done = run("data", "make", RSE, "one", "--files", "5", "--size", "2kB")
     assert isinstance(done.exception, Permanent)
-    assert "run it again" not in done.stderr
+    assert "again" not in done.stderr
 
 
 # --------------------------------------------------------------------------- whom the token goes to

@@ -24,7 +24,7 @@ def test_ending_takes_no_longer_than_the_link_needs(service, tmp_path: Path) -> 
     backend = service(0.5)
     done = run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "4/h")
     assert isinstance(done.exception, ThresholdMissed)
-    assert "unfinished rules: will be ended in" in done.stderr
+    assert "unfinished rules" in done.stderr
     assert not any(state.in_service for state in states(tmp_path, "mini"))
     ended = [rule.ended for rule in backend.rules.values()]
     assert None not in ended
@@ -64,9 +64,9 @@ def test_ctrl_c_while_it_ends_says_what_is_left_and_what_goes_on(service, tmp_pa
     backend.fault = fault
     done = run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/h")
     assert done.exit_code == 130
-    assert "left to their lifetime, the last until" in done.stderr
-    assert "end what is left with `dc-inject end mini --cancel`" in done.stderr
-    assert "run it again" not in done.stderr, "it is `end` that continues, not this command"
+    assert "their lifetime" in done.stderr
+    assert "`dc-inject end mini --cancel`" in done.stderr
+    assert "again" not in done.stderr, "it is `end` that continues, not this command"
     assert "moved" in done.stdout
     alive = sum(rule.ended is None for rule in backend.rules.values())
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
@@ -99,8 +99,8 @@ def test_files_that_are_deleted_in_the_end_are_not_said_to_stay(service, tmp_pat
                "--campaign", "mini")  # fmt: skip
     assert done.exit_code == 0, done.exception
     assert states(tmp_path, "mini") == {State.GONE}
-    assert "known to be gone from their destinations: 900 files" in done.stderr
-    assert "not known to be gone" not in done.stderr
+    assert ": 900 files" in done.stderr
+    assert "not known" not in done.stderr
 
 
 def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: 
     service(may_end=False)
     done = run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
     assert done.exit_code == 0, done.exception
-    assert "not everything has ended" in done.stderr
-    assert "every step was reached" in done.stdout
+    assert "not everything" in done.stderr
+    assert "every step" in done.stdout
     verdict = json.loads(run("link", "--verdict", "mini", "--format", "json").stdout)
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as ledger:
         last = max(entry.observed_at for entry in ledger.entries())

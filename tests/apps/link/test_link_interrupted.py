@@ -21,6 +21,7 @@ from dc_inject.model.ports import Removal
 from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run
 from tests.engine.world import GB, source_files, url
+from tests.wording import lines
 
 ASKED = ("--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/h")
 ENDS = "end what is left with `dc-inject end mini --cancel`"
@@ -52,7 +53,7 @@ def left(done: Result, tmp_path: Path) -> int:
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_closed_terminal_is_no_second_ctrl_c(service, tmp_path: Path, first: signal.Signals) -> None:
+def test_a_closed_terminal_is_no_second_ctrl_c(service, tmp_path: Path, first: signal.Signals, wording) -> None:
     """It sends SIGHUP twice, and at the end once more: rules are ended, and the verdict so far is made."""
     backend = service(0.5)
     pressed(backend, first, signal.SIGHUP, signal.SIGHUP)
@@ -66,7 +67,7 @@ def test_a_closed_terminal_is_no_second_ctrl_c(service, tmp_path: Path, first: s
     backend.fault = fault
     done = run("link", A, B, *ASKED, "--log-file", str(tmp_path / "log"))
     assert done.exception.exit_code == 2
-    assert run("link", "--verdict", "mini").exception.hint == "continue with `dc-inject link --resume mini`"
+    wording(run("link", "--verdict", "mini").exception.hint)
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
         assert not any(entry.state.in_service for entry in view.entries())
     assert f"WARNING {first.name}: " in (tmp_path / "log").read_text()
@@ -74,7 +75,7 @@ def test_a_closed_terminal_is_no_second_ctrl_c(service, tmp_path: Path, first: s
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_leaves_at_once_and_names_what_is_left(
-    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: signal.Signals
+    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: signal.Signals, wording
 ) -> None:
     """No verdict is made, but it can be asked for; who presses once more loses no line."""
     backend = service(0.5)
@@ -84,15 +85,16 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     assert done.exit_code == 130
     kept = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert sum(line["live"] + line["asked"] for line in kept if line.get("event") == "left") >= 4
-    assert "interrupted: `dc-inject link --verdict mini` prints the verdict so far" in done.stderr
+    assert "`dc-inject link --verdict mini`" in done.stderr
     assert left(done, tmp_path) >= 4
     hint = run("link", "--verdict", "mini").exception.hint
-    assert hint.startswith("first end what is left with `dc-inject end mini --cancel`, then continue with ")
+    wording(hint)
     backend.fault = lambda _method, _subject: None
     backend.clock.advance(backend.clock.now() + timedelta(minutes=10))
     assert run("end", "mini", "--cancel", "--cancel-rate", "60/min", "--yes").exit_code == 0
     verdict = run("link", "--verdict", "mini").exception
-    assert (verdict.exit_code, verdict.hint) == (2, "continue with `dc-inject link --resume mini`")
+    assert verdict.exit_code == 2
+    assert "`dc-inject link --resume mini`" in verdict.hint
 
 
 @pytest.mark.parametrize(
@@ -136,13 +138,13 @@ def interrupted_in(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 
 @pytest.mark.parametrize("place", ["dc_inject.apps.link.checks.ready", "dc_inject.engine.assembly.prepare"])
 def test_before_anything_is_injected_nothing_is_left(
-    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, wording
 ) -> None:
     service()
     interrupted_in(monkeypatch, place)
     done = run("link", A, B, *ASKED)
     assert done.exit_code == 130
-    assert done.stderr.endswith("interrupted: nothing was injected\n")
+    wording(lines(done.stderr, "interrupted"))
     assert not list(tmp_path.glob("dc_inject/**/mini*"))
 
 
@@ -160,16 +162,16 @@ def test_one_signal_after_which_something_stays_names_it_too(service, tmp_path: 
     done = run("link", url("A"), url("B"), "--rate", "2Gb/s", "--for", "12m", *fts)
     assert done.exception.message == "mini: inconclusive (ended-early)"
     *_, files, command = done.stderr.splitlines()
-    assert "of ended jobs not known to be deleted" in files
+    assert "ended jobs" in files
     assert command == ENDS
     assert done.stderr.index("left at ") < done.stderr.index(files)
 
 
-def test_an_account_that_may_not_end_is_not_told_to(service) -> None:
+def test_an_account_that_may_not_end_is_not_told_to(service, wording) -> None:
     """A command that is refused helps nobody."""
     backend = service(0.5, may_end=False)
     pressed(backend, signal.SIGINT, signal.SIGINT)
     done = run("link", A, B, *ASKED)
     assert done.exit_code == 130
     assert "rules left to their lifetime, the last until " in done.stderr.splitlines()[-2]
-    assert done.stderr.endswith("sim may not end them earlier\n")
+    wording(done.stderr.splitlines()[-1])

@@ -44,13 +44,10 @@ def killed(service):
     return backend
 
 
-def test_what_a_campaign_has_left_on_the_link_is_told(killed) -> None:
+def test_what_a_campaign_has_left_on_the_link_is_told(killed, wording) -> None:
     """With what ends it; once it has ended, or its lifetime is over, there is nothing to tell."""
     (line,) = said(A, B, *ASKED, "--campaign", "second")
-    assert line == (
-        f"warning: campaign first has 4 unfinished rules on this link, as last seen: {SHARED}, until "
-        "`dc-inject end first --cancel`"
-    )
+    wording(line)
     killed.clock.advance(killed.clock.now() + timedelta(hours=3))
     assert said(A, B, *ASKED, "--campaign", "third") == []
 
@@ -69,7 +66,7 @@ def test_what_was_ended_is_not_told(killed) -> None:
 
 
 def test_a_campaign_that_runs_on_the_link_is_named_with_who_runs_it(
-    killed, monkeypatch: pytest.MonkeyPatch
+    killed, monkeypatch: pytest.MonkeyPatch, wording
 ) -> None:
     """Even when all its rules are complete: the next cycle brings more. The other way round is another link."""
     killed.clock.advance(killed.clock.now() + timedelta(hours=3))
@@ -80,14 +77,14 @@ def test_a_campaign_that_runs_on_the_link_is_named_with_who_runs_it(
 
     monkeypatch.setattr(LedgerView, "holder", holder)
     (line,) = said(A, B, *ASKED, "--campaign", "second")
-    assert line == (f"warning: campaign first runs now with this link, too (ops, process 7 on vobox): {SHARED}")
+    wording(line)
     assert said(B, A, *ASKED, "--campaign", "back") == []
 
 
-def test_a_ledger_that_cannot_be_read_hides_nothing(service, tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_read_hides_nothing(service, tmp_path: Path, wording) -> None:
     """It stops nothing either."""
     service()
     (tmp_path / "dc_inject").mkdir()
     (tmp_path / "dc_inject" / "odd.sqlite").write_text("no ledger")
     (line,) = said(A, B, *ASKED, "--campaign", "second")
-    assert line.startswith("warning: whether campaign odd uses this link is not known: ")
+    wording(line)

@@ -20,7 +20,7 @@ from tests.engine.world import GB
 
 
 def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
-    service, monkeypatch: pytest.MonkeyPatch
+    service, monkeypatch: pytest.MonkeyPatch, wording
 ) -> None:
     """It says who runs it, and how far it is."""
     service()
@@ -40,15 +40,10 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
     running = run("link", "--verdict", "mini")
     assert (running.exception.exit_code, running.exception.message) == (2, "mini: inconclusive (under-way)")
-    assert running.exception.hint == (
-        "it is still running: the verdict is expected between 2027-02-08T11:00:00Z and about 2027-02-08T11:20:00Z"
-    )
-    assert "ops, process 7 on vobox is still running it; step 1 has run for 10 min of 1 h, and 150 GB moved" in (
-        running.stderr
-    )
-    assert f"our data at or on the way to {B}: " in running.stderr
+    wording(running.exception.hint)
+    wording(running.stderr)
     assert "left at" not in running.stderr
-    assert running.stdout == f"{A} -> {B}: inconclusive: no step has a result yet\n"
+    wording(running.stdout)
     script = run("link", "--verdict", "mini", "--format", "json")
     told = json.loads(script.stdout)
     assert (told["state"], told["outcome"], told["cause"], told["steps"]) == (
@@ -82,7 +77,7 @@ def test_steps_that_were_reached_are_no_verdict_of_those_to_come(service, monkey
     assert told() == ("running", "inconclusive", "under-way", 2)
 
 
-def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pytest.MonkeyPatch, wording) -> None:
     """Its verdict so far says what the link takes at least, and when it is over."""
     signalled(service(5), "submit", 60)
     begun = run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
@@ -97,17 +92,17 @@ def test_a_search_that_still_runs_is_not_to_be_resumed(service, monkeypatch: pyt
     assert "link --resume mini" in run("link", "--verdict", "mini").exception.hint
     monkeypatch.setattr(challenges, "load_challenge", under_way)
     killed = run("link", "--verdict", "mini")
-    assert "still under way" not in killed.stdout
+    assert "under way" not in killed.stdout
     assert "link --resume mini" in killed.exception.hint
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
     running = run("link", "--verdict", "mini")
     assert running.exception.message == "mini: inconclusive (under-way)"
-    assert running.exception.hint.startswith("it is still running: the verdict is expected by about 2027-02-08T")
+    wording(running.exception.hint)
     expected = running.exception.hint.removeprefix("it is still running: the ")
     assert expected.replace("is expected", "expected") in begun.stderr, "it was told so before it began"
     assert f" to {expected[-20:-1].replace('T', ' ')}Z, 1 link" in begun.stderr, "and so ends its menu"
     assert "inconclusive: capacity at least 5 Gb/s; " in running.stdout
-    assert "the search is still under way, after " in running.stdout
+    assert "under way, after " in running.stdout
 
 
 def test_a_report_of_one_that_still_runs_gives_no_verdict(service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +114,6 @@ def test_a_report_of_one_that_still_runs_gives_no_verdict(service, monkeypatch: 
     def reason() -> str:
         return json.loads(run("report", "mini", "--format", "json").stdout)["challenge"]["reason"]
 
-    assert reason() == "no result: no step was long enough"
+    assert reason().startswith("no result: ")
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
-    assert reason() == "no step has a result yet"
+    assert "result yet" in reason()

@@ -19,6 +19,7 @@ from dc_inject.model.ports import Removal
 from tests.apps.link.linking import SEARCH, A, B
 from tests.cli.ledgers import START, run
 from tests.engine.world import GB, items, source_files, url
+from tests.wording import lines
 
 
 def nothing_left(tmp_path: Path) -> bool:
@@ -33,11 +34,12 @@ def refused(*words: str, text: str | None = None) -> DcInjectError:
     return error
 
 
-def test_a_high_rate_has_to_be_meant(service, tmp_path: Path) -> None:
+def test_a_high_rate_has_to_be_meant(service, tmp_path: Path, wording) -> None:
     """Typed wrong, it would have begun: 10 Gb/s is asked about, and where nobody is, an option has to say it."""
     backend = service()
     error = refused(A, B, "--rate", "30Tb/s", "--for", "20m")
-    assert (error.exit_code, error.message) == (2, "30 Tb/s is above 10 Gb/s, and was not confirmed")
+    assert error.exit_code == 2
+    wording(error)
     assert "--max 30Tb/s" in error.hint
     assert "--yes" in error.hint
     assert nothing_left(tmp_path)
@@ -73,19 +75,21 @@ def test_what_the_source_does_not_have_is_told_before_anything_begins(service, t
 
 
 @pytest.mark.parametrize(
-    ("more", "says", "helps"),
+    ("more", "helps"),
     [
-        (("--mean-file", "1..2 GB"), "their mean files are 200 MB to 200 MB, and --mean-file asks for 1..2 GB",
+        (("--mean-file", "1..2 GB"),
          ("--mean-file", "0.2..20GB")),
-        (("--did", "cms:/wrong/*"), f"no dataset of {A} matches cms:/wrong/*; there are cms:/{A}/data#0000",
+        (("--did", "cms:/wrong/*"),
          ("--did", f"cms:/{A}/*")),
     ],
 )  # fmt: skip
-def test_bounds_that_nothing_fits_are_told_with_what_is_there(service, tmp_path: Path, more, says, helps) -> None:
+def test_bounds_that_nothing_fits_are_told_with_what_is_there(
+    service, tmp_path: Path, more, helps, wording
+) -> None:
     """At once, not after two cycles; and the option that the hint names mends it."""
     service(stock={A: items(A, 300, 10 * GB)})
     error = refused(A, B, "--rate", "2Gb/s", "--for", "1h", *more)
-    assert says in error.message
+    wording(error)
     assert helps[0] in error.hint
     assert nothing_left(tmp_path)
     mended = run("link", A, B, "--rate", "2Gb/s", "--for", "1h", *helps)
@@ -99,30 +103,31 @@ def test_bounds_that_are_proposed_are_round_and_nothing_absurd_is_made_for_other
     assert hint == "--mean-file 200MB..210MB"
 
 
-def test_a_source_without_any_dataset_is_told_as_that(service, tmp_path: Path) -> None:
+def test_a_source_without_any_dataset_is_told_as_that(service, tmp_path: Path, wording) -> None:
     service(stock={A: []})
-    assert refused(A, B, "--rate", "2Gb/s", "--for", "1h").message == f"{A} has no dataset at all"
+    wording(refused(A, B, "--rate", "2Gb/s", "--for", "1h").message)
     assert nothing_left(tmp_path)
 
 
-def test_an_rse_that_is_not_known_is_told_with_its_like(service, tmp_path: Path) -> None:
+def test_an_rse_that_is_not_known_is_told_with_its_like(service, tmp_path: Path, wording) -> None:
     service()
     error = refused("T1_UK_RAL_Disc", B, "--rate", "2Gb/s", "--for", "1h")
-    assert (error.exit_code, error.message) == (2, "rucio knows no RSE T1_UK_RAL_Disc")
-    assert error.hint == f"did you mean {A}?"
+    assert error.exit_code == 2
+    assert "T1_UK_RAL_Disc" in error.message
+    wording(error.hint)
     assert nothing_left(tmp_path)
 
 
-def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service) -> None:
+def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service, wording) -> None:
     """No option of another command."""
     service()
     wanted = (A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign")
     assert run("link", *wanted, "mini").exit_code == 0
     error = refused(*wanted, "mini")
     assert "--force" not in f"{error.message} {error.hint}"
-    assert "`dc-inject link --verdict mini`" in error.hint
-    assert "every step was reached" in run("link", "--verdict", "mini").stdout
-    assert "is over, and has a verdict" in refused("--resume", "mini").message
+    wording(error.hint)
+    assert "every step" in run("link", "--verdict", "mini").stdout
+    wording(refused("--resume", "mini").message)
     assert run("link", *wanted, "other").exit_code == 0
 
 
@@ -148,7 +153,7 @@ def test_steps_that_are_over_before_fts_has_grown_to_them_are_warned_of(service,
     assert "fts-ramp" not in run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "few").stderr
 
 
-def test_the_space_is_half_of_what_is_free_and_bounds_what_is_there(service) -> None:
+def test_the_space_is_half_of_what_is_free_and_bounds_what_is_there(service, wording) -> None:
     """It slows down, and says why, instead of filling a site."""
     most = [0]
     backend = service(space={B: 400 * GB}, deletion_lag=timedelta(minutes=20))
@@ -161,9 +166,7 @@ def test_the_space_is_half_of_what_is_free_and_bounds_what_is_there(service) -> 
     done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "json")
     told = json.loads(done.stdout)
     assert told["space"] == 200 * GB
-    assert (
-        "at most 200 GB are ours at a time; 400 GB are free there; at the highest rate it is slowed" in done.stderr
-    )
+    wording(lines(done.stderr, "200 GB", "400 GB"))
     assert "of 200 GB" in done.stderr
     assert 0 < most[0] <= 200 * GB
     assert (told["outcome"], told["cause"]) == ("inconclusive", "destination-full")
@@ -171,41 +174,38 @@ def test_the_space_is_half_of_what_is_free_and_bounds_what_is_there(service) -> 
     assert "--space" in done.exception.hint
 
 
-def test_a_space_that_is_not_free_is_refused(service, tmp_path: Path) -> None:
+def test_a_space_that_is_not_free_is_refused(service, tmp_path: Path, wording) -> None:
     service(space={B: 400 * GB})
     error = refused(A, B, "--rate", "1Gb/s", "--for", "1h", "--space", "500GB")
-    assert error.message == f"--space is 500 GB, and 400 GB are free at {B}"
+    wording(error.message)
     assert nothing_left(tmp_path)
     assert run("link", A, B, "--rate", "1Gb/s", "--for", "1h", "--space", "300GB").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("space", "says"), [(("--space", "9GB"), "--space is 9 GB"), ((), "what may be ours there")]
-)
+@pytest.mark.parametrize("space", [("--space", "9GB"), ()])
 def test_a_space_in_which_no_dataset_fits_is_refused(
-    service, tmp_path: Path, space: tuple[str, ...], says
+    service, tmp_path: Path, space: tuple[str, ...], wording
 ) -> None:
     """It would run, and be held by a full destination."""
     service(space={B: 18 * GB})
     error = refused(A, B, "--rate", "1Gb/s", "--for", "1h", *space)
     assert error.exit_code == 2
-    assert says in error.message
-    assert f"the smallest dataset of {A} that fits has 10 GB" in error.message
+    wording(error)
     assert "--mean-file" in error.hint
     assert nothing_left(tmp_path)
 
 
-def test_a_storage_that_is_away_at_the_start_is_no_mistake_of_ours(service, tmp_path: Path) -> None:
+def test_a_storage_that_is_away_at_the_start_is_no_mistake_of_ours(service, tmp_path: Path, wording) -> None:
     """As a service that is."""
     service(unwritable={B})
     error = refused(A, B, "--rate", "1Gb/s", "--for", "1h")
     assert (type(error), error.exit_code) == (ServiceError, 4)
-    assert error.message == f"Rucio says that {B} is not writable now"
+    wording(error.message)
     assert nothing_left(tmp_path)
 
 
 @pytest.mark.parametrize("more", [(), ("--mean-file", "0.3..1 GB")])
-def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple[str, ...]) -> None:
+def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple[str, ...], wording) -> None:
     """Whether nothing fits or not enough, by who may, with options that there are."""
     service(stock={A: items(A, 1, GB // 2)})
     error = refused(A, B, "--rate", "100Mb/s", "--for", "8m", *more)
@@ -213,7 +213,7 @@ def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple
     assert words == [A, "rehearsal", "--files", "25", "--size", "300MB", "--dataset-files", "1"]
     assert make.make_context("make", [*words, "--dry-run"])
     assert "--dry-run" in error.hint
-    assert "an administrator can make them: the same with --scope" in error.hint
+    wording(error.hint)
     assert "data make" not in refused(A, B, "--rate", "9Gb/s", "--for", "1h", *more).hint, "too much to make"
 
 
@@ -261,7 +261,7 @@ def test_a_service_that_is_away_ends_with_its_own_exit_code(service) -> None:
     backend.fault = lambda _method, _subject: None
     on = run("link", "--resume", "mini", "--for", "1h")
     assert on.exit_code == 0, on.exception
-    assert "every step was reached" in on.stdout
+    assert "every step" in on.stdout
 
 
 def test_a_verdict_needs_a_mini_challenge(service, tmp_path: Path) -> None:
@@ -312,25 +312,24 @@ def test_who_stops_it_does_not_wait_for_a_storage_that_does_not_answer(
     backend.fault, backend.remove = fault, mute
     fts = ("--fts", "https://fts.example.org:8446", "--folder", "x", "--campaign", "mini")
     done = run("link", source, destination, "--rate", "2Gb/s", "--for", "12m", *fts)
-    assert f"waiting for {destination}: no answer in time; giving up after {patience} " in done.stderr
-    assert done.stderr.endswith("end what is left with `dc-inject end mini --cancel`\n")
+    assert f"waiting for {destination}: " in done.stderr
+    assert f" after {patience} " in done.stderr
+    assert done.stderr.endswith(" `dc-inject end mini --cancel`\n")
 
 
-def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(service, tmp_path: Path) -> None:
+def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(
+    service, tmp_path: Path, wording
+) -> None:
     """A thousand rules of 500 MB an hour are 1.11 Gb/s; the link carries 5."""
     service(5, stock={A: items(A, 20_000, GB // 2, files=2)})
     search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
     done = run(*search, "--campaign", "few")
-    assert (
-        "warning: 1,000 rules an hour are at most 1.11 Gb/s with datasets of 500 MB, the mean of T1_UK_RAL_Disk: "
-        "a search that asks for 9 Gb/s is held by that limit once they are used up (larger datasets: --did, "
-        "--mean-file; or, if the operators of Rucio agree, --rules-per-hour 8100)"
-    ) in done.stderr
+    wording(lines(done.stderr, "--rules-per-hour 8100"))
     assert done.exception.message == "few: inconclusive (campaign-limit)"
     assert "limit=rules_per_hour" in done.stdout
     assert "--rules-per-hour" in done.exception.hint
     more = run(*search, "--campaign", "more", "--rules-per-hour", "8100")
-    assert "rules an hour are at most" not in more.stderr
+    assert "an hour are" not in more.stderr
     assert "capacity 5" in more.stdout
     menu_of = (tmp_path / "dc_inject" / "links" / "more.yaml").read_text()
     assert "rules_per_hour: 8100" in menu_of
@@ -341,22 +340,19 @@ def test_through_fts_jobs_are_made_as_large_as_their_number_needs(service) -> No
     done = run(
         "link", url("A"), url("B"), "--fts", "https://fts.example.org:8446", "--rate", "9Gb/s", "--for", "1h"
     )
-    assert "an hour are at most" not in done.stderr
+    assert "an hour" not in done.stderr
 
 
-def test_a_search_tells_before_how_much_space_it_takes(service) -> None:
+def test_a_search_tells_before_how_much_space_it_takes(service, wording) -> None:
     """With so much it is never held; with less it is, or could be."""
     service(8.5)
     search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
     done = run(*search, "--campaign", "less", "--space", "150GB")
-    assert (
-        "warning: that is enough to search up to about 962 Mb/s; 9 Gb/s takes 1.4 TB if rules complete in 5 min"
-        in (done.stderr)
-    )
+    wording(lines(done.stderr, "962 Mb/s"))
     assert done.exception.message == "less: inconclusive (destination-full)"
     (space,) = re.findall(r"\(--space (\S+), if the site agrees, or a lower --max\)", done.stderr)
     enough = run(*search, "--campaign", "enough", "--space", space)
-    assert "that is enough to search" not in enough.stderr
+    assert "is enough" not in enough.stderr
     assert "capacity 8.5 Gb/s" in enough.stdout
 
 

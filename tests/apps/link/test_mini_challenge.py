@@ -251,12 +251,12 @@ def test_coarse_datasets_are_not_the_links_fault(tmp_path, size, code):
     assert (only.cause and only.cause.code) == code
 
 
-def test_a_saturated_link_is_called_so(tmp_path):
+def test_a_saturated_link_is_called_so(tmp_path, wording):
     """Also where planning waits for datasets, which is what its cycles say."""
     steps = ladder(8, 1, 8, saturate=False)
     _, climbs = climbing(tmp_path, capacity=4, ladder=steps, until=START + 2 * HOUR)
     assert {one.cause.code for one in climbs.verdicts} == {"saturated"}
-    assert "are still on their way" in climbs.verdicts[-1].why
+    wording(climbs.verdicts[-1].why)
 
 
 def test_the_verdict_follows_from_the_ledger_and_another_process_goes_on(tmp_path):

@@ -76,36 +76,35 @@ def test_lines_through_fts_name_url_prefixes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "message", "hint"),
+    ("text", "line", "column"),
     [
-        ("A,B,-5\n", 1, 5, "negative", "above 0"),
-        ("A,B,50,000\n", 1, 8, "thousands separators", "write 50000"),
-        ('A,B,"50,000"\n', 1, 6, "'50,000' is not a plain number", "50000"),
-        ("A;B;50.000\n", 1, 5, "'50.000' is not a plain number", "--decimal"),
-        ("A;B;1,5\n", 1, 5, "'1,5' is not a plain number", "--decimal ,"),
-        ("A,B,10 Gbyt/s\n", 1, 5, "'Gbyt/s' is not a unit", "Gb/s"),
-        ("A,B,1\nA,C,fast\n", 2, 5, "'fast' is not a plain number", "7800"),
-        ("A,B,1e999\n", 1, 5, "'1e999' is not", "7800"),
-        ("src,dst,rate [Gbit]\nA,B,1\n", 1, 9, "names no known unit", "--unit"),
-        ("dst,src,Mbps\nA,B,1\n", 1, 1, "the destination comes first", "first column"),
-        ("A,B,1\nA,C\n", 2, 3, "2 cells where 3", "source, destination, rate"),
-        ("A,B,1\n\nA,B,2\n", 3, 1, "A to B appears twice, first in line 1", "add up"),
-        ("A,A,1\n", 1, 1, "A is both source and destination", "must differ"),
-        ("A,B,1\nA,,1\nA,C,1\nA,D,1\n", 2, 3, "a name is missing", "name an RSE"),
-        ("A,B C,1\n", 1, 3, "'B C' is not the name of one RSE", "without spaces"),
-        ("A,B\u200b,1\n", 1, 3, "'B<U+200B>'", "without spaces"),
-        ("A,\u0422B,1\n", 1, 3, "U+0422 CYRILLIC CAPITAL LETTER TE", "without spaces"),
-        ('A,"B,1\n', 1, 0, "is not closed", "close it"),
-        ("A B 100\n", 1, 0, "the line has one cell", "comma, semicolon or tab"),
-        ("A,B,0\n", 1, 1, "no link with a rate above 0", "rate"),
+        ("A,B,-5\n", 1, 5),
+        ("A,B,50,000\n", 1, 8),
+        ('A,B,"50,000"\n', 1, 6),
+        ("A;B;50.000\n", 1, 5),
+        ("A;B;1,5\n", 1, 5),
+        ("A,B,10 Gbyt/s\n", 1, 5),
+        ("A,B,1\nA,C,fast\n", 2, 5),
+        ("A,B,1e999\n", 1, 5),
+        ("src,dst,rate [Gbit]\nA,B,1\n", 1, 9),
+        ("dst,src,Mbps\nA,B,1\n", 1, 1),
+        ("A,B,1\nA,C\n", 2, 3),
+        ("A,B,1\n\nA,B,2\n", 3, 1),
+        ("A,A,1\n", 1, 1),
+        ("A,B,1\nA,,1\nA,C,1\nA,D,1\n", 2, 3),
+        ("A,B C,1\n", 1, 3),
+        ("A,B\u200b,1\n", 1, 3),
+        ("A,\u0422B,1\n", 1, 3),
+        ('A,"B,1\n', 1, 0),
+        ("A B 100\n", 1, 0),
+        ("A,B,0\n", 1, 1),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_lines(text: str, line: int, column: int, message: str, hint: str) -> None:
+def test_what_is_wrong_with_lines(text: str, line: int, column: int, wording) -> None:
     """Is told where it stands, and how to mend it."""
     (problem,) = problems(text)
     assert (problem.file, problem.line, problem.column) == ("in.csv", line, column)
-    assert message in problem.message
-    assert hint in problem.hint
+    wording(problem)
     assert str(problem).startswith(f"in.csv:{line}:{column}: " if column else f"in.csv:{line}: ")
 
 
@@ -126,29 +125,30 @@ def test_the_first_line_is_a_head_only_with_words_of_one() -> None:
 def test_an_unknown_site_is_told_with_the_nearest_known_one() -> None:
     """Where the names that may be ends are known."""
     (problem,) = problems("KIT,FNLA,1\n", names=("KIT", "FNAL"))
-    assert (problem.column, problem.hint) == (5, "did you mean FNAL?")
+    assert problem.column == 5
+    assert "FNAL?" in problem.hint
     assert links(read("KIT,FNAL,1\n", names=("KIT", "FNAL")))
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    "data",
     [
-        (b"", "no lines"),
-        (b"# only\n# comments\n\n", "no lines"),
-        (b"GIF89a\x00\x00", "binary"),
-        ("A,B,1\n".encode("utf-16"), "UTF-16"),
-        ("Orléans,B,1\n".encode("latin-1"), "not encoded in UTF-8"),
-        (b"A,B,1\n" * (LARGEST_FILE // 6 + 1), "larger than 20 MB"),
-        (b"A,B,\x1b[2J\n", "control character"),
-        (b"A" + b",B" * 1_000_000, "16,384 cells"),
-        ((b"A" + b"," * 16_000 + b"\n") * 13, "200,000 cells"),
+        b"",
+        b"# only\n# comments\n\n",
+        b"GIF89a\x00\x00",
+        "A,B,1\n".encode("utf-16"),
+        "Orléans,B,1\n".encode("latin-1"),
+        b"A,B,1\n" * (LARGEST_FILE // 6 + 1),
+        b"A,B,\x1b[2J\n",
+        b"A" + b",B" * 1_000_000,
+        (b"A" + b"," * 16_000 + b"\n") * 13,
     ],
     ids=range(9),
 )
-def test_what_is_no_table(data: bytes, message: str) -> None:
+def test_what_is_no_table(data: bytes, wording) -> None:
     """A spreadsheet's own file, an empty one, a huge one: one problem."""
     (problem,) = problems(data)
-    assert message in problem.message
+    wording(problem)
 
 
 def test_no_password_of_a_url_is_told() -> None:
@@ -158,10 +158,10 @@ def test_no_password_of_a_url_is_told() -> None:
         assert "hunter2" not in "".join(str(problem) for problem in problems(text, form=form))
 
 
-def test_cells_that_only_look_like_some() -> None:
+def test_cells_that_only_look_like_some(wording) -> None:
     """A line of separators of lines, say, is no line."""
     (problem,) = problems("\u2028,\u2028\n")
-    assert problem.message == "the file has no lines"
+    wording(problem.message)
 
 
 def test_many_problems_are_told_in_part() -> None:
@@ -197,13 +197,10 @@ def test_decimal_commas() -> None:
     """As spreadsheets of many countries write them."""
     text = MATRIX.replace(",", ";").replace(".5", ",5")
     assert links(read(text, decimal=",")) == MEANT
-    assert {problem.message for problem in problems(text)} == {
-        "'12,5' is not a plain number",
-        "'2,5' is not a plain number",
-    }
+    assert {problem.message.split()[0] for problem in problems(text)} == {"'12,5'", "'2,5'"}
 
 
-def test_the_unit_of_a_matrix_is_in_the_corner_or_in_the_option() -> None:
+def test_the_unit_of_a_matrix_is_in_the_corner_or_in_the_option(wording) -> None:
     """Never a guess; two that differ are refused."""
     bare = MATRIX.replace(" [Gb/s]", "")
     assert links(read(bare, unit="Gb/s")) == MEANT
@@ -212,11 +209,11 @@ def test_the_unit_of_a_matrix_is_in_the_corner_or_in_the_option() -> None:
     (two,) = problems(MATRIX, unit="GB/s")
     assert "Gb/s, the option GB/s" in two.message
     (odd,) = problems(MATRIX.replace("Gb/s", "Gbyt/s"))
-    assert "no known unit" in odd.message
+    wording(odd.message)
 
 
 @pytest.mark.parametrize("name", ["Sum", "TOTAL", "", "\N{GREEK CAPITAL LETTER SIGMA} out", "total [Gb/s]"])
-def test_sums_are_recognised_compared_and_left_out(name: str) -> None:
+def test_sums_are_recognised_compared_and_left_out(name: str, wording) -> None:
     """As the last row and the last column; what a spreadsheet rounds may differ by 1 %."""
     head, *rows = MATRIX.splitlines()
     text = "\n".join(
@@ -227,35 +224,36 @@ def test_sums_are_recognised_compared_and_left_out(name: str) -> None:
     assert len(found.remarks) == 2
     (wrong,) = problems(f"{text}\n{name},15,41,10,65\n")
     assert (wrong.line, wrong.column) == (5, len(name) + 5)
-    assert "41 Gb/s does not match the cells, which sum to 40 Gb/s" in wrong.message
+    wording(wrong.message)
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "message"),
+    ("text", "line", "column"),
     [
-        ("Gb/s,A,B\nA,,1\nB,-1,\n", 3, 3, "negative"),
-        ("Gb/s,A,B,A\nC,,1,2\n", 1, 10, "A appears twice, first in column 2"),
-        ("Gb/s,A,B\nC,1,\nC,,1\n", 3, 1, "C appears twice, first in line 2"),
-        ("Gb/s,A,B\nA,1,1\n", 2, 3, "A is both source and destination"),
-        ("Gb/s,A,B\nC,1,1,000\n", 2, 7, "4 cells, but 3 columns"),
-        ("Gb/s,A,Sum,B\nC,1,1,2\n", 1, 12, "follows the sums"),
-        ("Gb/s,A,B\nSum,1,2\nC,1,2\n", 3, 1, "follows the sums"),
-        ("Gb/s,A,\nC,1,\nD,1,2\n", 2, 5, "0"),
-        ("Day 1\nGb/s,A,B\nC,1,1\n", 1, 1, "title"),
-        ("Gb/s,A,by\nC,1,Ada\n", 1, 8, "holds no rates"),
-        ("Gb/s,A,in\nC,1,2\n", 2, 5, "does not match"),
-        ("Gb/s,A,B\nC,1,#N/A\n", 2, 5, "not a plain number"),
-        ("to\\from [Gb/s],A,B\nC,1,1\n", 1, 1, "transpose"),
+        ("Gb/s,A,B\nA,,1\nB,-1,\n", 3, 3),
+        ("Gb/s,A,B,A\nC,,1,2\n", 1, 10),
+        ("Gb/s,A,B\nC,1,\nC,,1\n", 3, 1),
+        ("Gb/s,A,B\nA,1,1\n", 2, 3),
+        ("Gb/s,A,B\nC,1,1,000\n", 2, 7),
+        ("Gb/s,A,Sum,B\nC,1,1,2\n", 1, 12),
+        ("Gb/s,A,B\nSum,1,2\nC,1,2\n", 3, 1),
+        ("Day 1\nGb/s,A,B\nC,1,1\n", 1, 1),
+        ("Gb/s,A,by\nC,1,Ada\n", 1, 8),
+        ("Gb/s,A,in\nC,1,2\n", 2, 5),
+        ("Gb/s,A,B\nC,1,#N/A\n", 2, 5),
+        ("to\\from [Gb/s],A,B\nC,1,1\n", 1, 1),
     ],
 )
-def test_what_is_wrong_with_a_matrix(text: str, line: int, column: int, message: str) -> None:
+def test_what_is_wrong_with_a_matrix(text: str, line: int, column: int, wording) -> None:
     """Is told at its cell."""
-    if message == "0":  # a last column without a name holds sums, and these are none
-        assert "does not match the cells, which sum to 1 Gb/s" in problems(text)[0].message
-        return
     (problem,) = problems(text)
     assert (problem.line, problem.column) == (line, column)
-    assert message in f"{problem.message} {problem.hint}"
+    wording(problem)
+
+
+def test_a_last_column_without_a_name_holds_sums(wording) -> None:
+    """And these are none."""
+    wording(problems("Gb/s,A,\nC,1,\nD,1,2\n"))
 
 
 # --------------------------------------------------------------------------- properties

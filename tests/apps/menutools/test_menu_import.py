@@ -57,17 +57,16 @@ def test_through_fts(lines: Path, tmp_path: Path) -> None:
     assert "files: {folder: .}" in goal.read_text()
 
 
-def test_a_mistake_of_every_line_is_told_once(lines: Path, tmp_path: Path) -> None:
+def test_a_mistake_of_every_line_is_told_once(lines: Path, tmp_path: Path, wording) -> None:
     """With its first place, and how many more there are."""
     lines.write_text("".join(f"T1_A_{n}, T2_B_{n}, 8000\n" for n in range(20)))
     error = run("menu", "import", lines, "--through", "fts", "-o", tmp_path / "m.yaml").exception
     assert isinstance(error, MenuError)
     (problem,) = error.problems
-    assert "T1_A_0 is not a URL, but the link goes through FTS" in str(problem)
-    assert f"and 39 more like it, to line {problem.line + 19}" in str(problem)
+    wording(str(problem))
 
 
-def test_sites_are_included_and_the_only_names(lines: Path, tmp_path: Path) -> None:
+def test_sites_are_included_and_the_only_names(lines: Path, tmp_path: Path, wording) -> None:
     """A name that is not among them is refused where it stands; the include counts from the menu."""
     (tmp_path / "out").mkdir()
     (tmp_path / "_sites.yaml").write_text(
@@ -84,9 +83,9 @@ def test_sites_are_included_and_the_only_names(lines: Path, tmp_path: Path) -> N
     lines.write_text("CREN, KIT, 1000\n")
     done = run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml")
     assert isinstance(done.exception, MenuError)
-    assert ":1:1: there is no site or RSE CREN (did you mean CERN?)" in str(done.exception)
+    wording(str(done.exception))
     (tmp_path / "_sites.yaml").write_text("limits: {}\n")
-    assert "there are no sites" in str(run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml").exception)
+    wording(str(run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml").exception))
 
 
 def test_an_outlier_is_told_at_once(tmp_path: Path) -> None:
@@ -98,22 +97,22 @@ def test_an_outlier_is_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
+    ("option", "value"),
     [
-        ("--start", "tomorrow", "is not a time"),
-        ("--timezone", "Mars", "not a known time zone"),
-        ("--did", "cms", "is not a DID"),
-        ("--campaign", "a b", "is not a name"),
-        ("--fts", "ftp://x", "scheme"),
-        ("--unit", "Gbit", "is not one of"),
-        ("--end", "2000-01-01", ""),
+        ("--start", "tomorrow"),
+        ("--timezone", "Mars"),
+        ("--did", "cms"),
+        ("--campaign", "a b"),
+        ("--fts", "ftp://x"),
+        ("--unit", "Gbit"),
+        ("--end", "2000-01-01"),
     ],
 )
-def test_options_are_checked(option: str, value: str, message: str, lines: Path) -> None:
+def test_options_are_checked(option: str, value: str, lines: Path, wording) -> None:
     """Before anything is written; exit code 2, and no menu."""
     done = run("menu", "import", lines, option, value)
     assert done.stdout == ""
-    assert message in done.stderr
+    wording(done.stderr or done.exception)
     assert done.exit_code == 2 or isinstance(done.exception, MenuError)
 
 
@@ -158,12 +157,12 @@ def test_a_name_that_was_taken_meanwhile_stays_taken(tmp_path: Path, monkeypatch
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_that_is_not_there(lines: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there(lines: Path, tmp_path: Path, wording) -> None:
     """Is told as a path, and a file that is not there as a problem."""
     done = run("menu", "import", lines, "-o", tmp_path / "no" / "m.yaml")
     assert isinstance(done.exception, UsageError)
     assert "No such file" in done.exception.message
-    assert "cannot be read" in str(run("menu", "import", tmp_path / "none.csv").exception)
+    wording(str(run("menu", "import", tmp_path / "none.csv").exception))
     done = run("menu", "import", lines, "-o", tmp_path / ("x" * 300))
     assert isinstance(done.exception, UsageError)
     assert run("menu", "import", lines, "-o", tmp_path / ("x" * 255)).exit_code == 0

@@ -17,6 +17,7 @@ from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
 from tests.cli.ledgers import run
 from tests.menu.texts import draft, rates
+from tests.wording import lines
 
 ROOT = Path(__file__).parents[3]
 LINK = ("--from", "A", "--to", "B", "--rate", "5Gb/s")
@@ -88,7 +89,7 @@ def test_answers_make_a_menu(tmp_path: Path) -> None:
     assert run("menu", "new", "--ask", text=answers()).stdout == goal.read_text()
 
 
-def test_wrong_answers_are_asked_for_again() -> None:
+def test_wrong_answers_are_asked_for_again(wording) -> None:
     """One by one, and a scenario that cannot be, as a whole."""
     again = ("two", "mesh", "A", "1 Gb/s", "t0-export", "A", "B", "1 Gb/s", "two", "A B", "C", "1 Gb/s", "n")
     done = run(
@@ -97,10 +98,7 @@ def test_wrong_answers_are_asked_for_again() -> None:
         "--ask",
         text=answers(*again, Campaign="dc 27\ndc27", Rate="82\n-5 Gb/s\n82 Gb/s", Another="y"),
     )
-    assert "'dc 27' is not a name" in done.stderr
-    assert "'82' has no unit" in done.stderr
-    assert "This cannot be" in done.stderr
-    assert "a mesh of one, A, has no link" in done.stderr
+    wording(lines(done.stderr, "Error: ") + lines(done.stderr, "a mesh"))
     assert "the key `t0-export` appears twice" in done.stderr
     found = draft(done.stdout)
     assert list(found.document.scenarios) == ["t0-export", "two"]
@@ -154,23 +152,23 @@ def test_a_file_that_is_there_is_not_asked_about(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (("--from", "A", "--to", "B"), "a menu needs --rate"),
-        (("--from", "A", "--rate", "1Gb/s"), "a menu needs --rate"),
-        ((*LINK, "--mesh", "A"), "--mesh cannot be combined"),
-        ((*LINK, "--folder", "x"), "--folder is only for links through FTS"),
-        ((*LINK, "--timezone", "Europe/Zurich", "--start", "2027-03-28 02:30"), "does not exist"),
-        ((*LINK, "--end", "2020-01-01"), "the menu ends before it starts"),
-        (("--from", "A", "--to", "A", "--rate", "1Gb/s"), "A is both source and destination"),
-        (("--from", "A", "--to", "B@0", "--rate", "1Gb/s"), "the shares sum to 0"),
+        ("--from", "A", "--to", "B"),
+        ("--from", "A", "--rate", "1Gb/s"),
+        (*LINK, "--mesh", "A"),
+        (*LINK, "--folder", "x"),
+        (*LINK, "--timezone", "Europe/Zurich", "--start", "2027-03-28 02:30"),
+        (*LINK, "--end", "2020-01-01"),
+        ("--from", "A", "--to", "A", "--rate", "1Gb/s"),
+        ("--from", "A", "--to", "B@0", "--rate", "1Gb/s"),
     ],
 )
-def test_what_cannot_be_a_menu(arguments: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_a_menu(arguments: tuple[str, ...], wording) -> None:
     """Is said, and nothing is printed."""
     done = run("menu", "new", *arguments)
     assert isinstance(done.exception, UsageError | MenuError)
-    assert message in done.exception.message
+    wording(done.exception)
     assert done.stdout == ""
 
 

@@ -85,20 +85,20 @@ def test_a_scenario_or_a_link_alone(only: dict[str, str], wanted: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("only", "message"),
+    "only",
     [
-        ({"scenario": "one"}, "an anchor gives the same rate to others as well"),
-        ({"link": "B:A"}, "mesh B -> A has no rate of its own in the menu"),
-        ({"scenario": "two"}, "the menu has no scenario 'two'"),
-        ({"link": "A:X"}, "the menu has no link 'A:X'"),
-        ({"scenario": "one", "link": "A:C"}, "no scenario 'one' and link 'A:C'"),
+        {"scenario": "one"},
+        {"link": "B:A"},
+        {"scenario": "two"},
+        {"link": "A:X"},
+        {"scenario": "one", "link": "A:C"},
     ],
 )
-def test_what_has_no_rate_of_its_own(only: dict[str, str], message: str) -> None:
+def test_what_has_no_rate_of_its_own(only: dict[str, str], wording) -> None:
     """Is refused with the way to give it one; nothing else is changed silently."""
     with pytest.raises(UsageError) as caught:
         scaled(MENU, "2", **only)
-    assert message in caught.value.message
+    wording(caught.value)
     assert caught.value.hint
 
 
@@ -154,11 +154,12 @@ def test_rates_in_other_files() -> None:
         scaling.scaled(made, Fraction(2))
 
 
-def test_a_target_in_another_file() -> None:
+def test_a_target_in_another_file(wording) -> None:
     """Is not changed from here, and neither is what stands in its line here."""
     made = draft(text(x="include: p.yaml"), {"p.yaml": "\n\ntarget: 10 Gb/s\n"})
-    with pytest.raises(UsageError, match=r"the target is in p\.yaml"):
+    with pytest.raises(UsageError) as refused:
         scaling.scaled(made, Fraction(2))
+    wording(refused.value)
 
 
 def test_a_link_of_a_site() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.ledgers import run
 from tests.menu.texts import text
+from tests.wording import lines
 
 ONE = "scenarios: {one: {from: A, to: B, rate: 6 Gb/s}}"
 
@@ -23,7 +24,7 @@ def codes(done) -> list[str]:
     return [row["code"] for row in json.loads(done.stdout)]
 
 
-def test_a_warning_ends_with_0_and_strictly_with_2(tmp_path):
+def test_a_warning_ends_with_0_and_strictly_with_2(tmp_path, wording):
     path = tmp_path / "m.yaml"
     path.write_text(text(x="target: 12 Gb/s", scenarios=ONE))
     done = run("check", path, "--format", "json")
@@ -33,7 +34,7 @@ def test_a_warning_ends_with_0_and_strictly_with_2(tmp_path):
     assert "0 errors, 1 warning" in done.stderr
     strict = run("check", path, "--strict")
     assert strict.exit_code == 2
-    assert "0 errors, 1 warning (treated as errors: --strict)" in strict.stderr
+    wording(lines(strict.stderr, "--strict"))
 
 
 def test_what_is_right_ends_with_0_even_strictly(menu):
@@ -100,20 +101,20 @@ def test_rates_that_are_too_high_only_when_scaled_are_found(tmp_path):
     assert codes(run("check", path, "--format", "json", "--scale", 2)) == ["fts-link-limit"]
 
 
-def test_a_link_that_is_misspelt_is_told_with_the_nearest_one(tmp_path):
+def test_a_link_that_is_misspelt_is_told_with_the_nearest_one(tmp_path, wording):
     (path := tmp_path / "m.yaml").write_text(text(scenarios=TWO.replace("A", "T2_CH_CERN").replace("B", "KIT")))
     done = run("check", path, "--link", "T2_CH_CERN:KTI")
     assert done.exit_code == 2
-    assert "no menu has the link T2_CH_CERN -> KTI (did you mean T2_CH_CERN -> KIT?)" in done.stdout
+    wording(done.stdout)
 
 
-def test_a_link_that_only_an_expression_may_mean_is_told_to_be_asked_for(tmp_path):
+def test_a_link_that_only_an_expression_may_mean_is_told_to_be_asked_for(tmp_path, wording):
     (path := tmp_path / "m.yaml").write_text(
         text(scenarios="scenarios: {one: {from: A, to: tier=2, rate: 6 Gb/s}}")
     )
     done = run("check", path, "--link", "A:B")
     assert done.exit_code == 2
-    assert "no menu has the link A -> B (RSE expressions are resolved only with --online)" in done.stdout
+    wording(done.stdout)
 
 
 @pytest.mark.parametrize("scale", ["0", "-1", "nan", "inf", "fast"])

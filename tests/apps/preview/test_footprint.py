@@ -16,6 +16,7 @@ from dc_inject.apps.preview import command_footprint
 from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
 from tests.menu.texts import scenarios, text
+from tests.wording import lines
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "footprint.md").read_text()
@@ -51,7 +52,7 @@ def test_the_example_of_the_page_is_what_is_printed(tmp_path):
     done = run(*words[1:])
     assert done.exit_code == 0, done.stderr
     assert [line.rstrip() for line in done.stdout.splitlines()] == [*shown.splitlines(), ""]
-    assert "files of 5 GB" in done.stderr
+    assert "of 5 GB" in done.stderr
 
 
 def test_the_page_explains_every_column_and_every_option():
@@ -119,7 +120,7 @@ def test_menus_of_two_experiments_add_up_and_a_link_narrows_them(tmp_path, menu)
     assert [row["name"] for row in rows if row["by"] == "site"] == ["A", "KIT"]
     code, heard = refusal("footprint", menu, other, "--link", "A:X")
     assert code == 2
-    assert "no menu has the link A -> X" in heard
+    assert "A -> X" in heard
 
 
 def test_an_inventory_tells_how_long_the_pool_lasts(tmp_path, menu):
@@ -130,22 +131,22 @@ def test_an_inventory_tells_how_long_the_pool_lasts(tmp_path, menu):
     assert rows[-1]["files_per_h"] == 1000
 
 
-def test_rse_expressions_are_told(tmp_path):
+def test_rse_expressions_are_told(tmp_path, wording):
     menu = tmp_path / "m.yaml"
     menu.write_text(scenarios("one: {from: A, to: 'tier=2&country=DE', rate: 1 Gb/s}"))
-    assert "counted as one RSE each" in run("footprint", menu).stderr
+    wording(lines(run("footprint", menu).stderr, "RSE expressions"))
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    "words",
     [
-        (["--cycles", "2"], "--cycles"),
-        (["--mean-file", "5"], "'5' has no unit"),
-        (["--mean-file", "0 GB"], "a size must be above 0"),
-        (["--file-speed", "5 GB"], "is not a rate"),
+        ["--cycles", "2"],
+        ["--mean-file", "5"],
+        ["--mean-file", "0 GB"],
+        ["--file-speed", "5 GB"],
     ],
 )
-def test_what_cannot_be_meant_is_refused(menu, words, said):
+def test_what_cannot_be_meant_is_refused(menu, words, wording):
     code, heard = refusal("footprint", menu, *words)
     assert code == 2
-    assert said in heard
+    wording(heard)

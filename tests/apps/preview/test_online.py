@@ -11,6 +11,8 @@ from unittest.mock import Mock
 import pytest
 from click.testing import Result
 
+from tests.wording import lines
+
 pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
 from dc_inject.backends.rucio import Survey
@@ -87,16 +89,14 @@ def codes(done: Result) -> list[str | None]:
     return [row["code"] for row in rows(done)]
 
 
-def test_nothing_is_wrong_and_it_says_what_it_saw(check, services, storage) -> None:
+def test_nothing_is_wrong_and_it_says_what_it_saw(check, services, storage, wording) -> None:
     """Who I am, what there is to take, and where limits come from; on stderr, since it is talk."""
     done = check()
     assert done.exit_code == 0
     assert done.stdout == ""
     assert "/CN=me of dteam" in done.stderr
     assert f"{SOURCE}: 20 files, 20 GB" in done.stderr
-    assert (
-        "FTS's limits of links and storages: 1 from its optimizer, as they are just now, 2 not told" in done.stderr
-    )
+    wording(lines(done.stderr, "FTS's limits"))
     assert {verb for verb, _ in storage.asked} == {"reachable", "verbs", "list"}  # what was listed is there
 
 
@@ -123,13 +123,13 @@ def test_without_the_option_nobody_is_asked(check, monkeypatch) -> None:
 FAST = TOP["scenarios"].replace("0.5 Gb/s", "20 Gb/s")
 
 
-def test_a_link_that_needs_more_than_fts_allows(check, services) -> None:
+def test_a_link_that_needs_more_than_fts_allows(check, services, wording) -> None:
     """The optimizer allows 17 just now; the storages have FTS's usual limit, which it does not tell."""
     done = check("--format", "json", scenarios=FAST, end="end: 2027-02-08 10:30")
     assert done.exit_code == 0
     assert codes(done) == ["fts-link-limit", "fts-ramp", "fts-storage-limit", "fts-storage-limit"]
     link, ramp, storage, _ = rows(done)
-    assert "need 417 transfers at a time, and FTS allows 17 (by its optimizer, just now)" in link["message"]
+    wording(link["message"])
     assert "it runs 17 just now and adds 2 a minute" in ramp["message"]
     assert "17 files at 6 MB/s are 816 Mb/s" in link["message"]
     assert (link["severity"], link["line"]) == ("warning", 9)
@@ -145,18 +145,15 @@ def test_the_speed_of_a_file_can_be_told(check, services) -> None:
         assert check("--file-speed", wrong).exit_code == 2
 
 
-def test_limits_of_the_configuration_count_where_we_may_read_it(check, fts) -> None:
+def test_limits_of_the_configuration_count_where_we_may_read_it(check, fts, wording) -> None:
     """They are told as such."""
     links = [{"source": "*", "destination": "*", "max_active": 500}]
     storages = {"davs://b": {"se_info": {"inbound_max_active": 40, "outbound_max_active": None}}}
     fts.instead += [("GET", "/config/links", (200, links)), ("GET", "/config/se", (200, storages))]
     done = check("--format", "json", scenarios=FAST.replace("20 Gb/s", "5 Gb/s"))
     (row,) = rows(done)
-    assert row["message"] == (
-        "into davs://b: 5 Gb/s need 104 transfers at a time, and FTS allows 40 (by its configuration); "
-        "40 files at 6 MB/s are 1.92 Gb/s"
-    )
-    assert "2 from its configuration, 1 not told, so" in done.stderr
+    wording(row["message"])
+    wording(lines(done.stderr, "FTS's limits"))
 
 
 # --------------------------------------------------------------------------- storages
@@ -200,14 +197,13 @@ def test_a_source_that_is_down_is_not_asked_for_its_files(check, services, stora
     assert [verb for verb, url in storage.asked if url.startswith("davs://a")] == ["reachable"]
 
 
-@pytest.mark.parametrize(("verb", "cost"), [("DELETE", "copies could not be deleted"), ("COPY", "fetch files")])
-def test_a_destination_that_refuses_what_is_needed(check, services, storage, verb: str, cost: str) -> None:
+@pytest.mark.parametrize("verb", ["DELETE", "COPY"])
+def test_a_destination_that_refuses_what_is_needed(check, services, storage, verb: str, wording) -> None:
     """DELETE takes our copies away, COPY lets it fetch them; whoever does not tell may well allow it."""
     storage.allowed = {"PROPFIND": True, "DELETE": True, "MKCOL": None, "COPY": True, verb: False}
     done = check("--format", "json")
     assert (done.exit_code, codes(done)) == (0, ["storage-verbs"])
-    assert f"does not allow {verb}" in rows(done)[0]["message"]
-    assert cost in rows(done)[0]["message"]
+    wording(rows(done)[0]["message"])
     storage.allowed = dict.fromkeys(storage.allowed)
     assert codes(check("--format", "json")) == []
 
@@ -260,17 +256,17 @@ def test_the_first_listed_files_are_looked_at(check, services, storage, tmp_path
     del storage.files[f"{SOURCE}/in/f01"]
     done = check("--format", "json", defaults=defaults)
     assert (done.exit_code, codes(done)) == (2, ["no-source-files"])
-    assert f"{SOURCE}/in/f01 is listed, but does not exist" in rows(done)[0]["message"]
+    assert f"{SOURCE}/in/f01 is listed, " in rows(done)[0]["message"]
 
 
-def test_listed_files_of_another_size_are_told_once_for_all(check, services, storage, tmp_path: Path) -> None:
+def test_listed_files_of_another_size_are_told_once_for_all(
+    check, services, storage, tmp_path: Path, wording
+) -> None:
     """FTS compares no sizes: it copies what is there, and plans count what is listed."""
     (tmp_path / "files.csv").write_text("path,size\nin/f00,1 GB\nin/f01,5 GB\nin/f02,1 kB\n")
     done = check("--format", "json", defaults="defaults: {through: fts, files: {list: files.csv}}")
     assert (done.exit_code, codes(done)) == (0, ["wrong-size"])
-    told = f"{SOURCE}/in/f01 is listed with 5000000000 bytes, but has 1000000000, and 1 more of the first 3"
-    assert rows(done)[0]["message"] == told
-    assert rows(done)[0]["hint"].startswith("FTS copies what is there")
+    wording(f"{rows(done)[0]['message']} ({rows(done)[0]['hint']})")
 
 
 def test_files_that_are_on_tape_only(check, services, storage, tmp_path: Path) -> None:
@@ -346,21 +342,21 @@ def test_credentials_that_are_refused_end_with_4_and_are_not_shown(check, fts) -
     assert "401" in done.stdout or "refused" in done.stdout
 
 
-def test_limits_that_cannot_be_told_stop_nothing(check, fts) -> None:
+def test_limits_that_cannot_be_told_stop_nothing(check, fts, wording) -> None:
     """It is said, and the rest is checked."""
     fts.instead.append(("GET", "/config/links", (500, "oops")))
     done = check()
     assert done.exit_code == 0
-    assert "FTS's limits cannot be told" in done.stderr
+    wording(lines(done.stderr, "FTS's limits"))
 
 
-def test_without_an_endpoint_nobody_can_be_asked(check, monkeypatch) -> None:
+def test_without_an_endpoint_nobody_can_be_asked(check, monkeypatch, wording) -> None:
     """It is a problem of the menu, beside its others."""
     monkeypatch.delenv(ENDPOINT, raising=False)
     done = check("--format", "json", fts="", limits="limits: {per_site: 0.1 Gb/s}")
     assert done.exit_code == 2
     assert codes(done) == [None, "site-over-limit", "site-over-limit"]
-    assert rows(done)[0]["message"] == "no FTS endpoint is configured"
+    wording(rows(done)[0]["message"])
 
 
 def test_a_menu_that_is_wrong_is_not_asked_for(check, monkeypatch) -> None:
@@ -420,7 +416,7 @@ def test_expressions_are_resolved(check, rucio, monkeypatch) -> None:
     done = check("--format", "json", **{**RUCIO, "scenarios": scenarios})
     assert (done.exit_code, codes(done)) == (0, ["storage-unreachable"])
     assert "2 links" in done.stderr
-    assert "counted as one" not in done.stderr
+    assert "as one" not in done.stderr
 
     def refuse(expression: str) -> tuple[str, ...]:
         raise Permanent(f"{expression} means nothing", "check its spelling")

@@ -15,6 +15,7 @@ from dc_inject.model.events import Silent
 from tests.backends.fake import GB, FakeClient, FakeRse, FakeRucio
 from tests.cli.ledgers import run
 from tests.menu.texts import text
+from tests.wording import lines
 
 TB = 1000 * GB
 FILE_SPEED = "10 MB/s"  # fast enough for 8 Gb/s in the 130 transfers that FTS allows on a link
@@ -63,12 +64,12 @@ def test_a_grid_that_is_right_has_no_finding_and_nothing_is_changed(check, serve
     assert server.called("add_replication_rule") == 0
 
 
-def test_a_source_of_which_a_last_look_takes_nothing(check, server):
+def test_a_source_of_which_a_last_look_takes_nothing(check, server, wording):
     """`run` looks at what it has chosen once more; what would be refused then is told beforehand."""
     server.opened.update(server.datasets)
     code, found, _ = check()
     assert (code, list(found)) == (2, ["nothing-usable"])
-    assert "of 10 datasets at A that were looked at none can be injected: 10 x it is still open" in str(found)
+    wording(found["nothing-usable"])
     assert check(accept="accept: [nothing-usable]")[:2] == (0, {})
     assert server.called("get_locks_for_dids") == 2
 
@@ -148,12 +149,12 @@ def test_what_is_at_the_destination_already_is_no_fault_of_its_source(check, ser
 @pytest.mark.parametrize(
     "error", [rucio_errors.RucioException("KeyError: 'cms'"), rucio_errors.DatabaseException()]
 )
-def test_a_last_look_that_fails_is_an_error(check, server, method, error):
+def test_a_last_look_that_fails_is_an_error(check, server, method, error, wording):
     """`run` could inject nothing. Of a server that fails nobody says that its datasets are incomplete."""
     server.faults[method] = [error] * 20
     code, found, _ = check()
     assert (code, list(found)) == (4, [None])
-    assert found[None].startswith("datasets of A cannot be looked at: ")
+    wording(found[None])
     assert str(error.args[0] if error.args else "DatabaseException") in found[None]
 
 
@@ -166,11 +167,11 @@ def test_a_link_without_a_distance(check, server):
     assert check()[1] == {}
 
 
-def test_ends_whose_protocols_do_not_go_together(check, server):
+def test_ends_whose_protocols_do_not_go_together(check, server, wording):
     server.rses["B"] = FakeRse(writes=("gsiftp",))
     _, found, _ = check()
     assert list(found) == ["no-third-party-copy"]
-    assert "the one is read by davs or root, the other written by gsiftp" in found["no-third-party-copy"]
+    wording(found["no-third-party-copy"])
     server.rses["B"] = FakeRse(writes=("https",))
     assert check()[1] == {}
 
@@ -183,25 +184,23 @@ def test_only_the_links_that_are_named_are_asked_about_also_of_expressions(check
     assert (code, found) == (0, {})
     assert "1 link in 1 scenario, 2 Gb/s together (rates times 0.5)" in said
     code, found, _ = check(both, "--link", "A:D")
-    assert (code, found) == (2, {None: "no menu has the link A -> D"})
+    assert (code, [*found]) == (2, [None])
+    assert "A -> D" in found[None]
 
 
 def test_an_activity_is_looked_up_in_the_clients_schema_and_that_is_said(check):
     _, found, _ = check(RIGHT.replace("rate:", "activity: Mini Challenge, rate:"))
     assert list(found) == ["unknown-activity"]
-    assert (
-        "'Mini Challenge' is not in the schema of this Rucio client; its server's may differ"
-        in found["unknown-activity"]
-    )
+    assert "'Mini Challenge'" in found["unknown-activity"]
     assert check(RIGHT.replace("rate:", "activity: Functional Test, rate:"))[1] == {}
 
 
-def test_a_quota_that_is_too_small(check, server):
+def test_a_quota_that_is_too_small(check, server, wording):
     """1 GB/s for 2 h; Rucio wants more left than a dataset has."""
     server.rses["B"].quota = 7100 * GB
     _, found, _ = check()
     assert list(found) == ["account-limit"]
-    assert "8 Gb/s into B need a quota of 7.2 TB" in found["account-limit"]
+    wording(found["account-limit"])
     server.rses["B"].quota = None
     assert list(check()[1]) == ["account-limit"]
     server.rses["B"].quota = 7300 * GB
@@ -244,7 +243,7 @@ def test_datasets_that_are_too_coarse(check, server):
     assert check(RIGHT.replace("8 Gb/s", "0.23 Gb/s"))[1] == {}
 
 
-def test_credentials_that_expire_while_the_menus_run(check, server, monkeypatch):
+def test_credentials_that_expire_while_the_menus_run(check, server, monkeypatch, wording):
     import dc_inject.backends.rucio.identity as identity  # noqa: PLC0415  to replace what reads a certificate
 
     ends = server.clock.now() + timedelta(hours=23)  # the menu ends after 23 h
@@ -252,9 +251,7 @@ def test_credentials_that_expire_while_the_menus_run(check, server, monkeypatch)
     assert check()[1] == {}
     monkeypatch.setattr(identity, "credentials_until", lambda _client: ends - timedelta(hours=1))
     _, found, said = check()
-    assert (
-        "expire at 2027-02-09T08:00:00Z, before the menus end, 2027-02-09T09:00:00Z" in found["credentials-expire"]
-    )
+    wording(found["credentials-expire"])
     assert "credentials until" in said
 
 
@@ -263,23 +260,27 @@ def test_an_unknown_rse_is_told_once_with_the_nearest_one(check, server):
     server.rses["T1_DE_KIT_Disk"] = server.rses["B"]
     many = "scenarios: {one: {from: [A, B], to: [T1_DE_KIT_Disc], rate: 8 Gb/s}}"
     (row,) = check(many, rows=True)
-    assert row["message"] == "rucio knows no RSE T1_DE_KIT_Disc (and 1 more link with it)"
-    assert row["hint"] == "did you mean T1_DE_KIT_Disk?"
+    assert row["message"].startswith("rucio knows no ")
+    assert "T1_DE_KIT_Disk?" in row["hint"]
 
 
-def test_an_rse_that_does_not_exist_and_a_tape_are_errors(check, server):
+def test_an_rse_that_does_not_exist_and_a_tape_are_errors(check, server, wording):
     """Of what does not exist nothing more is asked."""
     code, found, _ = check("scenarios: {one: {from: A, to: [X], rate: 8 Gb/s}}")
-    assert (code, found) == (2, {None: "rucio knows no RSE X"})
+    assert (code, [*found]) == (2, [None])
+    wording(found[None])
     assert server.called("get_distance") == 0
     server.rses["B"].kind = "TAPE"
     code, found, _ = check()
-    assert (code, found) == (2, {None: "B is tape, and nobody agreed to it"})
+    assert (code, [*found]) == (2, [None])
+    wording(found[None])
 
 
-def test_an_rse_that_is_not_available(check, server):
+def test_an_rse_that_is_not_available(check, server, wording):
     server.rses["B"].write = False
-    assert check()[1] == {"storage-unreachable": "Rucio says that B is not writable now"}
+    found = check()[1]
+    assert [*found] == ["storage-unreachable"]
+    wording(found["storage-unreachable"])
 
 
 def test_a_destination_that_deletes_nothing(check, server):
@@ -292,19 +293,19 @@ def test_a_destination_that_deletes_nothing(check, server):
 
 
 @pytest.mark.parametrize(
-    ("method", "signal"),
+    "method",
     [
-        ("get_distance", "distances"),
-        ("get_protocols", "protocols"),
-        ("get_local_account_usage", "quota_left"),
-        ("get_dataset_locks_by_rse", "the datasets of A cannot be told"),
+        "get_distance",
+        "get_protocols",
+        "get_local_account_usage",
+        "get_dataset_locks_by_rse",
     ],
 )
-def test_what_cannot_be_told_is_said_and_is_no_finding(check, server, method, signal):
+def test_what_cannot_be_told_is_said_and_is_no_finding(check, server, method, wording):
     server.faults[method] = [rucio_errors.DatabaseException("busy") for _ in range(20)]
     code, found, said = check()
     assert (code, found) == (0, {})
-    assert signal in said
+    wording(lines(said, "busy"))
     assert "busy" in said
 
 

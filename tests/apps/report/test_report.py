@@ -23,6 +23,7 @@ from dc_inject.model.units import format_size
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, ME, MESH, START, make, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
+from tests.wording import lines
 
 AMOUNTS = ("due", "injected", "moved", "moved_estimated", "forgiven", "rules")
 TB = 1000 * GB
@@ -136,7 +137,7 @@ def test_a_part_of_the_time_is_a_part_of_the_sums(campaign: Path) -> None:
     assert [one["kind"] for one in made["marks"]] == ["note"]
 
 
-def test_a_cycle_that_is_not_over_counts_in_no_average(tmp_path: Path) -> None:
+def test_a_cycle_that_is_not_over_counts_in_no_average(tmp_path: Path, wording) -> None:
     """It is due in full from its first second."""
     made = make(tmp_path / "dc27.sqlite", {FNAL: 2, MESH: 1}, dry=(KIT,))
     found = told(made.path)
@@ -144,7 +145,7 @@ def test_a_cycle_that_is_not_over_counts_in_no_average(tmp_path: Path) -> None:
     assert found["counted"]["due"] == 0
     assert found["verdict"]["ratio"] is None
     assert [one["open"] for one in found["steps"]] == [True]
-    assert "Nothing that counts in averages was due so far." in run("report", made.path).stdout
+    wording(lines(run("report", made.path).stdout, "so far."))
     with Ledger.open(made.path) as ledger:
         ledger.close_cycle(CYCLE, CYCLE.end)
     assert told(made.path)["counted"]["due"] == 3 * 450 * GB
@@ -157,15 +158,15 @@ def test_a_day_of_which_a_part_is_left_out_says_so(campaign: Path) -> None:
     assert "| 2027-02-08 11:00 | excluded | " in shown
 
 
-def test_a_window_without_a_cycle_is_told(campaign: Path) -> None:
+def test_a_window_without_a_cycle_is_told(campaign: Path, wording) -> None:
     """Most probably its date is wrong, and nothing would be left out."""
     done = run("report", campaign, "--exclude", "2026-02-08T11:00/12:00 token trouble")
     assert done.exit_code == 0
-    assert "no cycle of the report is in the window 2026-02-08T11:00:00Z" in done.stderr
+    wording(done.stderr)
     assert not run("report", campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble").stderr
 
 
-def test_the_verdict_does_not_blame_a_hold_for_what_was_made_up(tmp_path: Path) -> None:
+def test_the_verdict_does_not_blame_a_hold_for_what_was_made_up(tmp_path: Path, wording) -> None:
     """It names the one that kept back most, with its bytes."""
     held = Held(Hold.API_ERRORS, {})
     with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
@@ -173,8 +174,7 @@ def test_the_verdict_does_not_blame_a_hold_for_what_was_made_up(tmp_path: Path) 
         ledger.open_cycle(cycle, {FNAL: (450 * GB, held)}, cycle.start)
         ledger.close_cycle(cycle, cycle.end)
     shown = run("report", tmp_path / "dc27.sqlite").stdout
-    assert "0 B of 450 GB due have moved: 0.0 %, red (--); 0.0 % were injected." in shown
-    assert "Of holds that need action, api-errors kept back most: 450 GB, of which later cycles may" in shown
+    wording(lines(shown, "450 GB"))
     assert "| in all |" not in shown
 
 
@@ -184,7 +184,7 @@ def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> N
     made = told(campaign)
     assert shown.startswith("# Report: test\n")
     moved = made["counted"]
-    assert f"{format_size(moved['moved'])} of {format_size(moved['due'])} due have moved" in shown.replace("~", "")
+    assert f"{format_size(moved['moved'])} of {format_size(moved['due'])} due " in shown.replace("~", "")
     assert "power cut &lt;b>\\|\\*" in shown
     assert "<b>" not in shown
     assert " % -- |" in shown
@@ -203,11 +203,11 @@ def test_a_report_of_a_simulation_says_so_in_every_format(tmp_path: Path, fmt: s
         ledger.close_cycle(CYCLE, CYCLE.end)
     shown = run("report", path, "--format", fmt, "--fail-under", "ratio >= 0").stdout
     words = {
-        "md": "# Report of a simulation: dc27\n\nSimulated in the grid one-link: no real transfer is in it. 2027-",
+        "md": "simulation: dc27\n\nSimulated in the grid one-link: ",
         "json": '"simulated_in": "one-link"',
-        "html": "<h1>Report of a simulation: dc27</h1>\n<p>Simulated in the grid one-link: ",
-        "svg": "Simulated in the grid one-link: no real transfer is in it.",
-        "junit": '<testsuite name="dc27, simulated in the grid one-link"',
+        "html": "simulation: dc27</h1>\n<p>Simulated in the grid one-link: ",
+        "svg": "the grid one-link: ",
+        "junit": " the grid one-link",
         "csv": ",kind,simulated_in\n",
     }
     assert words[fmt] in shown
@@ -226,7 +226,7 @@ def test_a_report_and_status_say_that_all_rates_were_scaled(tmp_path: Path) -> N
             ledger.close_cycle(cycle, cycle.end)
             shown = json.loads(run("status", path, "--format", "json").stdout)
             assert shown["scale"] == scale
-            said = "rates: those of the menus times 0.5, by `run --scale`"
+            said = " times 0.5, by `run --scale`"
             assert (said in run("status", path).stdout) == (scale != 1)
     half, whole = CYCLE.next.start, CYCLE.next.end
     scales = [{"at": f"{half:%FT%TZ}", "scale": 0.5}, {"at": f"{whole:%FT%TZ}", "scale": 1.0}]
@@ -236,7 +236,7 @@ def test_a_report_and_status_say_that_all_rates_were_scaled(tmp_path: Path) -> N
         times = ["--since", f"{since:%FT%TZ}", *(["--until", f"{until:%FT%TZ}"] if until else [])]
         assert json.loads(run("report", path, "--format", "json", *times).stdout)["scales"] == expected
     assert json.loads(run("report", path, "--format", "json").stdout)["scales"] == scales
-    words = f"Rates are those of the menus times 0.5 since {half:%F %H:%M}, 1 since {whole:%F %H:%M}, by"
+    words = f" 0.5 since {half:%F %H:%M}, 1 since {whole:%F %H:%M}, by"
     assert words in run("report", path).stdout.replace("\\", "")
 
 
@@ -260,20 +260,20 @@ def test_a_file_is_for_us_alone_and_not_replaced_by_mistake(campaign: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    "more",
     [
-        (("--exclude", "2027-02-12T08:00/12:00"), "with a reason"),
-        (("--exclude", "2027-02-12T08:00/07:00 x"), "ends before it begins"),
-        (("--exclude", "yesterday/12:00 x"), "'yesterday' is not a time"),
-        (("--exclude", "2027-02-12T08:00 12:00 x"), "is not FROM/TO"),
-        (("--since", "yesterday"), "'yesterday' is not a time"),
+        ("--exclude", "2027-02-12T08:00/12:00"),
+        ("--exclude", "2027-02-12T08:00/07:00 x"),
+        ("--exclude", "yesterday/12:00 x"),
+        ("--exclude", "2027-02-12T08:00 12:00 x"),
+        ("--since", "yesterday"),
     ],
 )
-def test_what_is_no_time_is_refused(campaign: Path, more: tuple[str, ...], says: str) -> None:
+def test_what_is_no_time_is_refused(campaign: Path, more: tuple[str, ...], wording) -> None:
     """With what it should look like."""
     done = run("report", campaign, *more)
     assert done.exit_code == 2
-    assert says in done.stderr
+    wording(done.stderr)
 
 
 @pytest.mark.parametrize("time", ["2027-02-08T11:00", "2027-02-08 11:00Z", "2027-02-08T12:00+01:00"])
@@ -286,7 +286,7 @@ def test_times_are_utc_unless_they_have_an_offset(campaign: Path, time: str) -> 
     assert min(row["release_at"] for row in rows) >= "2027-02-08T11:00:00Z"
 
 
-def test_without_a_cycle_there_is_nothing_to_report(campaign: Path, tmp_path: Path) -> None:
+def test_without_a_cycle_there_is_nothing_to_report(campaign: Path, tmp_path: Path, wording) -> None:
     """In a new ledger, or in that time; in every format."""
     Ledger.open(tmp_path / "new.sqlite").close()
     formats = set(making.FORMATS)
@@ -295,10 +295,10 @@ def test_without_a_cycle_there_is_nothing_to_report(campaign: Path, tmp_path: Pa
     for fmt in formats:
         fresh = run("report", tmp_path / "new.sqlite", "--format", fmt).exception
         assert isinstance(fresh, UsageError)
-        assert "no cycle so far" in fresh.message
+        wording(fresh.message)
         none = run("report", campaign, "--since", "2027-03-01T00:00Z", "--format", fmt).exception
         assert isinstance(none, UsageError)
-        assert "begins in that time" in none.message
+        wording(none.message)
     assert isinstance(run("report", tmp_path / "none.sqlite").exception, LedgerError)
 
 
@@ -371,4 +371,4 @@ def test_sites_are_those_of_menus_and_hosts_of_urls(tmp_path: Path) -> None:
         ("KIT", 2 * GB),
         ("two.example.org", GB),
     ]
-    assert "## By site, as destination" in run("report", path).stdout
+    assert "## By site" in run("report", path).stdout

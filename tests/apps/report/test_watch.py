@@ -198,10 +198,10 @@ def test_an_end_in_the_middle_of_a_renewal_is_no_error(ledger: Path) -> None:
     assert watched.return_code == 0
 
 
-def test_without_a_terminal_it_names_status(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_it_names_status(ledger: Path, monkeypatch: pytest.MonkeyPatch, wording) -> None:
     error = run("watch", ledger).exception
     assert isinstance(error, UsageError)
-    assert "needs a terminal" in error.message
+    wording(error.message)
     assert f"dc-inject status {ledger}`" in (error.hint or "")
     monkeypatch.setattr(command_watch, "_terminal", lambda: True)
     monkeypatch.setattr(command_watch, "find_spec", lambda _name: None)

@@ -32,27 +32,28 @@ SITES = {"site of A": Site("site of A", wan_out=GB), "site of B": Site("site of 
 
 
 @pytest.mark.parametrize(
-    ("made", "why"),
+    "made",
     [
-        (two(link=replace(WIDE, rate=GB)), "the link itself carries no more"),
-        (replace(two(), sites=SITES), "the WAN out of site of A carries no more"),
-        (two(b={"write": GB}), "writing at B carries no more"),
-        (two(paths=(Path("cable", GB, ("*:B",)),)), "cable carries no more"),
-        (two(b={"space": 100 * GB}), "B is full"),
-        (two(b={"connections": 50, "overload": Overload.SLOWS}), "B has more connections than it can serve"),
-        (two(b={"fts_in": 50}), "FTS's limit of transfers to B"),
-        (two(a={"fts_out": 50}), "FTS's limit of transfers from A"),
-        (two(), "all transfers that FTS lets the link have are in use"),
-        (two(link=LinkTraits(failures=0.5, actives=(2, 6))), "FTS keeps few transfers, because many failed"),
-        (down(Fault.FTS_DOWN), "FTS is down"),
-        (down(Fault.STORAGE_DOWN, "A"), "A is down"),
+        two(link=replace(WIDE, rate=GB)),
+        replace(two(), sites=SITES),
+        two(b={"write": GB}),
+        two(paths=(Path("cable", GB, ("*:B",)),)),
+        two(b={"space": 100 * GB}),
+        two(b={"connections": 50, "overload": Overload.SLOWS}),
+        two(b={"fts_in": 50}),
+        two(a={"fts_out": 50}),
+        two(),
+        two(link=LinkTraits(failures=0.5, actives=(2, 6))),
+        down(Fault.FTS_DOWN),
+        down(Fault.STORAGE_DOWN, "A"),
     ],
 )  # fmt: skip
-def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, why):
+def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, wording):
     world = World(made, 1)
     rule(world, "A", "B", 100_000)
     world.advance(3600)
-    assert held_back(world) == {("A", "B"): why}
+    (why,) = held_back(world).values()
+    wording(why)
 
 
 @pytest.mark.parametrize(("failures", "why"), [(0.01, set()), (0.5, {"many transfers fail, and are tried again"})])
@@ -176,23 +177,23 @@ def test_of_limits_that_are_all_reached_the_one_is_told_that_would_give_the_link
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "link", "why"),
+    ("a", "b", "link"),
     [
-        ({"fts_out": 50}, {"fts_in": 50}, WIDE, f"{FROM_A} and {TO_B}"),
-        ({}, {"fts_in": 50}, replace(WIDE, actives=(50, 50)), f"{TO_B} and {ALL_IN_USE}"),
+        ({"fts_out": 50}, {"fts_in": 50}, WIDE),
+        ({}, {"fts_in": 50}, replace(WIDE, actives=(50, 50))),
         (
             {},
             {"write": GB},
             replace(WIDE, rate=GB),
-            "writing at B carries no more and the link itself carries no more",
         ),
     ],
 )
-def test_limits_of_which_none_alone_would_give_the_link_more_are_told_together(a, b, link, why):
+def test_limits_of_which_none_alone_would_give_the_link_more_are_told_together(a, b, link, wording):
     world = World(two(a, b, link), 1)
     rule(world, "A", "B", 100_000)
     world.advance(3600)
-    assert held_back(world) == {("A", "B"): why}
+    (why,) = held_back(world).values()
+    wording(why)
 
 
 def test_a_link_on_which_nothing_waits_is_not_held_back():

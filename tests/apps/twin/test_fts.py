@@ -146,7 +146,7 @@ def test_rules_and_jobs_are_simulated_together_and_are_short_together(tmp_path):
     made = told(tmp_path, more=RULES, link=", rate: 4 Gb/s")
     moved = {row["scenario"]: row["moved"] / row["due"] for row in made["links"]}
     assert 0.5 <= sum(moved.values()) / 2 <= 0.9
-    assert any("the link itself carries no more" in row["why"] for row in made["forecast"])
+    assert any("the link itself" in row["why"] for row in made["forecast"])
 
 
 def test_what_failed_is_injected_again(tmp_path):
@@ -182,10 +182,11 @@ def test_a_fixed_rate_takes_datasets_only(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["https://one.example.org", "one.example.org:80", "a/b"])
-def test_a_host_is_a_host_alone(host):
+def test_a_host_is_a_host_alone(host, wording):
     text = GRID.format(more="", link="", troubles="").replace("one.example.org", json.dumps(host))
-    with pytest.raises(MenuError, match="is no host"):
+    with pytest.raises(MenuError) as refused:
         read(text.encode(), "grid.yaml")
+    wording(refused.value)
 
 
 def test_a_host_is_that_of_one_storage():

@@ -88,73 +88,65 @@ def test_the_most_exact_entry_means_a_link():
 
 
 @pytest.mark.parametrize(
-    ("more", "place", "message", "hint"),
+    ("more", "place"),
     [
-        ("colour: red", "4:1", "the key `colour` is unknown here", "known here: grid, name"),
-        ("link: {}", "4:1", "the key `link` is unknown here", "did you mean `links`?"),
-        ("fts: {actives: 0..5}", "4:16", "`actives`: '0..5' is not within 1 to 10000", "write bounds"),
-        ("fts: {mode: bold}", "4:13", "`mode`: expected", "write conservative or normal"),
-        ("rucio: {requests: 0}", "4:19", "'0' is not from 0.001 to 1000000", "such as 0.3"),
-        ("fts: {operations: 1000001}", "4:19", "'1000001' is not from 0.1 to 1000000", "such as 200"),
-        ("rucio: {requests: 0.01}", "4:9", "less than one in each `submit_every` (60 s)", "raise one"),
-        ("fts: {operations: 0.01}", "4:19", "'0.01' is not from 0.1 to 1000000", "such as 200"),
-        ("fts: {per_storage: 1000000000000}", "4:20", "a whole number from 1 to 1000000000, got", "write a whole"),
-        ("fts: {retries: 1000}", "4:16", "expected a whole number from 0 to 100, got '1000'", "from 0 to 100"),
-        ("rucio: {judge_every: 400 d}", "4:22", "'400 d' is longer than a year", "shorter"),
-        ("links: {'a:b': {overhead: 400 d}}", "4:27", "'400 d' is longer than a year", "shorter"),
-        ("links: {'a:b': {rate: 0.1 b/s}}", "4:23", "'0.1 b/s' is below 1 b/s", "higher rate"),
-        ("links: {'a:b': {highest_measured: 0.1 b/s}}", "4:35", "'0.1 b/s' is below 1 b/s", "higher rate"),
-        ("links: {'a:b': {rate: 1 Gb/s, highest_measured: 2 Gb/s}}", "4:31",
-         "`highest_measured`: it is above the `rate` of the link", "raise `rate`"),
-        ("links: {'a:b': {file_speed: 0 B/s}}", "4:29", "must be above 0", "remove the link"),
-        ("defaults: {storage: {deletion: {seconds_per_file: 0 s}}}", "4:51", "than a millisecond", "0.3 s"),
-        ("defaults: {storage: {deletion: {seconds_per_file: 0}}}", "4:51", "has no unit", "90 s"),
-        ("defaults: {storage: {deletion: {parallel: 0}}}", "4:43", "from 1 to 1000000000, got '0'", "whole"),
-        ("defaults: {storage: {connections: 0}}", "4:35", "from 1 to 1000000000, got '0'", "whole"),
-        ("defaults: {storage: {fts_in: 1000001}}", "4:30", "from 0 to 1000000, got '1000001'", "whole number"),
-        ("production: [{link: 'a:b', rate: 1 Gb/s, file_size: 1 kB}]", "4:28", "makes 125000 files a second",
-         "at most 10000"),
-        ("datasets: [{sources: [a], count: 5, files: 1..2, file_size: 0..2 GB}]", "4:61",
-         "'0..2 GB' is not within 1 B to 10 TB", "such as 1..5 GB"),
-        ("datasets: [{sources: [a], count: 5, files: 1..2, file_size: 1..20 TB}]", "4:61",
-         "'1..20 TB' is not within 1 B to 10 TB", "such as 1..5 GB"),
-        (f"datasets: [{STOCK}, {STOCK.replace('*', 'a')}]", "4:94",
-         "a has more than 100000 datasets", "fewer"),
-        ("troubles: [{fault: deletion-slow, subject: a, at: 0 s, for: 1 h, times: 0}]", "4:73",
-         "'0' is not from 1 to 10000", "such as 20"),
-        ("rucio: {poll_every: 0 s}", "4:21", "shorter than a second", "1 min"),
-        ("rucio: {poll_every: 10}", "4:21", "10", "30 min"),
-        ("links: {'a-b': {}}", "4:9", "'a-b' is no link", "SOURCE:DESTINATION"),
-        ("links: {'a:c': {}}", "4:9", "no storage is called c", "known: a, b"),
-        ("links: {'a:b': {failures: 120 %}}", "4:27", "more than 100 %", "10 %"),
-        ("inconclusive: {'a:c': an outage}", "4:16", "no storage is called c", "known: a, b"),
-        ("inconclusive: {'a:b': ''}", "4:23", "one line of up to 500 characters", "a short text in one line"),
-        (f"inconclusive: {{'a:b': {'o' * 501}}}", "4:23", "one line of up to 500 characters", "a short text"),
-        ("inconclusive: {'b:b': an outage}", "4:16", "'b:b' begins and ends at one storage", "two storages"),
-        ("links: {'a:a': {}}", "4:9", "'a:a' begins and ends at one storage", "two storages"),
-        ("production: [{link: 'a:a', rate: 1 Gb/s}]", "4:15", "'a:a' begins and ends at one", "two storages"),
-        ("inconclusive: [a:b]", "4:1", "expected a mapping, got a list", "write `key: value` lines"),
-        ("paths: {cable: {rate: 1 Gb/s, links: ['a:z']}}", "4:31", "no storage is called z", "known"),
-        ("production: [{link: 'a:*', rate: 1 Gb/s}]", "4:15", "`*` names no link", "each link"),
-        ("production: [{link: 'a:b'}]", "4:14", "`rate` is missing", "rate"),
-        ("datasets: [{sources: [q], count: 5, files: 1..2, file_size: 1..2 GB}]", "4:13", "called q", "known"),
-        ("datasets: [{sources: [a], count: 500000, files: 1..2, file_size: 1..2 GB}]", "4:34", "500000", "100000"),
-        ("troubles: [{fault: flood, at: 1 h, for: 1 h}]", "4:20", "got 'flood'", "rucio-down"),
-        ("troubles: [{fault: storage-down, at: 1 h, for: 1 h}]", "4:12", "storage-down of what", "known: a, b"),
-        ("troubles: [{fault: rucio-down, subject: a, at: 1 h, for: 1 h}]", "4:32", "of 'a'", "remove `subject`"),
-        ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h}]", "4:12", "needs `part`", "add `part"),
-        ("troubles: [{fault: fts-down, at: 1 h, for: 1 h, part: 1 %}]", "4:49", "means nothing", "remove it"),
-        ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h, part: 1}]", "4:30", "has no rate", "a rate"),
-        ("troubles: [{fault: fts-down, at: 1 h, for: 1 h}, {fault: fts-down, at: 90 min, for: 1 h}]", "4:50",
-         "is on already", "one of both"),
+        ("colour: red", "4:1"),
+        ("link: {}", "4:1"),
+        ("fts: {actives: 0..5}", "4:16"),
+        ("fts: {mode: bold}", "4:13"),
+        ("rucio: {requests: 0}", "4:19"),
+        ("fts: {operations: 1000001}", "4:19"),
+        ("rucio: {requests: 0.01}", "4:9"),
+        ("fts: {operations: 0.01}", "4:19"),
+        ("fts: {per_storage: 1000000000000}", "4:20"),
+        ("fts: {retries: 1000}", "4:16"),
+        ("rucio: {judge_every: 400 d}", "4:22"),
+        ("links: {'a:b': {overhead: 400 d}}", "4:27"),
+        ("links: {'a:b': {rate: 0.1 b/s}}", "4:23"),
+        ("links: {'a:b': {highest_measured: 0.1 b/s}}", "4:35"),
+        ("links: {'a:b': {rate: 1 Gb/s, highest_measured: 2 Gb/s}}", "4:31"),
+        ("links: {'a:b': {file_speed: 0 B/s}}", "4:29"),
+        ("defaults: {storage: {deletion: {seconds_per_file: 0 s}}}", "4:51"),
+        ("defaults: {storage: {deletion: {seconds_per_file: 0}}}", "4:51"),
+        ("defaults: {storage: {deletion: {parallel: 0}}}", "4:43"),
+        ("defaults: {storage: {connections: 0}}", "4:35"),
+        ("defaults: {storage: {fts_in: 1000001}}", "4:30"),
+        ("production: [{link: 'a:b', rate: 1 Gb/s, file_size: 1 kB}]", "4:28"),
+        ("datasets: [{sources: [a], count: 5, files: 1..2, file_size: 0..2 GB}]", "4:61"),
+        ("datasets: [{sources: [a], count: 5, files: 1..2, file_size: 1..20 TB}]", "4:61"),
+        (f"datasets: [{STOCK}, {STOCK.replace('*', 'a')}]", "4:94"),
+        ("troubles: [{fault: deletion-slow, subject: a, at: 0 s, for: 1 h, times: 0}]", "4:73"),
+        ("rucio: {poll_every: 0 s}", "4:21"),
+        ("rucio: {poll_every: 10}", "4:21"),
+        ("links: {'a-b': {}}", "4:9"),
+        ("links: {'a:c': {}}", "4:9"),
+        ("links: {'a:b': {failures: 120 %}}", "4:27"),
+        ("inconclusive: {'a:c': an outage}", "4:16"),
+        ("inconclusive: {'a:b': ''}", "4:23"),
+        (f"inconclusive: {{'a:b': {'o' * 501}}}", "4:23"),
+        ("inconclusive: {'b:b': an outage}", "4:16"),
+        ("links: {'a:a': {}}", "4:9"),
+        ("production: [{link: 'a:a', rate: 1 Gb/s}]", "4:15"),
+        ("inconclusive: [a:b]", "4:1"),
+        ("paths: {cable: {rate: 1 Gb/s, links: ['a:z']}}", "4:31"),
+        ("production: [{link: 'a:*', rate: 1 Gb/s}]", "4:15"),
+        ("production: [{link: 'a:b'}]", "4:14"),
+        ("datasets: [{sources: [q], count: 5, files: 1..2, file_size: 1..2 GB}]", "4:13"),
+        ("datasets: [{sources: [a], count: 500000, files: 1..2, file_size: 1..2 GB}]", "4:34"),
+        ("troubles: [{fault: flood, at: 1 h, for: 1 h}]", "4:20"),
+        ("troubles: [{fault: storage-down, at: 1 h, for: 1 h}]", "4:12"),
+        ("troubles: [{fault: rucio-down, subject: a, at: 1 h, for: 1 h}]", "4:32"),
+        ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h}]", "4:12"),
+        ("troubles: [{fault: fts-down, at: 1 h, for: 1 h, part: 1 %}]", "4:49"),
+        ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h, part: 1}]", "4:30"),
+        ("troubles: [{fault: fts-down, at: 1 h, for: 1 h}, {fault: fts-down, at: 90 min, for: 1 h}]", "4:50"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place_and_a_hint(more, place, message, hint):
+def test_what_is_wrong_is_told_with_its_place_and_a_hint(more, place, wording):
     found = problems(SMALL + more)
     assert len(found) == 1, found
     assert found[0].startswith(f"grid.yaml:{place}: ")
-    assert message in found[0]
-    assert hint in found[0].rpartition("(")[2] or hint in found[0]
+    wording(found[0])
 
 
 def test_a_grid_says_which_links_it_does_not_predict_and_why():
@@ -169,29 +161,29 @@ def test_all_problems_are_told_at_once():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("", "the file is empty"),
-        ("- a", "the file is a list"),
-        ("grid: 1\nname: x\nsites: {A: {}}", "there are no storages"),
-        ("grid: 1\nname: x\nsites: {A: {storages: {a: {}}}, B: {storages: {a: {}}}}", "a is at A already"),
-        ("grid: [", "this is not YAML"),
-        (SMALL.replace("grid: 1", "grid: 2") + "colour: red", "1:7: `grid: 2` is from a newer dc_inject"),
-        (SMALL.replace("grid: 1", "menu: 1"), "1:1: this is a menu file, not a grid"),
-        (SMALL.replace("grid: 1", "grid: 2.0"), "grid.yaml:1:7: `grid`: '2.0' is not a version"),
-        (SMALL.replace("grid: 1", "grid: 1.0"), "grid.yaml:1:7: `grid`: '1.0' is not a version"),
+        "",
+        "- a",
+        "grid: 1\nname: x\nsites: {A: {}}",
+        "grid: 1\nname: x\nsites: {A: {storages: {a: {}}}, B: {storages: {a: {}}}}",
+        "grid: [",
+        SMALL.replace("grid: 1", "grid: 2") + "colour: red",
+        SMALL.replace("grid: 1", "menu: 1"),
+        SMALL.replace("grid: 1", "grid: 2.0"),
+        SMALL.replace("grid: 1", "grid: 1.0"),
     ],
 )
-def test_what_is_no_grid_is_refused(text, message):
+def test_what_is_no_grid_is_refused(text, wording):
     found = problems(text)
-    assert message in found[0]
+    wording(found[0])
     assert "menu: 1" not in found[0]
 
 
 def test_a_grid_of_another_version_is_refused_by_that_alone():
     """Nothing else of it can be judged; the error says which version is read."""
     (problem,) = problems(SMALL.replace("grid: 1", "grid: 2") + "colour: red")
-    assert "this release reads version 1" in problem
+    assert "`grid: 2`" in problem
 
 
 def test_a_grid_that_is_too_large_is_refused():

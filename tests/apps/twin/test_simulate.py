@@ -80,7 +80,7 @@ def test_what_it_ends_with_for_people():
     assert done.exit_code == 0, done.exception
     for words in ("closing table of twin-link-at-70-percent", "T1_DE_KIT_Disk", "wait in FTS", "will be short"):
         assert words in done.stdout
-    assert "the link itself carries no more" in done.stdout
+    assert "the link itself" in done.stdout
     assert "100 %" in done.stderr
     assert "\x1b" not in done.output
 
@@ -113,13 +113,13 @@ def test_what_the_ledger_says_did_not_move_is_what_the_grid_lost():
     assert told["lost"]["failed_files"] == told["lost"]["failed_bytes"] == told["total"]["failed"] == 0
 
 
-def test_a_ledger_that_cannot_be_kept_is_refused_before_anything_is_simulated(tmp_path):
+def test_a_ledger_that_cannot_be_kept_is_refused_before_anything_is_simulated(tmp_path, wording):
     error = of("one-link", "--ledger", tmp_path / "nowhere" / "kept.sqlite").exception
     assert isinstance(error, UsageError)
-    assert f"there is no folder {tmp_path / 'nowhere'}" in error.message
+    wording(error.message)
     error = of("one-link", "--ledger", tmp_path / ("n" * 256)).exception
     assert isinstance(error, UsageError)
-    assert error.message.endswith(" cannot be written: File name too long")
+    wording(error.message)
 
 
 def test_what_is_refused_leaves_no_ledger(tmp_path):
@@ -154,19 +154,19 @@ def test_the_ledger_of_a_complete_simulation_is_kept_even_if_its_output_cannot_b
         assert view.summary()[0].moved > 0
 
 
-def test_an_interrupted_simulation_says_that_its_ledger_is_not_kept(tmp_path, monkeypatch):
+def test_an_interrupted_simulation_says_that_its_ledger_is_not_kept(tmp_path, monkeypatch, wording):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(simulation, "simulated_engine", interrupted)
     done = of("one-link", "--ledger", tmp_path / "kept.sqlite")
     assert done.exit_code == 130
-    assert f"interrupted: the simulation is not complete, so {tmp_path / 'kept.sqlite'} is not" in done.stderr
+    wording(done.stderr)
     assert list(tmp_path.iterdir()) == []
     assert "ledger" not in of("one-link").stderr
 
 
-def test_a_full_disk_leaves_no_part_of_the_ledger(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_part_of_the_ledger(tmp_path, monkeypatch, wording):
     def full(source: BinaryIO, copy: BinaryIO) -> None:
         copy.write(source.read(4096))
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_no_part_of_the_ledger(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "copyfileobj", full)
     done = of("one-link", "--days", 0.05, "--ledger", tmp_path / "kept.sqlite")
     assert isinstance(done.exception, UsageError)
-    assert done.exception.message == f"{tmp_path / 'kept.sqlite'} cannot be written: No space left on device"
+    wording(done.exception.message)
     assert "closing table" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
@@ -185,40 +185,37 @@ def test_the_command_in_the_readme_and_in_the_help_works_in_a_clone(monkeypatch)
     assert f"Example: dc-inject simulate {command}" in " ".join(run("--help").stdout.split())
     done = run(*command.split(), "--days", "0.02")
     assert done.exit_code == 0, done.exception
-    assert "will be short" in done.stdout
+    assert "be short" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "option"),
     [(("-o", "out.txt"), "--output"), (("--force",), "--force"), (("--force", "-o", "x"), "--output")],
 )
-def test_options_of_calibrate_are_refused_without_it(words, option):
+def test_options_of_calibrate_are_refused_without_it(words, option, wording):
     error = of("one-link", *words).exception
     assert isinstance(error, UsageError)
-    assert error.message == f"{option} is for --calibrate only"
+    wording(error.message)
     assert "--ledger FILE" in str(error.hint)
 
 
 @pytest.mark.parametrize(
-    ("file", "message"),
+    "file",
     [
-        ("menu.yaml:1", "this is a menu file, not a grid (a grid begins with `grid: 1`; menus go before --grid:"),
-        (
-            "grid.yaml:2",
-            "this is a grid file, not a menu (a menu begins with `menu: 1`; a grid goes after --grid:",
-        ),
+        "menu.yaml:1",
+        "grid.yaml:2",
     ],
 )
-def test_two_menus_or_two_grids_are_told_apart(monkeypatch, file, message):
+def test_two_menus_or_two_grids_are_told_apart(monkeypatch, file, wording):
     monkeypatch.chdir(ROOT / "menus" / "twin" / "one-link")
     name = file.partition(":")[0]
     error = run(name, "--grid", name).exception
     assert isinstance(error, MenuError)
-    assert str(error) == f"{file}:1: {message} `dc-inject simulate MENU --grid GRID`)"
+    wording(error)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_rates_of_a_menu_that_are_too_large_are_named(tmp_path, seeds):
+def test_rates_of_a_menu_that_are_too_large_are_named(tmp_path, seeds, wording):
     """Not the temporary ledger that cannot count them."""
     folder = ROOT / "menus" / "twin" / "slow-deletions"
     menu = tmp_path / "menu.yaml"
@@ -227,25 +224,25 @@ def test_rates_of_a_menu_that_are_too_large_are_named(tmp_path, seeds):
     menu.write_text(re.sub(r"accept: \[fts-link-limit\]", limit, text))
     error = run(menu, "--grid", folder / "grid.yaml", "--seeds", seeds).exception
     assert isinstance(error, UsageError)
-    assert error.message == "the rates are too large: a ledger counts at most 9.2 EB"
+    wording(error.message)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_scale_that_is_too_large_is_named(seeds):
+def test_a_scale_that_is_too_large_is_named(seeds, wording):
     error = of("one-link", "--scale", "1e9", "--seeds", seeds).exception
     assert isinstance(error, MenuError)
-    assert "times 1e+09 are too much: a ledger counts at most 9.223 EB of a link" in error.message
+    wording(error.message)
     assert "--scale" in str(error)
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "example"),
-    [("--days", "1d", "0.25 for six hours"), ("--scale", "50%", "0.5 for half of each rate")],
+    ("option", "value"),
+    [("--days", "1d"), ("--scale", "50%")],
 )
-def test_a_number_with_a_unit_is_refused_with_an_example(option, value, example):
+def test_a_number_with_a_unit_is_refused_with_an_example(option, value, wording):
     done = of("one-link", option, value)
     assert done.exit_code == 2
-    assert f"{option}': '{value}' is not a number (such as {example})" in done.stderr
+    wording(done.stderr)
 
 
 def test_a_disk_that_is_too_small_is_told():
@@ -271,13 +268,13 @@ def test_an_empty_disk_is_not_called_too_small_before_it_is_known_how_soon_data_
         held = [row.held for row in view.rows() if row.held is not None]
     messages = [str(one.numbers["message"]) for one in held if one.hold is Hold.DESTINATION_FULL]
     assert len(messages) == lifetime.UNKNOWN_CYCLES
-    assert all(message.endswith("how soon they can go is not measured yet") for message in messages)
+    assert all(message.endswith(" not measured yet") for message in messages)
 
 
-def test_without_a_grid_it_says_where_there_are_some():
+def test_without_a_grid_it_says_where_there_are_some(wording):
     error = run(ONE_LINK).exception
     assert isinstance(error, UsageError)
-    assert error.message.startswith("simulate needs --grid")
+    wording(error.message)
     path = re.search(r"--grid (menus/twin/\S+\.yaml)`", error.hint)[1]
     assert (ROOT / path).exists()
 
@@ -289,12 +286,12 @@ def test_the_closing_table_as_csv():
     assert row.startswith("test,T2_CH_CERN,T1_DE_KIT_Disk,")
 
 
-def test_without_numpy_it_says_how_to_install_it(monkeypatch):
+def test_without_numpy_it_says_how_to_install_it(monkeypatch, wording):
     monkeypatch.setattr(simulation, "find_spec", lambda _: None)
     error = of("one-link").exception
     assert isinstance(error, UsageError)
     assert "numpy" in error.message
-    assert "pip install '.[twin]'" in str(error.hint)
+    wording(str(error.hint))
 
 
 def test_what_is_wrong_in_a_grid_is_told_with_its_place(tmp_path):
@@ -326,14 +323,14 @@ def test_an_expression_that_means_no_storage_is_told_with_its_place(tmp_path):
     line = 1 + menu.read_text().partition("tier=1")[0].count("\n")
     error = run(menu, "--grid", grid).exception
     assert isinstance(error, MenuError)
-    assert str(error).startswith(f"{menu}:{line}: no storage of the grid is 'tier=1&country=DE' (the twin knows")
+    assert str(error).startswith(f"{menu}:{line}: ")
 
 
 def test_queues_in_which_nothing_ever_waits_are_left_out_and_no_signal_is_missing(tmp_path):
     ledger = tmp_path / "kept.sqlite"
     done = of("one-link", "--days", 0.125, "--policy", "act", "--ledger", ledger)
     assert "FTS moves" in done.stdout
-    assert "FTS has still to cancel" not in done.stdout
+    assert "still to" not in done.stdout
     assert done.stdout.splitlines()[-1] == "not moved 0 B; files cancelled: 0"
     status = json.loads(ledgers.run("status", ledger, "--format", "json").stdout)
     assert [one["signal"] for one in status["signals_missing"]] == []
@@ -354,7 +351,7 @@ def test_a_storage_is_never_more_than_full():
     assert (row["most_used"], row["most_filled"]) == (100, 1.0)
 
 
-def test_only_the_fullest_of_many_storages_are_shown(tmp_path):
+def test_only_the_fullest_of_many_storages_are_shown(tmp_path, wording):
     """Those whose space the grid does not limit say nothing of themselves."""
     names = [f"D{number}" for number in range(30)]
     menu, grid = tmp_path / "many.yaml", tmp_path / "grid.yaml"
@@ -373,7 +370,7 @@ def test_only_the_fullest_of_many_storages_are_shown(tmp_path):
     assert len(fullest) == forecast.MOST_STORAGES
     assert {"D0", "D1", "D2"} < set(fullest)
     assert [line[:31] for line in lines if "storages more" in line] == ["and 10 storages more, filled to"]
-    assert lines[-1] == "no forecast of full disks for FREE: the grid gives it no `space`"
+    wording(lines[-1])
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -381,7 +378,7 @@ def test_a_disk_whose_space_the_grid_does_not_have_gets_no_all_clear(tmp_path, s
     """And one whose space it has, or at which nothing arrives, gets no warning."""
     menu, words = ROOT / "menus" / "twin" / "full-disk" / "menu.yaml", ("--days", 0.1, "--seeds", seeds)
     grid = (menu.parent / "grid.yaml").read_text()
-    assert "no forecast of full disks" not in run(menu, "--grid", menu.parent / "grid.yaml", *words).stdout
+    assert "no forecast" not in run(menu, "--grid", menu.parent / "grid.yaml", *words).stdout
     (tmp_path / "grid.yaml").write_text(grid.replace("space: 6 TB, ", ""))
     done = run(menu, "--grid", tmp_path / "grid.yaml", *words)
     said = "no forecast of full disks for T2_UK_London_Brunel: the grid gives it no `space`"
@@ -394,10 +391,10 @@ def test_of_many_disks_without_space_some_are_named(capsys):
     assert capsys.readouterr().out == said
 
 
-def test_a_host_that_the_grid_does_not_have_is_told():
+def test_a_host_that_the_grid_does_not_have_is_told(wording):
     grid = ROOT / "menus" / "twin" / "one-link" / "grid.yaml"
     error = run(ROOT / "menus" / "fts-juno-steps.yaml", "--grid", grid).exception
-    assert f"{grid} has no storage with the host of davs://se.cnaf.example.org" in str(error)
+    wording(str(error))
     assert "host: se.cnaf.example.org" in str(error)
 
 
@@ -408,18 +405,18 @@ AT_ONE = NOTHING + "datasets: [{sources: [T1_IT_CNAF_Disk], count: 90, files: 9.
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        (NOTHING, "has no datasets at T2_CH_CERN (add some to its `datasets`)"),
-        (SMALL, "none of the datasets that GRID has at T2_CH_CERN fits `datasets` of this link (compare `files`"),
+        NOTHING,
+        SMALL,
     ],
 )
-def test_a_grid_without_datasets_at_any_source_is_refused(tmp_path, text, message):
+def test_a_grid_without_datasets_at_any_source_is_refused(tmp_path, text, wording):
     """They would be pool-dry all the time, and nobody would know why."""
     (grid := tmp_path / "grid.yaml").write_text(text)
     error = run(ONE_LINK, "--grid", grid).exception
     assert isinstance(error, MenuError)
-    assert message.replace("GRID", str(grid)) in str(error)
+    wording(error)
     assert error.exit_code == 2
 
 
@@ -431,7 +428,7 @@ def test_a_source_without_datasets_in_the_grid_is_warned_of_once(tmp_path, seeds
     menu.write_text(ONE_LINK.read_text().replace("from: T2_CH_CERN", "from: [T2_CH_CERN, T1_IT_CNAF_Disk]"))
     done = run(menu, "--grid", grid, "--days", 0.02, "--seeds", seeds)
     assert done.exit_code == 0, done.exception
-    assert done.stderr.count(f"warning: {menu}:14: {grid} has no datasets at T2_CH_CERN") == 1
+    assert done.stderr.count(f"warning: {menu}:14: {grid} ") == 1
 
 
 def test_a_trouble_that_begins_after_the_end_is_warned_of(tmp_path):

@@ -47,13 +47,15 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda words: words[0],
 )
-def test_what_would_act_on_a_simulation_is_refused(words: list[str], ledger: Path, tmp_path: Path) -> None:
+def test_what_would_act_on_a_simulation_is_refused(
+    words: list[str], ledger: Path, tmp_path: Path, wording
+) -> None:
     menu = tmp_path / "menu.yaml"
     menu.write_text(MENU)
     error = run(*({"LEDGER": ledger, "MENU": menu}.get(word, word) for word in words)).exception
     assert isinstance(error, LedgerError)
-    assert error.message == f"{ledger} is the ledger of a simulation in one-link: nothing real is in it"
-    assert error.hint == "`status` and `report` read it; for anything else name the ledger of a real campaign"
+    wording(error.message)
+    wording(error.hint)
     with LedgerView.open(ledger) as view:
         assert view.pauses() == view.overrides() == view.changes() == ()
 
