@@ -298,7 +298,7 @@ def test_programs_read_it_too(menu: Path) -> None:
 
 
 def test_check_without_a_token_lists_no_storages_that_see_a_proxy_only(
-    menu: Path, monkeypatch: pytest.MonkeyPatch, wording
+    menu: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BEARER_TOKEN")
     assert "goes to storages" in run("check", menu).stderr, "nobody knows yet what will open them"

@@ -24,7 +24,6 @@ from dc_inject.summary import repeats
 from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
-from tests.wording import lines
 
 Told = dict[str, Any]
 PERIOD = Period(START, START + timedelta(days=1))
@@ -75,7 +74,7 @@ def test_two_campaigns_stand_side_by_side(tmp_path: Path) -> None:
     assert "<b>" not in shown
 
 
-def test_another_campaign_that_is_a_simulation_is_told_as_one(tmp_path: Path, wording) -> None:
+def test_another_campaign_that_is_a_simulation_is_told_as_one(tmp_path: Path) -> None:
     one = simulate(tmp_path, 8, 300)
     assert told(one, "--compare", one)["compared"]["simulated_in"] is None
     grid = tmp_path / "trial.sqlite"
@@ -86,8 +85,8 @@ def test_another_campaign_that_is_a_simulation_is_told_as_one(tmp_path: Path, wo
         ledger.close_cycle(CYCLE, CYCLE.end)
     assert told(one, "--compare", grid)["compared"]["simulated_in"] == "one-link"
     shown = run("report", one, "--compare", grid).stdout
-    assert "## Compared with " in shown
-    wording(lines(shown, "to the right."))
+    assert "## Compared with a simulation of dc27" in shown
+    assert "was simulated in the grid one-link: no real transfer is in it. It stands to the right." in shown
 
 
 def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
@@ -161,21 +160,21 @@ def test_what_is_no_reading_is_dropped_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "says"),
     [
-        b"",
-        b"\xff",
-        b'{"a": 1}\n{',
-        b"[" * 100_000,
-        b"time,in\n1,2\n",
-        b"x" * (wan.LARGEST + 1),
+        (b"", "has no reading"),
+        (b"\xff", "is not UTF-8"),
+        (b'{"a": 1}\n{', "kit:2: this is no JSON"),
+        (b"[" * 100_000, "kit:1: this is no JSON"),
+        (b"time,in\n1,2\n", "has no reading"),
+        (b"x" * (wan.LARGEST + 1), "more than 64 MB"),
     ],
 )
-def test_a_file_without_readings_is_refused(content: bytes, wording) -> None:
+def test_a_file_without_readings_is_refused(content: bytes, says: str) -> None:
     """With what it should have."""
     with pytest.raises(UsageError) as caught:
         wan.overlay(content, "kit", STEPS)
-    wording(caught.value)
+    assert says in caught.value.message
     assert caught.value.hint
 
 
