@@ -8,7 +8,7 @@ from dc_inject.cli.status import _right
 
 
 @pytest.mark.parametrize(
-    ("left", "broken", "said"),
+    ("left", "broken"),
     [
         (3600.0, False),
         (3600.0, True),
