@@ -66,7 +66,7 @@ def test_ctrl_c_while_it_ends_says_what_is_left_and_what_goes_on(service, tmp_pa
     assert done.exit_code == 130
     assert "their lifetime" in done.stderr
     assert "`dc-inject end mini --cancel`" in done.stderr
-    assert "again" not in done.stderr, "it is `end` that continues, not this command"
+    assert "same command" not in done.stderr, "it is `end` that continues, not this command"
     assert "moved" in done.stdout
     alive = sum(rule.ended is None for rule in backend.rules.values())
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
