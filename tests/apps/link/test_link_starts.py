@@ -340,7 +340,7 @@ def test_through_fts_jobs_are_made_as_large_as_their_number_needs(service) -> No
     done = run(
         "link", url("A"), url("B"), "--fts", "https://fts.example.org:8446", "--rate", "9Gb/s", "--for", "1h"
     )
-    assert "an hour" not in done.stderr
+    assert "rules-per-hour" not in done.stderr
 
 
 def test_a_search_tells_before_how_much_space_it_takes(service, wording) -> None:

@@ -367,7 +367,7 @@ def test_only_the_fullest_of_many_storages_are_shown(tmp_path, wording):
     )
     lines = run(menu, "--grid", grid, "--days", 0.05).stdout.splitlines()
     fullest = [line.split()[0] for line in lines if line.startswith("D")]
-    assert len(fullest) == forecast.MOST_STORAGES
+    assert len(fullest) == printing.MOST_STORAGES
     assert {"D0", "D1", "D2"} < set(fullest)
     assert [line[:31] for line in lines if "storages more" in line] == ["and 10 storages more, filled to"]
     wording(lines[-1])
