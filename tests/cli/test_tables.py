@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject.apps.data.command import LISTED as SETS
 from dc_inject.apps.preview import command_ping, command_plan
-from dc_inject.apps.twin import forecast
+from dc_inject.apps.twin import printing
 from dc_inject.cli import campaigns, status
 from dc_inject.cli.shared import summary_output, tables
 from tests.apps.report import campaigns_to_watch
@@ -71,12 +71,12 @@ SHORT = {
 @pytest.mark.parametrize("name", ["t0-export", "a-scenario-whose-name-is-as-long-as-that"])
 @pytest.mark.parametrize("most", [80, 120])
 def test_why_a_link_is_short_stands_below_it_where_whole_lines_are_too_wide(most: int, name: str, capsys) -> None:
-    lines = printed(forecast.SHORT_LINKS, [SHORT | {"scenario": name}] * 2, most, capsys)
+    lines = printed(printing.SHORT_LINKS, [SHORT | {"scenario": name}] * 2, most, capsys)
     assert max(map(len, lines)) <= most
     (first, _) = [number for number, line in enumerate(lines) if "999 GB" in line]
     assert lines[first + 1 : first + 3] == [f"    {cause}" for cause in SHORT["why"].split("; ")]
     assert "why" not in "\n".join(lines)
-    (title, head, one, _) = printed(forecast.SHORT_LINKS, [SHORT] * 2, 200, capsys)
+    (title, head, one, _) = printed(printing.SHORT_LINKS, [SHORT] * 2, 200, capsys)
     assert (title, head.split()[-1]) == ("a title", "why")
     assert one.endswith(SHORT["why"])
 
@@ -219,7 +219,7 @@ def rest(text: str) -> list[str]:
 def test_off_a_terminal_no_line_ends_with_blanks(capsys) -> None:
     """They are wider than any screen, and whoever compares two files sees them."""
     tables.emit("table", summary_output.SUMMARY, [ROW | SUMS, ROW], "a title")
-    tables.write(tables.table(forecast.SHORT_LINKS, [SHORT], "another title", 80))
+    tables.write(tables.table(printing.SHORT_LINKS, [SHORT], "another title", 80))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
     assert "another title" in lines
