@@ -95,6 +95,7 @@ class Services:
                 pass  # the script has died; its last words are told below
             except BaseException:
                 building.kill()
+                building.wait()  # at Ctrl-C the `with` waits for a quarter of a second only
                 raise
         if building.returncode:
             raise ServiceError(f"the grid was not built: {self._last_words(BUILD)}")
