@@ -122,6 +122,8 @@ def _write_settings(folder: Path, state: State, passwords: Mapping[str, str]) ->
     shutil.copytree(Path(__file__).parent / "server", library, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (library.parent, library, *library.rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
+        if path.is_dir():  # where servers leave their bytecode; made here, it is the owner's alone
+            (path / "__pycache__").mkdir(mode=0o700)
     database = postgres.ADDRESS if state.db == "postgres" else sqlite_address(folder)
     root, storages_too = passwords["root"], bool(state.storages)
     settings = server_settings(folder, database, state.policy, root, storages=storages_too)

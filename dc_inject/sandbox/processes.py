@@ -37,7 +37,6 @@ def environment(marker: str, role: str, settings: Path, library: Path) -> dict[s
         ROLE: role,
         "RUCIO_CONFIG": str(settings),
         "PYTHONPATH": str(library),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONSAFEPATH": "1",  # no modules of the caller's working folder
         "TZ": "UTC",
     }
