@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from dc_inject import menu
 from dc_inject.analysis.planned_flows import PlannedFlow, planned_flows
+from dc_inject.apps.report.scitags import marking
 from dc_inject.model import Campaign, rates
-from dc_inject.model.scitags import marking
 
 HEAD = """\
 menu: 1

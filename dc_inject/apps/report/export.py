@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import PlannedFlow
+from dc_inject.apps.report.scitags import EXPERIMENTS, marking
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -36,7 +37,6 @@ from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Entry
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.redaction import no_formula, scrub, visible
-from dc_inject.model.scitags import EXPERIMENTS, marking
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import overrides
 from dc_inject.summary import active_overrides
