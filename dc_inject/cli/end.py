@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from dc_inject.cli import end_files
 from dc_inject.cli.shared import common, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
 from dc_inject.engine import assembly
-from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left, spare_read
+from dc_inject.engine.ending import THREADS, ManualEnd, Ours, ToEnd, files_left, tidy
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger, LedgerView, campaign_of, ledger_files, paths, shard_of
 from dc_inject.ledger.reading import Reader
@@ -30,9 +29,6 @@ from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 
-JOBS_END_WITHIN = timedelta(minutes=1)
-RULES_END_WITHIN = timedelta(seconds=90)  # Rucio's daemon that deletes rules passes once a minute by default
-LOOK_AGAIN = timedelta(seconds=1)
 TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
 
@@ -181,7 +177,8 @@ def end_campaign(
             return False
         if not end_files.remove(ending, ours, clock, patience):
             return False
-        end_files.tidy(ledger, name, backends)
+        for destination, error in tidy(ledger, name, backends):
+            click.echo(f"empty folders are left at {destination}: {error.message}", err=True)
         end_files.say_what_lives_on(ours, work.noun, clock)
         if sweep:
             end_files.sweep(
@@ -218,56 +215,59 @@ class _Work:
     noun: str  # what its services call them
     ledger: Ledger
     ending: ManualEnd
-    ours: end_files.Ours
+    ours: Ours
     clock: Clock
 
     def end(self, patience: timedelta, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
         """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
-        entries = self.ours(*IN_SERVICE)
-        standing = self.ending.observe(entries, partial(_missed, self.noun, self.clock))
-        doomed = standing.overdue + (standing.unfinished if cancel else ())
-        standing, spared = spare_read(standing, self.ledger, doomed)
+        missed = partial(_missed, self.noun, self.clock)
+        plan = self.ending.plan(self.ours(*IN_SERVICE), self.ledger, missed, cancel=cancel)
         files = find(self.ours).files
-        _say(standing, self.noun, files, spared, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
-        work = [*standing.complete, *doomed]
-        if work or files:
+        _say(plan, self.noun, files, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
+        if plan.work or files:
             _confirm(yes=yes)
-        if not work:
-            if standing.ending:
-                _look_again(self.ending, self.ours, self.clock, patience)
+        if not plan.work:
+            if plan.standing.ending:
+                self._look_again(patience)
             return True
-        action = f"end {units.counted(len(standing.complete), self.noun)}"
-        action += f", cancel {len(doomed)}" if doomed else ""
+        action = f"end {units.counted(len(plan.standing.complete), self.noun)}"
+        action += f", cancel {len(plan.doomed)}" if plan.doomed else ""
         self.ledger.change(account.who(), action, why, self.clock.now())
-        last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
-        outcomes = itertools.chain(
-            self.ending.end(standing.complete), self.ending.cancel(doomed, cancel_rate, last)
-        )
         try:
-            if not _carry_out(outcomes, work, self.noun, self.clock):
+            if not _carry_out(self.ending.carry_out(plan, cancel_rate), len(plan.work), self.noun, self.clock):
                 _settle(self.ending)
-                _say_what_is_known(self.ending, work)
+                _say_what_is_known(*self.ending.known(plan.work))
                 return False
         except ServiceError:
             if not _settle(self.ending):
                 return False
             raise
-        _look_again(self.ending, self.ours, self.clock, patience)
+        self._look_again(patience)
         return True
+
+    def _look_again(self, patience: timedelta) -> None:
+        """Write down what is gone by now; the rest is seen by the next start of `run`, or of this."""
+        try:
+            going = self.ending.look_again(self.ours, patience)
+        except ServiceError as error:
+            _say_unknown(error)
+            return
+        if going:
+            rules, service = units.counted(len(going), "rules"), going[0].injection.link.service.title
+            left = f"{rules} not gone from {service} yet: the next `run` or `end` records when they are"
+            click.echo(left, err=True)
 
 
 # --------------------------------------------------------------------------- what is said and done
 
 
-def _say(
-    standing: RulesByStage, noun: str, file_count: int, spared: int, *, campaign: str, cancel: bool, rate: float
-) -> None:
+def _say(plan: ToEnd, noun: str, file_count: int, *, campaign: str, cancel: bool, rate: float) -> None:
     """Say what is there, and what would be done, before anything is."""
-    lines = []
+    lines, standing = [], plan.standing
     if standing.complete:
         lines.append(f"{units.counted(len(standing.complete), f'complete {noun}')}: will be ended at once")
-    if spared:
-        what = units.counted(spared, f"complete {noun}")
+    if plan.spared:
+        what = units.counted(plan.spared, f"complete {noun}")
         lines.append(f"{what}: kept, because unfinished second hops read from them")
     if file_count:
         lines.append(f"{units.counted(file_count, 'files')} of ended jobs: will be deleted at their destinations")
@@ -311,42 +311,33 @@ def _confirm(*, yes: bool) -> None:
         raise UsageError("nothing was ended", "answer y, or use --yes in a script")
 
 
-@dataclass
-class _Tally:
-    error: ServiceError | None = None
-    ended: set[str] = field(default_factory=set)
-
-
-def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, clock: Clock) -> bool:
+def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock) -> bool:
     """End them one after the other, and say how far it got; return False if Ctrl-C interrupted it.
 
     Raises ServiceError when some could not be ended.
     """
-    tally, last_told = _Tally(), clock.now()
+    ended, last_told, failed = set[str](), clock.now(), None
     try:
         for outcome in outcomes:
             if outcome.error is None:
-                tally.ended.add(outcome.key)
-            tally.error = outcome.error or tally.error
+                ended.add(outcome.key)
+            failed = outcome.error or failed
             if clock.now() >= last_told + TELL_EVERY:
                 last_told = clock.now()
-                click.echo(f"{len(tally.ended)} of {len(work)} ended", err=True)
+                click.echo(f"{len(ended)} of {count} ended", err=True)
     except KeyboardInterrupt:
         exits.say_interrupted("looking at what has ended; press again to exit at once")
         return False
-    ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
-    if tally.error is not None:
-        message = f"{ended} of {all_of_them} ended, {len(work) - ended} not: {tally.error.message}"
-        raise ServiceError(message, tally.error.hint or "run it again to continue")
-    click.echo(f"{units.counted(ended, noun)} ended", err=True)
+    if failed is not None:
+        all_of_them = units.counted(count, noun)
+        message = f"{len(ended)} of {all_of_them} ended, {count - len(ended)} not: {failed.message}"
+        raise ServiceError(message, failed.hint or "run it again to continue")
+    click.echo(f"{units.counted(len(ended), noun)} ended", err=True)
     return True
 
 
-def _say_what_is_known(ending: ManualEnd, work: Sequence[Entry]) -> None:
+def _say_what_is_known(gone: int, asked: int, left: Sequence[Entry]) -> None:
     """Say of an interrupted end what is gone: a service accepts an end before it carries it out."""
-    gone = sum(entry.injection.key in ending.gone for entry in work)
-    asked = sum(entry.injection.key in ending.asked for entry in work)
-    left = [entry for entry in work if entry.injection.key not in ending.gone | ending.asked]
     parts = [f"{units.grouped(gone)} ended"]
     if asked:
         parts.append(f"{units.grouped(asked)} asked to end, and not known to have ended")
@@ -354,41 +345,19 @@ def _say_what_is_known(ending: ManualEnd, work: Sequence[Entry]) -> None:
     exits.say_interrupted(", ".join(parts))
 
 
+def _say_unknown(error: ServiceError) -> None:
+    click.echo(f"the result is not known yet: {error.message}", err=True)
+
+
 def _settle(ending: ManualEnd) -> bool:
     """Write down, before it leaves early, what is gone by now; return False if Ctrl-C interrupts that, too."""
     try:
         ending.settle(SETTLE_WITHIN)
     except ServiceError as error:
-        click.echo(f"the result is not known yet: {error.message}", err=True)
+        _say_unknown(error)
     except KeyboardInterrupt:
         return False
     return True
-
-
-def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock, patience: timedelta) -> None:
-    """Write down what is gone by now; the rest is seen by the next start of `run`, or of this.
-
-    Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.
-    Rules are, too, with ever longer pauses, at most for `patience`.
-    """
-    began, pause = clock.now(), LOOK_AGAIN
-    until_jobs, until_rules = began + JOBS_END_WITHIN, began + min(patience, RULES_END_WITHIN)
-    try:
-        ending.observe(ours(*IN_SERVICE))
-        while find(ours).asked_jobs and clock.now() < until_jobs:
-            ending.wait(clock.now() + LOOK_AGAIN)
-            ending.observe(find(ours).asked_jobs)
-        while (going := find(ours).asked_rules) and clock.now() < until_rules:
-            ending.wait(min(clock.now() + pause, until_rules))
-            ending.observe(going)
-            pause *= 2
-    except ServiceError as error:
-        click.echo(f"the result is not known yet: {error.message}", err=True)
-        return
-    if going := find(ours).asked_rules:
-        service = going[0].injection.link.service.title
-        rules = units.counted(len(going), "rules")
-        click.echo(f"{rules} not gone from {service} yet: the next `run` or `end` records when they are", err=True)
 
 
 def _of_shards(campaign: str, path: Path | None, subject: Subject) -> list[Path]:

@@ -1,47 +1,27 @@
-"""Files that `end` deletes: those of ended jobs until they are known to be gone, and those that no ledger has.
-
-Files that no ledger has are shown, asked for, and deleted. Their paths tell whose they are, not whether an
-injector still works on them: what is young, and what has a job at work, is left alone.
-"""
+"""What `end` shows of files that it deletes: those of ended jobs, and with --sweep those that no ledger has."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 import click
 
 from dc_inject.cli.shared import exits, trusting
-from dc_inject.engine.ending import ManualEnd
-from dc_inject.ledger import Ledger
+from dc_inject.engine.ending import ManualEnd, Ours
+from dc_inject.engine.sweeping import delete, find_strays
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
+from dc_inject.model import Injection, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
-from dc_inject.model.naming import Copy
-from dc_inject.model.ports import Backend, Clock, Removal, Status, Stray
-from dc_inject.model.services import FTS
+from dc_inject.model.ports import Backend, Clock, Removal, Stray
 from dc_inject.summary.left import find
 
 PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
 TELL_EVERY = timedelta(seconds=10)
 SHOWN = 20  # lines: destinations where files stay, or scenarios and cycles
-YOUNG = timedelta(days=1)
-AT_ONCE = 1000  # files deleted between two reports of how far it got
-_QUIET = frozenset({Status.ABSENT, Status.COMPLETE})  # what a job is when it writes nothing any more
-Ours = Callable[..., list[Entry]]  # our entries in some states
-
-
-@runtime_checkable
-class Tidier(Protocol):
-    """A service that leaves folders behind at destinations."""
-
-    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
-        """Delete the empty folders of a campaign of which no job is left; tell what stood in the way."""
-        ...
 
 
 def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PATIENCE) -> bool:
@@ -121,17 +101,6 @@ class _Tally:
             yield f"... and {units.counted(len(lines) - SHOWN, 'more destinations')}"
 
 
-def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None:
-    """Delete the empty folders of a campaign of which nothing is left; those that stay hold no bytes."""
-    unfinished = ledger.entries(State.CALLED, State.LIVE, State.COMPLETE, State.ENDED)
-    if any(not entry.injection.link.service.cleans_up for entry in unfinished):
-        return  # FTS makes folders for it, and they are empty before a file comes
-    for service, destination in sorted({(flow.link.through, flow.link.destination) for flow in ledger.accounts()}):
-        backend = backends[service]
-        if isinstance(backend, Tidier) and (error := backend.tidy(destination, campaign)):
-            click.echo(f"empty folders are left at {destination}: {error.message}", err=True)
-
-
 def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
     """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
     count, last = find(ours).active_jobs(clock.now())
@@ -148,19 +117,6 @@ def _once_more(later: Sequence[Removal], campaign: str) -> str:
         f"stop a storage that is writing: what is there is deleted now; for what may still come, run "
         f"`dc-inject end {campaign}` once more {when}"
     )
-
-
-@runtime_checkable
-class Sweeper(Protocol):
-    """A service that can look for files of a campaign where they were copied to."""
-
-    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
-        """Stream files whose whole path is one of ours."""
-        ...
-
-    def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
-        """Delete files of a campaign, and folders of its jobs that are empty then; tells what stood in the way."""
-        ...
 
 
 def warn(prefix: str, ledger: Reader) -> None:
@@ -185,32 +141,26 @@ def sweep(
 
     Files that, or whose cycles, are younger than a day stay unless `include_recent`; those of active jobs always.
     """
-    if not isinstance(backend, Sweeper):
-        raise UsageError(f"{backend.name} leaves no files to sweep")
-    keys = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
-    strays = [stray for stray in backend.sweep(prefix, campaign) if stray.copy.key not in keys]
-    if not strays:
+    found = find_strays(backend, prefix, campaign, ledger, clock.now(), include_recent=include_recent)
+    if not found.every:
         click.echo(f"no files of {campaign} below {prefix} except those in the ledger", err=True)
         return
-    since = clock.now() - YOUNG
-    young = [stray for stray in strays if not include_recent and _newest(stray) > since]
-    old = [stray for stray in strays if include_recent or _newest(stray) <= since]
-    free = _without_work(backend, old, prefix)
-    click.echo(f"{_sum(strays)} of {campaign} below {prefix} that are in no ledger", err=True)
-    if young:
-        _list(young, "less than a day old, kept (--include-recent deletes them too):")
-    if not free:
-        if young:
+    _list(found.working, f"of jobs at work at {backend.name}, left alone:")
+    _list(found.unknown, f"of jobs that {backend.name} does not tell of, left alone:")
+    click.echo(f"{_sum(found.every)} of {campaign} below {prefix} that are in no ledger", err=True)
+    _list(found.young, "less than a day old, kept (--include-recent deletes them too):")
+    if not found.free:
+        if found.young:
             raise UsageError(
                 "nothing was deleted", "make sure that nobody injects this campaign, then use --include-recent"
             )
         return
-    _list(free, "to be deleted:")
-    if any(_newest(stray) > since for stray in free):
+    _list(found.free, "to be deleted:")
+    if found.recent:
         click.echo(f"the files of the last day belong to campaign {campaign}: {_whose(backend, ledger)}", err=True)
     if not yes and not trusting.agreed("Delete them?"):
         raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
-    _delete(backend, free, prefix, campaign, clock)
+    _delete(delete(backend, found.free, prefix, campaign), len(found.free), clock)
 
 
 def _whose(backend: Backend, ledger: Reader | None) -> str:
@@ -224,47 +174,10 @@ def _whose(backend: Backend, ledger: Reader | None) -> str:
     return f"{who}; make sure that no other injector is at work on it"
 
 
-def _without_work(backend: Backend, strays: Sequence[Stray], prefix: str) -> list[Stray]:
-    """Return the files whose jobs write nothing any more, as their service says, and tell of the others."""
-    entries = [_entry(copy, prefix) for copy in {stray.copy.key: stray.copy for stray in strays}.values()]
-    statuses = {observation.key: observation.status for observation in backend.observe(entries)}
-    for status, what in (
-        (f"at work at {backend.name}", _at_work(statuses)),
-        (f"that {backend.name} does not tell of", _untold(statuses)),
-    ):
-        if left := [stray for stray in strays if stray.copy.key in what]:
-            _list(left, f"of jobs {status}, left alone:")
-    return [stray for stray in strays if statuses[stray.copy.key] in _QUIET]
-
-
-def _at_work(statuses: Mapping[str, Status]) -> set[str]:
-    return {key for key, status in statuses.items() if status not in {*_QUIET, Status.UNKNOWN}}
-
-
-def _untold(statuses: Mapping[str, Status]) -> set[str]:
-    return {key for key, status in statuses.items() if status is Status.UNKNOWN}
-
-
-def _entry(copy: Copy, prefix: str) -> Entry:
-    """Return as much of a job's entry as its service needs to find it by the key."""
-    injection = Injection(
-        key=copy.key,
-        campaign=copy.campaign,
-        cycle=Cycle(copy.cycle, timedelta(0)),
-        scenario=copy.scenario,
-        link=Link("", prefix, FTS.name),
-        item=Bundle("", 0, 0),
-        release=copy.cycle,
-        lifetime=timedelta(0),
-        activity="",
-        service_priority=0,
-        contact="",
-    )
-    return Entry(injection, State.CALLED)
-
-
-def _list(strays: Iterable[Stray], verb: str) -> None:
-    """Tell of files by scenario and cycle, with one of them."""
+def _list(strays: Sequence[Stray], verb: str) -> None:
+    """Show files by scenario and cycle, with one of each; nothing where there are none."""
+    if not strays:
+        return
     groups: defaultdict[tuple[str, str], list[Stray]] = defaultdict(list)
     for stray in strays:
         groups[stray.copy.scenario, f"{stray.copy.cycle:%Y-%m-%d %H:%M:%SZ}"].append(stray)
@@ -277,30 +190,25 @@ def _list(strays: Iterable[Stray], verb: str) -> None:
         click.echo(f"  and {len(groups) - SHOWN} more", err=True)
 
 
-def _newest(stray: Stray) -> datetime:
-    return max(stray.copy.cycle, stray.modified or stray.copy.cycle)
-
-
 def _sum(strays: Sequence[Stray]) -> str:
     return f"{units.counted(len(strays), 'files')} ({units.format_size(sum(stray.bytes for stray in strays))})"
 
 
-def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: str, clock: Clock) -> None:
+def _delete(deletion: Iterator[Sequence[ServiceError | None]], count: int, clock: Clock) -> None:
     """Delete files, and say how far it got; raises Permanent when some stay."""
     done, errors, hint, last_told = 0, Counter[str](), None, clock.now()
-    urls = sorted(stray.url for stray in strays)  # so that the files of a folder go together
+    files = units.counted(count, "files")
     try:
-        for start in range(0, len(urls), AT_ONCE):
-            for _, error in sweeper.delete(urls[start : start + AT_ONCE], prefix, campaign):
-                done += error is None
-                if error is not None:
-                    errors[error.message] += 1
-                    hint = hint or error.hint
+        for results in deletion:
+            failed = [error for error in results if error is not None]
+            done += len(results) - len(failed)
+            errors.update(error.message for error in failed)
+            hint = hint or next((error.hint for error in failed if error.hint), None)
             if clock.now() >= last_told + TELL_EVERY:
                 last_told = clock.now()
-                click.echo(f"{done} of {units.counted(len(urls), 'files')} deleted", err=True)
+                click.echo(f"{done} of {files} deleted", err=True)
     except KeyboardInterrupt:
-        exits.say_interrupted(f"{done} of {units.counted(len(urls), 'files')} deleted; run it again to continue")
+        exits.say_interrupted(f"{done} of {files} deleted; run it again to continue")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
     click.echo(f"{units.counted(done, 'files')} deleted", err=True)
     if errors:

@@ -14,17 +14,17 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.deleting import BY_HAND, DeletionByHand
 from dc_inject.engine.reconciler import IN_SERVICE, OBSERVE_AT_ONCE, Batch, Reconciler, Record
+from dc_inject.ledger import Ledger
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Entry, transitions
+from dc_inject.model import Entry, State, transitions
 from dc_inject.model.errors import NeedsOperator, ServiceError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
@@ -39,9 +39,13 @@ LOOK_EVERY = timedelta(seconds=30)
 LOOK_SHARE = 4  # a look that takes long is followed by so many times as much cancelling
 BATCHES_AT_ONCE = 8
 THREADS = BY_HAND.calls
+JOBS_END_WITHIN = timedelta(minutes=1)
+RULES_END_WITHIN = timedelta(seconds=90)  # Rucio's daemon that deletes rules passes once a minute by default
+LOOK_AGAIN = timedelta(seconds=1)
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 Missed = Callable[[Sequence[Entry], datetime], None]
+Ours = Callable[..., list[Entry]]  # our entries in some states
 T = TypeVar("T")
 
 
@@ -57,17 +61,46 @@ class RulesByStage:
     in_doubt: int
 
 
-def spare_read(standing: RulesByStage, ledger: Reader, doomed: Iterable[Entry]) -> tuple[RulesByStage, int]:
-    """Return how things stand without complete first copies that are read, and how many those are.
+@dataclass(frozen=True, slots=True)
+class ToEnd:
+    """Our rules, and which of them will be ended: complete ones, and the `doomed`, whose transfers are cancelled.
 
-    Second copies read them that are unfinished, and not `doomed` themselves.
+    `standing` has them without those complete ones that second hops read (`spared`, a number). `last` is when the
+    last one was cancelled, perhaps by an earlier process.
     """
-    onward = {key for key, (kind, _) in ledger.goals().items() if kind == SecondHop.kind}
-    ends = {entry.injection.key for entry in doomed}
-    staying = [entry for entry in ledger.entries(*IN_SERVICE) if entry.injection.key not in ends]
-    read = second_hops(staying, onward).read
-    unread = tuple(entry for entry in standing.complete if entry.injection.key not in read)
-    return replace(standing, complete=unread), len(standing.complete) - len(unread)
+
+    standing: RulesByStage
+    doomed: tuple[Entry, ...]
+    spared: int
+    last: datetime | None
+
+    @property
+    def work(self) -> list[Entry]:
+        """All that will be ended."""
+        return [*self.standing.complete, *self.doomed]
+
+
+@runtime_checkable
+class Tidier(Protocol):
+    """A service that leaves folders behind at destinations."""
+
+    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
+        """Delete the empty folders of a campaign of which no job is left; tell what stood in the way."""
+        ...
+
+
+def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> Iterator[tuple[str, ServiceError]]:
+    """Delete the empty folders of a campaign of which nothing is left; give destinations where some stay, and why.
+
+    Those that stay hold no bytes.
+    """
+    unfinished = ledger.entries(State.CALLED, State.LIVE, State.COMPLETE, State.ENDED)
+    if any(not entry.injection.link.service.cleans_up for entry in unfinished):
+        return  # FTS makes folders for it, and they are empty before a file comes
+    for service, destination in sorted({(flow.link.through, flow.link.destination) for flow in ledger.accounts()}):
+        backend = backends[service]
+        if isinstance(backend, Tidier) and (error := backend.tidy(destination, campaign)):
+            yield destination, error
 
 
 def files_left(entries: Iterable[Entry]) -> int:
@@ -134,6 +167,50 @@ class ManualEnd:
             in_doubt=len(at[Stage.IN_DOUBT]),
         )
 
+    def plan(
+        self, entries: Sequence[Entry], ledger: Reader, missed: Missed | None = None, *, cancel: bool
+    ) -> ToEnd:
+        """Observe entries, and choose those to end: complete and overdue ones, with `cancel` unfinished ones, too.
+
+        Complete first copies stay while second copies read them that are unfinished, and not doomed themselves.
+        """
+        standing = self.observe(entries, missed)
+        doomed = standing.overdue + (standing.unfinished if cancel else ())
+        onward = {key for key, (kind, _) in ledger.goals().items() if kind == SecondHop.kind}
+        ends = {entry.injection.key for entry in doomed}
+        staying = [entry for entry in ledger.entries(*IN_SERVICE) if entry.injection.key not in ends]
+        read = second_hops(staying, onward).read
+        unread = tuple(entry for entry in standing.complete if entry.injection.key not in read)
+        last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
+        return ToEnd(replace(standing, complete=unread), doomed, len(standing.complete) - len(unread), last)
+
+    def carry_out(self, plan: ToEnd, per_hour: float) -> Iterator[Outcome]:
+        """End what was planned, unfinished rules at most `per_hour`; give each outcome as it comes."""
+        yield from self.end(plan.standing.complete)
+        yield from self.cancel(plan.doomed, per_hour, plan.last)
+
+    def look_again(self, ours: Ours, patience: timedelta) -> list[Entry]:
+        """Write down what is gone by now; return the rules that were asked to end, and are not gone yet.
+
+        Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.
+        Rules are, too, with ever longer pauses, at most for `patience`. Raises ServiceError.
+        """
+
+        def asked(*states: State, rules: bool) -> list[Entry]:
+            return [e for e in ours(*states) if e.end_asked_at and e.injection.link.service.cleans_up is rules]
+
+        began, pause = self._clock.now(), LOOK_AGAIN
+        until_jobs, until_rules = began + JOBS_END_WITHIN, began + min(patience, RULES_END_WITHIN)
+        self.observe(ours(*IN_SERVICE))
+        while asked(State.LIVE, State.COMPLETE, rules=False) and self._clock.now() < until_jobs:
+            self.wait(self._clock.now() + LOOK_AGAIN)
+            self.observe(asked(State.LIVE, State.COMPLETE, rules=False))
+        while (going := asked(*IN_SERVICE, rules=True)) and self._clock.now() < until_rules:
+            self.wait(min(self._clock.now() + pause, until_rules))
+            self.observe(going)
+            pause *= 2
+        return going
+
     def wait(self, until: datetime) -> None:
         """Let time pass; when the clock is put back meanwhile, the moment moves with it."""
         now = self._clock.now()
@@ -182,15 +259,12 @@ class ManualEnd:
             if failures >= GIVE_UP_AFTER or isinstance(outcome.error, NeedsOperator):
                 return
 
-    @property
-    def asked(self) -> AbstractSet[str]:
-        """The keys of entries that were asked to end, whatever was answered, and not seen to be gone since."""
-        return self._asked.keys()
-
-    @property
-    def gone(self) -> AbstractSet[str]:
-        """The keys of entries that were seen to be gone."""
-        return self._gone
+    def known(self, work: Iterable[Entry]) -> tuple[int, int, list[Entry]]:
+        """Return how many entries were seen to be gone, how many were asked to end besides, and the others."""
+        keys = {entry.injection.key: entry for entry in work}
+        asked = keys.keys() & self._asked.keys()
+        left = [entry for key, entry in keys.items() if key not in self._gone and key not in asked]
+        return len(keys) - len(left) - len(asked), len(asked), left
 
     def settle(self, within: timedelta) -> None:
         """Write down which of the entries that were asked to end are gone, the last ones first.

@@ -45,16 +45,6 @@ class Left:
         """The number of files of ended jobs."""
         return sum(entry.injection.item.files for entry in self.ended)
 
-    @property
-    def asked_rules(self) -> list[Entry]:
-        """Those whose end was asked for, and whose service deletes their files itself."""
-        return [entry for entry in self.asked if entry.injection.link.service.cleans_up]
-
-    @property
-    def asked_jobs(self) -> list[Entry]:
-        """Those that the service is known to have, whose end was asked for, and whose files we delete."""
-        return [entry for entry in self.asked if not _cleans_up(entry) and entry.state is not State.CALLED]
-
     def after(self, end_state: EndState) -> Left:
         """Return what needs an action after an attempt to end it: after a complete one, asked rules need none."""
         if end_state is not EndState.COMPLETE:

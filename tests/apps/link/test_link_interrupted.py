@@ -103,7 +103,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
         "dc_inject.apps.link.climbing.Climbing.finish",
         "dc_inject.engine.assembly.admit_to_end",
         "dc_inject.engine.ending.ManualEnd.observe",
-        "dc_inject.cli.end._look_again",
+        "dc_inject.engine.ending.ManualEnd.look_again",
         "dc_inject.apps.link.verdict_output.emit",
     ],
 )
@@ -115,7 +115,7 @@ def test_an_interruption_at_any_moment_afterwards_says_the_same(
     interrupted_in(monkeypatch, place)
     done = run("link", A, B, *ASKED)
     assert done.exit_code == 130
-    assert left(done, tmp_path) or place.endswith(("_look_again", "emit"))
+    assert left(done, tmp_path) or place.endswith(("look_again", "emit"))
 
 
 def interrupted_in(monkeypatch: pytest.MonkeyPatch, place: str) -> None:

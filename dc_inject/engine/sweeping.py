@@ -1,0 +1,112 @@
+"""Files of a campaign that no ledger has, for `dc-inject end --sweep`: which of them may be deleted.
+
+Their paths tell whose they are, not whether an injector still works on them: files that are young, and files of
+jobs at work, are left alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol, runtime_checkable
+
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
+from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.naming import Copy
+from dc_inject.model.ports import Backend, Status, Stray
+from dc_inject.model.services import FTS
+
+YOUNG = timedelta(days=1)
+AT_ONCE = 1000  # files deleted by one call
+_QUIET = frozenset({Status.ABSENT, Status.COMPLETE})  # what a job is when it writes nothing any more
+
+
+@runtime_checkable
+class Sweeper(Protocol):
+    """A service that can look for files of a campaign where they were copied to."""
+
+    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
+        """Stream files whose whole path is one of ours."""
+        ...
+
+    def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
+        """Delete files of a campaign, and folders of its jobs that are empty then; tells what stood in the way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Strays:
+    """All files of a campaign below a prefix that are in no ledger, and what becomes of them.
+
+    `young` files stay because of their age, `working` and `unknown` ones because their jobs are at work, or may
+    be; `free` ones may be deleted, of which some may be `recent`, which is less than a day old.
+    """
+
+    every: Sequence[Stray]
+    young: Sequence[Stray]
+    working: Sequence[Stray]
+    unknown: Sequence[Stray]
+    free: Sequence[Stray]
+    recent: bool
+
+
+def find_strays(
+    backend: Backend, prefix: str, campaign: str, ledger: Reader | None, now: datetime, *, include_recent: bool
+) -> Strays:
+    """Return the files that no ledger answers for. Raises UsageError for a service that leaves no files.
+
+    Files that are less than a day old, or whose cycles are, stay unless `include_recent`; those of active jobs
+    always.
+    """
+    if not isinstance(backend, Sweeper):
+        raise UsageError(f"{backend.name} leaves no files to sweep")
+    keys = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
+    every = [stray for stray in backend.sweep(prefix, campaign) if stray.copy.key not in keys]
+    since = now - YOUNG
+    young = [stray for stray in every if not include_recent and _newest(stray) > since]
+    old = [stray for stray in every if include_recent or _newest(stray) <= since]
+    copies = {stray.copy.key: stray.copy for stray in old}.values()
+    entries = [_entry(copy, prefix) for copy in copies]
+    statuses = {seen.key: seen.status for seen in backend.observe(entries)} if entries else {}
+    groups: dict[str, list[Stray]] = defaultdict(list)
+    for stray in old:
+        status = statuses[stray.copy.key]
+        group = "free" if status in _QUIET else "unknown" if status is Status.UNKNOWN else "working"
+        groups[group].append(stray)
+    recent = any(_newest(stray) > since for stray in groups["free"])
+    return Strays(every, young, groups["working"], groups["unknown"], groups["free"], recent)
+
+
+def delete(
+    backend: Backend, strays: Sequence[Stray], prefix: str, campaign: str
+) -> Iterator[list[ServiceError | None]]:
+    """Delete files of a service that leaves some; give for many files at a time what stood in the way of each."""
+    assert isinstance(backend, Sweeper)
+    urls = sorted(stray.url for stray in strays)  # so that the files of a folder go together
+    for start in range(0, len(urls), AT_ONCE):
+        yield [error for _, error in backend.delete(urls[start : start + AT_ONCE], prefix, campaign)]
+
+
+def _newest(stray: Stray) -> datetime:
+    return max(stray.copy.cycle, stray.modified or stray.copy.cycle)
+
+
+def _entry(copy: Copy, prefix: str) -> Entry:
+    """Return as much of a job's entry as its service needs to find it by the key."""
+    injection = Injection(
+        key=copy.key,
+        campaign=copy.campaign,
+        cycle=Cycle(copy.cycle, timedelta(0)),
+        scenario=copy.scenario,
+        link=Link("", prefix, FTS.name),
+        item=Bundle("", 0, 0),
+        release=copy.cycle,
+        lifetime=timedelta(0),
+        activity="",
+        service_priority=0,
+        contact="",
+    )
+    return Entry(injection, State.CALLED)
