@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         found = [trick for start, trick in self.server.answers.items() if path.startswith(start)]
         (found or [json_answer("{}", 404)])[0](self)
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_PROPFIND = do_HEAD = handle_method  # noqa: N815  as http.server has it
+    do_GET = do_POST = do_PUT = do_DELETE = do_PROPFIND = do_HEAD = handle_method
 
     def begin(self, status: int = 200, **headers: str) -> None:
         self.send_response_only(status)

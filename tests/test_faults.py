@@ -40,7 +40,7 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.wfile.write(PAGE.encode())
         self.server.seen.append(f"{self.requestline} {dict(self.headers)}")
 
-    do_GET = do_POST = do_CONNECT = answer  # noqa: N815  as http.server has it
+    do_GET = do_POST = do_CONNECT = answer
 
     def log_message(self, *_) -> None:
         pass

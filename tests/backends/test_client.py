@@ -114,7 +114,7 @@ def serving(script: Script) -> Iterator[int]:
             self.end_headers()
             self.wfile.write(answer.body.encode())
 
-        do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815  the names that http.server calls
+        do_GET = do_POST = do_PUT = do_DELETE = answer
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._drop(reset=blow is not None and blow.dice.random() < 0.5)
         return None
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = _any  # noqa: N815
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = _any
 
     def _strike(self, blow: Blow, body: bytes) -> None:
         match blow.fault:

@@ -6,12 +6,12 @@ All of them live in one process, so a copy moves no bytes.
 from __future__ import annotations
 
 import random
-import threading
 import time
-import zlib
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.utils import formatdate
 from urllib.parse import urlsplit
+
+from tests.sandbox.fts.webdav import Storage, Verbs, adler32
 
 TICK = 0.05  # seconds between two steps of a copy
 LONGEST = 600.0  # seconds that a copy may take
@@ -38,37 +38,29 @@ class Model:
     spread: float = 1.0
 
 
-class ModelStorage(ThreadingHTTPServer):
-    """A storage that follows a model, on an address of the loopback network."""
-
-    daemon_threads = True
-    request_queue_size = 256
+class ModelStorage(Storage):
+    """A storage that follows a model; of a file it has the size and the checksum."""
 
     def __init__(self, host: str, places: dict[str, ModelStorage], model: Model, seed: int) -> None:
         """Begin to serve; `places` finds the other storages of the trial by `host:port`, and gets this one."""
-        super().__init__((host, 0), _Verbs)
         self.model = model
-        self.files: dict[str, tuple[int, str]] = {}  # size and checksum
-        self.changed: dict[str, float] = {}
-        self.folders = {"", "/data", "/in"}
-        self.closing = threading.Event()
         self._places = places
         self._random = random.Random(seed)
-        self._lock = threading.Lock()
         self._shares: dict[int, float] = {}  # of the copies that run
+        super().__init__(host, verbs=_Verbs)
+        self.folders = {"", "/data", "/in"}
         places[f"{host}:{self.server_address[1]}"] = self
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        self._thread.start()
 
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return f"http://{self.server_address[0]}:{self.server_address[1]}"
-
-    def put(self, path: str, content: bytes) -> None:
+    def put(self, path: str, content: bytes) -> str:
         """Have a file."""
-        self.files[path] = len(content), f"{zlib.adler32(content):08x}"
-        self.changed[path] = time.time() - 3600
+        url = super().put(path, content)
+        self.files[path] = len(content), adler32(content)
+        return url
+
+    def look(self, path: str) -> tuple[int, str] | None:
+        """Return its size and checksum; one that is being written has neither yet."""
+        found = self.files.get(path)
+        return None if found is None else found or (0, adler32(b""))
 
     def refuses(self) -> bool:
         """Whether this request for a copy fails."""
@@ -79,26 +71,20 @@ class ModelStorage(ThreadingHTTPServer):
         """Copy a file; returns the last line of the answer."""
         parts = urlsplit(source)
         place = self._places[parts.netloc]
-        if parts.path not in place.files:
+        seen = place.look(parts.path)
+        if seen is None:
             return "failure: Remote side failed with status code 404"
-        size, checksum = place.files[parts.path]
+        size, checksum = seen
         self._wait(place, size)
         with self._lock:
             if path not in self.files:
                 return "failure: the file was deleted while it was written"
-            used = sum(one for one, _ in self.files.values())
+            used = sum(one[0] for one in self.files.values() if one)
             if self.model.space and used + size > self.model.space:
                 self.files.pop(path)
                 return "failure: Unknown filesystem write failure"
             self.files[path] = size, checksum
         return "success: Created"
-
-    def close(self) -> None:
-        """Stop serving."""
-        self.closing.set()
-        self.shutdown()
-        self.server_close()
-        self._thread.join(timeout=10)
 
     def _wait(self, source: ModelStorage, size: int) -> None:
         """Wait for as long as the copy takes at the slower of both storages."""
@@ -131,40 +117,21 @@ class ModelStorage(ThreadingHTTPServer):
             del self._shares[mark]
 
 
-class _Verbs(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Verbs(Verbs):
+    timeout = 120
     server: ModelStorage
-
-    def setup(self) -> None:
-        super().setup()
-        self.connection.settimeout(120)
-
-    def handle_one_request(self) -> None:
-        try:
-            super().handle_one_request()
-        except (ConnectionError, TimeoutError):
-            self.close_connection = True
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_HEAD(self) -> None:
-        if self.path not in self.server.files:
-            return self._answer(404)
-        size, checksum = self.server.files[self.path]
-        return self._answer(200, length=size, headers={"Digest": f"adler32={checksum}"})
 
     def do_PROPFIND(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        folder = self.path.rstrip("/") in self.server.folders
-        if not folder and self.path not in self.server.files:
+        folder, seen = self.path.rstrip("/") in self.server.folders, self.server.look(self.path)
+        if not folder and seen is None:
             return self._answer(404)
-        size, _ = self.server.files.get(self.path, (0, ""))
-        when = time.gmtime(self.server.changed.get(self.path, 0))
         entry = _ENTRY.format(
-            path=self.path, size=size, changed=time.strftime("%a, %d %b %Y %H:%M:%S GMT", when),
+            path=self.path,
+            size=seen[0] if seen else 0,
+            changed=formatdate(self.server.changed.get(self.path, 0), usegmt=True),
             kind="<D:collection/>" if folder else "",
-        )  # fmt: skip
+        )
         body = f'<?xml version="1.0"?><D:multistatus xmlns:D="DAV:">{entry}</D:multistatus>'.encode()
         self._answer(207, length=len(body), headers={"Content-Type": "application/xml"})
         self.wfile.write(body)
@@ -177,28 +144,11 @@ class _Verbs(BaseHTTPRequestHandler):
         self.server.folders.add(self.path.rstrip("/"))
         self._answer(201)
 
-    def do_DELETE(self) -> None:
-        self._answer(200 if self.server.files.pop(self.path, None) else 404)
-
     def do_COPY(self) -> None:
         if self.server.refuses():
             return self._answer(500)
-        self.server.changed[self.path] = time.time()
-        self.server.files[self.path] = 0, "00000001"  # it is open before anything is answered, as with XRootD
-        self.send_response(201)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self._chunk("Perf Marker\nEnd\n")
-        self._chunk(self.server.fetch(self.headers["Source"], self.path) + "\n")
-        self._chunk("")
-        return None
+        del self.headers["Overwrite"]  # what is there is written anew
+        return super().do_COPY()
 
-    def _chunk(self, text: str) -> None:
-        self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
-
-    def _answer(self, status: int, length: int = 0, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(length))
-        self.end_headers()
+    def _fetch(self) -> str:
+        return self.server.fetch(self.headers["Source"], self.path)

@@ -47,7 +47,7 @@ class _Trapped(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_PROPFIND = do_MKCOL = do_COPY = _any  # noqa: N815
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_PROPFIND = do_MKCOL = do_COPY = _any
 
 
 class Hostile(Proxy):
@@ -92,7 +92,7 @@ class Handler(_Handler):
         self.close_connection = True
         return None
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_PROPFIND = do_MKCOL = do_COPY = _any  # noqa: N815
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_PROPFIND = do_MKCOL = do_COPY = _any
 
     def raw(self, data: bytes) -> None:
         self.close_connection = True

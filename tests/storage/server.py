@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             getattr(self, f"on_{self.command.lower()}")()
 
-    do_PROPFIND = do_DELETE = do_MKCOL = do_HEAD = do_OPTIONS = do_PUT = handle_method  # noqa: N815  as http.server has it
+    do_PROPFIND = do_DELETE = do_MKCOL = do_HEAD = do_OPTIONS = do_PUT = handle_method
 
     def on_head(self) -> None:
         content = self.server.files.get(self.name)

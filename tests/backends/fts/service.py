@@ -218,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  the server's names
+    do_GET = do_POST = do_PUT = do_DELETE = _serve
 
     def log_message(self, *args: object) -> None:
         """Say nothing."""

@@ -24,8 +24,8 @@ class Storage(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        super().__init__((host, port), _Verbs)
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, verbs: type[Verbs] | None = None) -> None:
+        super().__init__((host, port), verbs or Verbs)
         self.files: dict[str, bytes] = {}
         self.changed: dict[str, float] = {}
         self.folders: set[str] = {""}
@@ -68,6 +68,11 @@ class Storage(ThreadingHTTPServer):
         self.changed[path] = time.time() - 3600
         return self.url + path
 
+    def look(self, path: str) -> tuple[int, str] | None:
+        """Return the size and the checksum of a file as they are told; None where there is none."""
+        content = self.files.get(path)
+        return None if content is None else (len(content), self.lies.get(path, adler32(content)))
+
     def count_copy(self, change: int) -> None:
         with self._lock:
             self.now_copying += change
@@ -92,13 +97,10 @@ class Storage(ThreadingHTTPServer):
         self._thread.join(timeout=10)
 
 
-class _Verbs(BaseHTTPRequestHandler):
+class Verbs(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    timeout = 20
     server: Storage
-
-    def setup(self):
-        super().setup()
-        self.connection.settimeout(20)
 
     def handle_one_request(self):
         try:
@@ -121,12 +123,11 @@ class _Verbs(BaseHTTPRequestHandler):
             return self._look()
 
     def _look(self):
-        content = self.server.files.get(self.path)
-        if content is None:
+        seen = self.server.look(self.path)
+        if seen is None:
             return self._answer(404)
-        told = self.server.lies.get(self.path, adler32(content))
-        headers = {"Digest": f"adler32={told}"} if self.headers.get("Want-Digest") else {}
-        return self._answer(200, length=len(content), headers=headers)
+        headers = {"Digest": f"adler32={seen[1]}"} if self.headers.get("Want-Digest") else {}
+        return self._answer(200, length=seen[0], headers=headers)
 
     def do_GET(self):
         self.server.asked["GET"] += 1
