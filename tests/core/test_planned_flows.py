@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from dc_inject import menu
 from dc_inject.analysis.planned_flows import PlannedFlow, planned_flows
-from dc_inject.apps.report.scitags import marking
 from dc_inject.model import Campaign, rates
 
 HEAD = """\
@@ -101,15 +100,3 @@ def test_of_a_time_there_is_what_flows_in_it():
     assert [flow.purpose.scenario for flow in planned_flows(one)] == ["a", "b"]
     assert [flow.purpose.scenario for flow in planned_flows(one, since=START + 2 * HOUR)] == ["b"]
     assert [flow.purpose.scenario for flow in planned_flows(one, until=START + 4 * HOUR)] == ["a"]
-
-
-def test_scitags_are_the_menus_or_the_registrys_or_unknown():
-    """CMS's data challenges have the number 3 * 64 + 4, those of ATLAS 2 * 64 + 26."""
-    assert marking("cms", "Data Challenge") == ("cms", 3, 4, 196)
-    assert marking("atlas", "Data Challenge").scitag == 154
-    assert marking("", "Data Challenge", 196) == ("cms", 3, 4, 196)
-    assert marking("atlas", "Data Challenge", 196) == ("cms", 3, 4, 196)
-    assert marking("cms", "Data Dreams") == ("cms", 3, None, None)
-    assert marking("esa", "Data Challenge") == ("esa", None, None, None)
-    assert marking("", "Data Challenge") == (None, None, None, None)
-    assert marking("", "x", 64 * 100 + 7) == (None, 100, 7, 6407)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dc_inject.analysis.lint import capacity, dates, exclusions, limits, outliers, source_files, transfers
+from dc_inject.analysis.lint.capacity import space_findings
 from dc_inject.analysis.lint.limits import over_limits
 from dc_inject.analysis.lint.pools import PoolSize, pool_findings
-from dc_inject.analysis.lint.space import space_findings
 from dc_inject.analysis.lint.transfers import transfer_findings
 from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem

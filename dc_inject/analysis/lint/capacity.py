@@ -1,8 +1,8 @@
-"""What a campaign asks of spaces and of datasets, and whether they can give it."""
+"""What a campaign asks of spaces, quotas and datasets, and whether they can give it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dc_inject.analysis.footprint import Assumptions, footprint, known_items
@@ -11,6 +11,7 @@ from dc_inject.model.errors import Problem
 
 Finding = tuple[Menu, Problem]
 Use = tuple[Menu, Flow]
+HOUR = 3600.0
 
 
 def findings(campaign: Campaign) -> Iterator[Finding]:
@@ -37,6 +38,39 @@ def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Finding]:
         )
         hint = "lower the rates, shorten `lifetime: {min: ...}`, or ask the site for space"
         yield of, Problem(flow.menu, flow.line, message, hint, "space-overfilled")
+
+
+def space_findings(
+    campaign: Campaign, free: Mapping[str, int], quota: Mapping[str, int], expired: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Yield findings about RSEs with too little room; each mapping has bytes of the RSEs of which they are known.
+
+    `free` is space that nobody has filled, `quota` what the account may still put there, `expired` what may be
+    deleted and is still there.
+    """
+    uses = [(of, flow) for of in campaign.menus for flow in of.flows]
+    for row in footprint([by_rse(campaign)]).by("site"):
+        rse, peak = row.group.name, row.peak
+        if not peak.arriving:
+            continue
+        of, flow = largest(use for use in uses if use[1].link.destination == rse)
+        needs = f"{units.format_rate(peak.arriving)} into {rse} need"
+        place = flow.menu, flow.line
+        if rse in free and rates.exceeds(peak.shortest, free[rse]):
+            message = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
+            message += f"{units.format_size(free[rse])} are free"
+            hint = "ask the site to free space, or lower the rates"
+            yield of, Problem(*place, message, hint, "free-space")
+        if rse in quota and rates.exceeds(peak.quota, quota[rse]):
+            message = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
+            message += f"{units.format_size(quota[rse])} of it are left"
+            hint = "ask for a larger limit there, or shorten the rules' lifetime"
+            yield of, Problem(*place, message, hint, "account-limit")
+        if expired.get(rse, 0) > peak.arriving * HOUR:
+            message = f"{rse} has {units.format_size(expired[rse])} that have expired and are not deleted yet, "
+            message += f"more than the campaign brings there in an hour, {units.format_size(peak.arriving * HOUR)}"
+            hint = "ask the site to delete it before the start, since it would delay our deletions"
+            yield of, Problem(*place, message, hint, "expired-data")
 
 
 def by_rse(campaign: Campaign) -> Campaign:

@@ -16,8 +16,9 @@ import pytest
 
 from dc_inject.apps.report import export
 from dc_inject.apps.report.export import FIELDS
+from dc_inject.apps.report.scitags import marking
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Dataset, State, naming
+from dc_inject.model import Dataset, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, Temporary, UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
@@ -96,7 +97,7 @@ def test_each_format_has_the_fields_of_the_schema_and_the_same_values(campaign: 
     assert table.column_names == names
     for record, row in zip(records, table.to_pylist(), strict=True):
         for name, value in row.items():
-            as_said = export.moment(value) if isinstance(value, datetime) else value
+            as_said = units.format_time(value) if isinstance(value, datetime) else value
             assert as_said == record[name], name
     assert json.loads(table.schema.metadata[b"dc_inject.export.version"]) == export.VERSION
 
@@ -302,3 +303,15 @@ def test_rates_that_people_set_are_in_what_is_to_come(day: Path, tmp_path: Path)
         assert sum(json.loads(line)["bytes_per_second"] for line in done.stdout.splitlines()) == 2 * GB, subject
         assert "set since" in done.stderr
         assert "stopped since" in done.stderr
+
+
+def test_scitags_are_the_menus_or_the_registrys_or_unknown():
+    """CMS's data challenges have the number 3 * 64 + 4, those of ATLAS 2 * 64 + 26."""
+    assert marking("cms", "Data Challenge") == ("cms", 3, 4, 196)
+    assert marking("atlas", "Data Challenge").scitag == 154
+    assert marking("", "Data Challenge", 196) == ("cms", 3, 4, 196)
+    assert marking("atlas", "Data Challenge", 196) == ("cms", 3, 4, 196)
+    assert marking("cms", "Data Dreams") == ("cms", 3, None, None)
+    assert marking("esa", "Data Challenge") == ("esa", None, None, None)
+    assert marking("", "Data Challenge") == (None, None, None, None)
+    assert marking("", "x", 64 * 100 + 7) == (None, 100, 7, 6407)
