@@ -78,7 +78,7 @@ def _row(name: str) -> dict[str, Any]:
                 "running": view.holder() is not None,
                 "start": start,
                 "end": end,
-                "last_cycle": tables.moment(cycle.start) if cycle else None,
+                "last_cycle": units.format_time(cycle.start) if cycle else None,
                 "unended": forgetting.unended(view),
             }
     except LedgerError as error:
@@ -90,7 +90,7 @@ def _window(view: Reader) -> tuple[str | None, str | None]:
     windows = active_overrides.windows(view.menus_in_force())
     if not windows:
         return None, None
-    return tables.moment(min(start for start, _ in windows)), tables.moment(max(end for _, end in windows))
+    return units.format_time(min(start for start, _ in windows)), units.format_time(max(end for _, end in windows))
 
 
 def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:

@@ -414,7 +414,7 @@ class Rounds:
             silence = self._silent.setdefault(service, Silence(now))
             silence.rounds += 1
             if silence.rounds > SILENT_ROUNDS:
-                since = f"{silence.since:%Y-%m-%dT%H:%M:%SZ}"
+                since = units.format_time(silence.since)
                 why = f"nothing has been seen of {service} since {since}: {silence.why}"
                 hint, hold = "what was injected goes on; nothing is added to it", self._context.outage(service)
                 self._context.unobserved(service, Temporary(why, hint, hold=hold.value))

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from dc_inject.model.causes import Remedy
 from dc_inject.model.faults import Fault
+from dc_inject.model.findings import ERRORS
 
 
 class DcInjectError(Exception):
@@ -44,6 +45,11 @@ class Problem:
     outlier: bool = False  # a finding that `run` wants accepted by its code
     column: int = 0  # 1-based, in characters; 0 where only the line is known
     sheet: str = ""  # of a workbook, where line and column are those of a cell
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it has to be mended; anything else is a warning."""
+        return not self.code or self.code in ERRORS
 
     def __str__(self) -> str:
         place = ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))

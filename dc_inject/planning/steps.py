@@ -7,7 +7,7 @@ keeps how far either is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -41,6 +41,13 @@ class Ladder:
     def above(self, rate: float) -> float:
         """Return the rate (bytes per second) of the next step up, which is the same at the top."""
         return min(rate + self.step, self.highest)
+
+    def rates(self, lasting: timedelta) -> Iterator[float]:
+        """Give the rate (bytes per second) of each step that begins in this time."""
+        rate = self.first
+        for _ in range(-(-lasting // self.every)):
+            yield rate
+            rate = self.above(rate)
 
 
 def in_a_step(ladder: Ladder, items: int, size: int) -> float | None:

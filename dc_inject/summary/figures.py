@@ -22,14 +22,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
 from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
-from dc_inject.model import EPOCH, Cycle, FlowKey, Hold
+from dc_inject.model import EPOCH, Cycle, FlowKey, Hold, units
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
@@ -101,11 +101,6 @@ class ReportScope:
     thresholds: tuple[Threshold, ...] = ()  # beside those of the menus
 
 
-def moment(when: datetime) -> str:
-    """Return a time as it stands in reports, `2027-02-08T10:00:00Z`."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def grade(ratio: float | None) -> tuple[str | None, str]:
     """Return the colour of a ratio of moved to due, and the sign that says the same; none without a due."""
     if ratio is None:
@@ -155,18 +150,18 @@ def report(
         "simulated_in": view.simulated_in,
         "scales": marks.scales(view, chosen.since, chosen.until),
         "control": _control(view, chosen),
-        "at": moment(now),
+        "at": units.format_time(now),
         "running": view.holder() is not None,
-        "since": moment(cycles[0].start),
-        "until": moment(cycles[-1].end),
+        "since": units.format_time(cycles[0].start),
+        "until": units.format_time(cycles[-1].end),
         "cycle_seconds": round(cycles[-1].length.total_seconds()),
         "step_seconds": round(long.total_seconds()),
         "totals": with_losses(total.total()),
         **{kind.name.lower(): with_losses(total.total(kind)) for kind in CycleKind},
         "excluded_windows": [
             {
-                "since": moment(window.since),
-                "until": moment(window.until),
+                "since": units.format_time(window.since),
+                "until": units.format_time(window.until),
                 "why": window.why,
                 "cycles": sum(cycle.start < window.until and cycle.end > window.since for cycle in cycles),
             }
@@ -263,7 +258,7 @@ def _over_time(added: Added, times: Times) -> dict[str, Any]:
     """Return the figures of each step and of each day."""
     steps = [
         {
-            "start": moment(start),
+            "start": units.format_time(start),
             "seconds": round(times.seconds[number]),
             **_of_time(added, range(number, number + 1)),
         }
@@ -351,7 +346,13 @@ def _control(view: Reader, chosen: Period) -> list[dict[str, Any]]:
     else:
         modes = [(row.mode.value, *row[1:]) for row in view.control_modes(chosen)]
     return [
-        {"mode": mode, "links": links, "cycles": cycles, "since": moment(since), "until": moment(until)}
+        {
+            "mode": mode,
+            "links": links,
+            "cycles": cycles,
+            "since": units.format_time(since),
+            "until": units.format_time(until),
+        }
         for mode, links, cycles, since, until in modes
     ]
 
@@ -363,7 +364,7 @@ def policy_of(view: Reader) -> str | None:
 
 def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
     return [
-        {**mark, "at": moment(mark["at"]), "until": mark["until"] and moment(mark["until"])}
+        {**mark, "at": units.format_time(mark["at"]), "until": mark["until"] and units.format_time(mark["until"])}
         for mark in marks.marks(view, since, until)
     ]
 

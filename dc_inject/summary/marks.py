@@ -11,7 +11,7 @@ from typing import Any
 
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.records import NOTE
-from dc_inject.model import overrides
+from dc_inject.model import overrides, units
 
 MOST = 1000  # changes that become marks, the newest
 TRACE = 200  # characters of a note of the program's own
@@ -34,7 +34,7 @@ def scales(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any
     in_force += [(at, scale) for at, scale in changes if since < at < until]
     if all(scale == 1 for _, scale in in_force):
         return []
-    return [{"at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "scale": scale} for at, scale in in_force]
+    return [{"at": units.format_time(at), "scale": scale} for at, scale in in_force]
 
 
 def _written(view: Reader) -> Iterator[_Mark]:

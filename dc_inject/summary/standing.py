@@ -11,10 +11,9 @@ from dc_inject.engine import control_records
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, State
+from dc_inject.model import Cycle, FlowKey, State, units
 from dc_inject.summary import readings, why
 from dc_inject.summary.closing import about, goals_of
-from dc_inject.summary.figures import moment
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
@@ -40,7 +39,7 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
     return [
         {
-            "cycle": moment(decision.cycle.start),
+            "cycle": units.format_time(decision.cycle.start),
             **decision.key.names(),
             "mode": decision.mode,
             "hold": decision.hold,
@@ -61,18 +60,18 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "campaign": campaign,
         "simulated_in": view.simulated_in,
         "ledger": str(view.path),
-        "at": moment(now),
+        "at": units.format_time(now),
         "injector": injector,
         "cycle": None if cycle is None else {
-            "start": moment(cycle.start),
-            "end": moment(cycle.end),
+            "start": units.format_time(cycle.start),
+            "end": units.format_time(cycle.end),
             "planned": view.is_planned(cycle),
             "closed": cycle not in view.unclosed(),
-            "joined": (since := joined(view, cycle)) and moment(since),
+            "joined": (since := joined(view, cycle)) and units.format_time(since),
         },
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
-        "ramping": [{**link.key.names(), "carries": link.carries, "until": moment(link.until),
+        "ramping": [{**link.key.names(), "carries": link.carries, "until": units.format_time(link.until),
                      "most": link.most}
                     for link in (readings.ramping(view, now) if injector else ())],
         "held_before": [] if cycle is None else [
@@ -85,12 +84,12 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             _timed({**asdict(override), "what": override.words}) for override in view.overrides()
         ],
         "signals_missing": [
-            {"signal": s.name, "subject": s.subject, "since": moment(s.at), "why": s.why}
+            {"signal": s.name, "subject": s.subject, "since": units.format_time(s.at), "why": s.why}
             for s in view.signals()
             if s.value is None and s.name not in TROUBLES
         ],
         "troubles": [
-            {"what": s.name, "of": s.subject, "since": moment(s.at), "why": s.why}
+            {"what": s.name, "of": s.subject, "since": units.format_time(s.at), "why": s.why}
             for s in view.signals()
             if s.value is None and s.name in TROUBLES
         ],
@@ -100,7 +99,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             for identity in view.identities()
         ],
         "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
-        "notes": [{"at": moment(at), "text": text} for at, text in view.notes(NOTES)],
+        "notes": [{"at": units.format_time(at), "text": text} for at, text in view.notes(NOTES)],
     }  # fmt: skip
 
 
@@ -130,7 +129,7 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
         return None
     # A lock is written once, by whoever takes it; of shards the last one counts.
     since = max(lock_file(file).stat().st_mtime for file in view.files if lock_file(file).exists())
-    return {"who": who, "since": moment(datetime.fromtimestamp(since, UTC))}
+    return {"who": who, "since": units.format_time(datetime.fromtimestamp(since, UTC))}
 
 
 def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
@@ -153,7 +152,7 @@ def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | No
 
 
 def _timed(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: moment(v) if isinstance(v, datetime) else v for k, v in values.items()}
+    return {k: units.format_time(v) if isinstance(v, datetime) else v for k, v in values.items()}
 
 
 def _left(until: datetime | None, now: datetime) -> int | None:

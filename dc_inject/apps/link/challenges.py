@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge
-from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
-from dc_inject.cli.shared import common, trusting
+from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.apps.link.options import LinkOptions
 from dc_inject.ledger import Ledger, LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
@@ -29,18 +29,8 @@ from dc_inject.system import account
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
 LONGEST_SEARCH = timedelta(days=7)  # a search takes hours, and what a link carries changes within days
 DEFAULT_STEP = timedelta(minutes=30)
-# What counts beside --verdict and --resume, by the parameters' names.
-TOLD = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
-RESUMED = TOLD - {"judged"} | {"resume", "lasting", "cancel_rate", "allow_admin"}
+Agree = Callable[[str], bool]
 ROUNDS = 6  # trials of a search after those up, each of the length of a step, for which there is time by default
-
-
-def refuse_ignored() -> None:
-    """Raise UsageError for what was given on the command line beside --verdict or --resume and would not count."""
-    verdict = "the verdict is that of the test as it was begun: `dc-inject link --verdict NAME`"
-    common.refuse_ignored("judged", TOLD, verdict)
-    resume = "it continues as it was begun, only --for may be another; or begin a new test"
-    common.refuse_ignored("resume", RESUMED, resume)
 
 
 def refuse_running(view: Reader, name: str) -> None:
@@ -50,8 +40,13 @@ def refuse_running(view: Reader, name: str) -> None:
         raise LedgerError(f"{name} is still running: {holder}", hint)
 
 
-def challenge(source: str | None, destination: str | None, options: LinkOptions, now: datetime) -> MiniChallenge:
-    """Return what is asked for; raises UsageError for options that do not go together."""
+def challenge(
+    source: str | None, destination: str | None, options: LinkOptions, now: datetime, agree: Agree
+) -> MiniChallenge:
+    """Return what is asked for; raises UsageError for options that do not go together.
+
+    `agree` asks the user a question, and returns False where there is no answer.
+    """
     if source is None or destination is None or options.rate is None:
         needed = {"SRC": source, "DST": destination, "--rate": options.rate}
         missing = [name for name, value in needed.items() if value is None]
@@ -72,8 +67,10 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         part = f"a trial of {length}, a fifth of --every," if ladder.saturate else f"a step of {length}"
         hint = "lengthen --every (or --for), or shorten --cycle"
         raise UsageError(f"{part} has less than two cycles of {slot}", hint)
+    trials = [*saturation.up(ladder), *[ladder.highest] * saturation.LEAST] if ladder.saturate else None
     start = now.replace(microsecond=0)
-    _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)
+    if ladder.highest > BRAKE and not (options.highest or options.yes):
+        _confirm_rate(ladder.highest, agree)
     return MiniChallenge(
         options=options,
         campaign=options.campaign or _name(destination, start),
@@ -87,7 +84,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         cycle=cycle,
         start=start,
         until=mini_challenge.end_of(start, lasting, cycle),
-        volume=sum(rate * ladder.shortest.total_seconds() for rate in _rates(ladder, lasting)),
+        volume=sum(rate * ladder.shortest.total_seconds() for rate in trials or ladder.rates(lasting)),
         space=options.space or 0,
     )
 
@@ -131,24 +128,10 @@ def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
     return Ladder(first, every, step, min(top, highest) if highest else top), lasting
 
 
-def _rates(ladder: Ladder, lasting: timedelta) -> Iterator[float]:
-    """Give the rates of the steps up, one by one, or of the trials of a search that ends at its highest rate."""
-    if ladder.saturate:
-        yield from saturation.up(ladder)
-        yield from [ladder.highest] * saturation.LEAST
-        return
-    rate = ladder.first
-    for _ in range(-(-lasting // ladder.every)):
-        yield rate
-        rate = ladder.above(rate)
-
-
-def _confirm_rate(top: float, *, given: bool, yes: bool) -> None:
+def _confirm_rate(top: float, agree: Agree) -> None:
     """Ask whether a high rate is meant; raises UsageError when it is not, or nobody can be asked."""
-    if top <= BRAKE or given or yes:
-        return
     rate, most = units.format_rate(top), units.format_rate(BRAKE)
-    if not trusting.agreed(f"{rate} is more than {most}. Ask the sites first. Is it meant?"):
+    if not agree(f"{rate} is more than {most}. Ask the sites first. Is it meant?"):
         raise UsageError(
             f"{rate} is above {most}, and was not confirmed",
             f"set the highest rate to try (--max {rate.replace(' ', '')}), or use --yes",
@@ -164,7 +147,7 @@ def _name(destination: str, now: datetime) -> str:
 
 
 def begin(
-    source: str | None, destination: str | None, options: LinkOptions, now: datetime
+    source: str | None, destination: str | None, options: LinkOptions, now: datetime, agree: Agree
 ) -> tuple[MiniChallenge, Progress]:
     """Return a new mini-challenge, or what is left of the one to resume.
 
@@ -175,7 +158,7 @@ def begin(
         with Ledger.open(path) as ledger:
             refuse_running(ledger, options.resume)
             return resume_challenge(ledger, path, options.lasting, now)
-    asked = challenge(source, destination, options, now)
+    asked = challenge(source, destination, options, now, agree)
     _refuse_known(asked.campaign, now)
     return asked, Progress(asked.ladder, asked.until)
 

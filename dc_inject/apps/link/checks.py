@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import cast
@@ -16,13 +16,10 @@ from dc_inject.apps.link import hints, mini_challenge
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli.shared import common
 from dc_inject.menu import MenuDraft
 from dc_inject.model import DatasetFilter, PoolKey, units
 from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
-from dc_inject.model.events import Silent
-from dc_inject.model.findings import ERRORS
-from dc_inject.model.ports import Backend, Clock, Endpoint
+from dc_inject.model.ports import Backend, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
 from dc_inject.planning import overload, ramp
 from dc_inject.storage.reachability import Reachability
@@ -40,6 +37,7 @@ MANY_SETS = 100  # datasets at most
 ENOUGH = 1.25  # of what all steps need
 LOOKED_AT = 100_000  # datasets
 Say = Callable[[str], None]
+Connect = Callable[[MiniChallenge], Mapping[str, Backend]]
 
 # What makes a mini-challenge senseless, and the options that help; anything else is a warning. `{selection}` are
 # the options that say what is injected.
@@ -57,29 +55,22 @@ OURS = frozenset(
 )  # told here, with our numbers
 
 
-def ready(challenge: MiniChallenge, clock: Clock, timeout: float, say: Say) -> tuple[MiniChallenge, Reachability]:
+def ready(challenge: MiniChallenge, connect: Connect, say: Say) -> tuple[MiniChallenge, Reachability]:
     """Ask the services; return the mini-challenge with the space that it may fill, and its storages.
 
-    `say` is called with each warning. Raises UsageError for what cannot be answered, and ServiceError where a
-    service cannot be asked. Nothing is written, neither here nor there.
+    `connect` returns the back end of its service, by the service's name, and `say` is called with each warning.
+    Raises UsageError for what cannot be answered, and ServiceError where a service cannot be asked. Nothing is
+    written, neither here nor there.
     """
     name = f"the menu of {challenge.campaign}"
     draft = _draft(challenge, name)
     campaign = menu.campaign([draft.preview])
-    backends = common.backends(
-        {challenge.link.through},
-        campaign=challenge.campaign,
-        clock=clock,
-        observer=Silent(),
-        timeout=timeout,
-        endpoint=challenge.options.endpoint or "",
-    )
+    backends = connect(challenge)
     answers = online.ask([draft], campaign, backends, FILE_SPEED)
     for note in answers.sentences:
         say(note)
     backend = backends[challenge.link.through]
-    findings = {*lint.findings(answers.campaign, FILE_SPEED, answers.limits), *answers.problems}
-    problems = [problem for problem in sorted(findings) if problem.code not in OURS]
+    problems = [problem for problem in answers.all_problems(FILE_SPEED) if problem.code not in OURS]
     _refuse(challenge, problems, backend, draft, answers, say)
     _weigh(challenge, answers, draft, say)
     storages = Reachability({rse: _endpoints(backend, rse, say) for rse in challenge.link[:2]})
@@ -123,7 +114,7 @@ def _refuse(
     """Warn of findings, and raise the error of what stands in the way."""
     blocking = []
     for problem in problems:
-        if problem.code and problem.code not in BLOCKS and problem.code not in ERRORS:
+        if not problem.is_error and problem.code not in BLOCKS:
             say(f"warning: {problem.message} [{problem.code}] ({_hint(problem, challenge)})")
         else:
             blocking.append(problem)
@@ -228,7 +219,11 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft, say: Sa
             "must be deleted at the destination in time, to be used again"
         )
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
-    if "fts-ramp" not in challenge.options.accept and (short := ramp.too_short(_steps(challenge))) is not None:
+    lasting = (
+        timedelta(0) if ladder.saturate else challenge.until - challenge.start
+    )  # a search waits for FTS itself
+    short = ramp.too_short((ladder.every, rate) for rate in ladder.rates(lasting))
+    if short is not None and "fts-ramp" not in challenge.options.accept:
         say(
             f"warning: {units.format_rate(short.rate)} for {units.format_duration(short.lasts)} is shorter than "
             f"FTS needs to grow to the transfers that it takes, {units.format_duration(short.grows)}: what moves "
@@ -257,14 +252,6 @@ def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: Menu
         f"datasets: {challenge.selection}; or, if the operators of {service.title} agree, "
         f"--rules-per-hour {needed})"
     )
-
-
-def _steps(challenge: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
-    """Yield duration and rate of all steps; a search has none, since it waits for FTS itself."""
-    ladder, rate, at = challenge.ladder, challenge.ladder.first, challenge.start
-    while at < challenge.until and not ladder.saturate:
-        yield ladder.every, rate
-        rate, at = ladder.above(rate), at + ladder.every
 
 
 def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> str:

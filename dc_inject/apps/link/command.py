@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ from dc_inject.apps.link import (
     verdict_output,
     verdicts,
 )
-from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
+from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.apps.link.options import LinkOptions, refuse_ignored
+from dc_inject.cli import end_files
+from dc_inject.cli.run import RunOptions, inject
 from dc_inject.cli.shared import (
     common,
     completion,
@@ -34,12 +38,15 @@ from dc_inject.cli.shared.exits import INTERRUPTED
 from dc_inject.ledger import ledger_files
 from dc_inject.model import units
 from dc_inject.model.errors import DcInjectError
-from dc_inject.model.ports import Clock
+from dc_inject.model.events import Silent
+from dc_inject.model.ports import Backend, Clock
 from dc_inject.summary import left
 from dc_inject.summary.left import EndState
 from dc_inject.system.clock import SystemClock
 
-log = logging.getLogger(__name__)
+WHEN_STOPPED = timedelta(
+    seconds=15
+)  # for how long, as the user waits, files that resist deletion are asked for again
 
 
 @click.command()
@@ -80,24 +87,25 @@ def link(
     Example: dc-inject link --resume link-IC-20270208T100000
     """
     live = log_output.talk(quiet=quiet, plain=plain, fmt=log_format, file=log_file)
-    clock, options = SystemClock(), LinkOptions(**given)
-    challenges.refuse_ignored()
-    if options.judged:
-        _tell(options.judged, options.fmt)
+    chosen = LinkOptions(**given)
+    refuse_ignored()
+    if chosen.judged:
+        _tell(chosen.judged, chosen.fmt)
         return
     with hints.translated():
-        _test(source, destination, options, clock, live=live)
+        _test(source, destination, chosen, SystemClock(), live=live)
 
 
 def _test(source: str | None, destination: str | None, options: LinkOptions, clock: Clock, *, live: bool) -> None:
     """Begin or continue a test, end what it leaves, and print its verdict."""
-    challenge, progress = challenges.begin(source, destination, options, clock.now())
+    challenge, progress = challenges.begin(source, destination, options, clock.now(), trusting.agreed)
     trusting.trust().name(
         challenge.link.source, challenge.link.destination, challenge.options.endpoint or ""
     )  # by whoever called, here or before
     hangup.interrupt()
     with ending.interruptible(challenge.campaign):
-        challenge, storages = checks.ready(challenge, clock, options.timeout, partial(click.echo, err=True))
+        connect = partial(_connect, clock=clock, timeout=options.timeout)
+        challenge, storages = checks.ready(challenge, connect, partial(click.echo, err=True))
         for warning in others.warnings(challenge.campaign, challenge.link, clock.now()):
             click.echo(f"warning: {warning}", err=True)
         menu = running.write_menu(challenge, force=bool(options.resume))
@@ -105,7 +113,14 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
         click.echo(_expected(challenge), err=True)
         path = ledger_files.file_of(None, challenge.campaign)
         try:
-            patience = running.carry_out(challenge, progress, menu, storages, options, live=live)
+            started = RunOptions(no_drain=True, allow_admin=options.allow_admin, timeout=options.timeout)
+            finished = running.carry_out(
+                challenge,
+                progress,
+                storages,
+                lambda wrap: inject([menu], started, wrap_menus=wrap, ends_afterwards=True, live=live),
+            )
+            patience = end_files.PATIENCE if finished else WHEN_STOPPED
             end_state = ending.end_rules(challenge.campaign, path, options, patience)
         except BaseException as error:
             if not path.exists():
@@ -115,6 +130,18 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
                 summary_output.explain_stop(challenge.campaign, path, error, goes_on)
             raise
         _tell(challenge.campaign, options.fmt, end_state)
+
+
+def _connect(challenge: MiniChallenge, *, clock: Clock, timeout: float) -> Mapping[str, Backend]:
+    """Return the back end of its service."""
+    return common.backends(
+        {challenge.link.through},
+        campaign=challenge.campaign,
+        clock=clock,
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=challenge.options.endpoint or "",
+    )
 
 
 def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.apps.link.mini_challenge import LinkOptions
+from dc_inject.apps.link.options import LinkOptions
 from dc_inject.cli import end
 from dc_inject.cli.shared import exits, hangup, summary_output
 from dc_inject.ledger import ledger_files

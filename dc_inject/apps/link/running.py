@@ -10,10 +10,9 @@ from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge, verdicts
 from dc_inject.apps.link.climbing import Climbing
-from dc_inject.apps.link.mini_challenge import LinkOptions, MiniChallenge
-from dc_inject.cli import end_files
-from dc_inject.cli.run import RunOptions, inject
+from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.credentials import trust
+from dc_inject.engine.assembly import WrapMenus
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, units
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 # A step is judged by at least one cycle: who stops for longer than two of these can cost it what it may lack.
 LOOKS = 10  # in a cycle, whether storages accept connections
 OFTEN = timedelta(seconds=1)  # between two of them, at least
-WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that resist deletion are asked for again
 
 
 def write_menu(challenge: MiniChallenge, *, force: bool) -> Path:
@@ -50,15 +48,12 @@ def write_menu(challenge: MiniChallenge, *, force: bool) -> Path:
 def carry_out(
     challenge: MiniChallenge,
     progress: Progress,
-    menu: Path,
     storages: Reachability,
-    options: LinkOptions,
-    *,
-    live: bool,
-) -> timedelta:
-    """Inject, and judge the step that was cut short.
+    inject: Callable[[WrapMenus], bool],
+) -> bool:
+    """Inject, and judge the step that was cut short; `inject` gets what changes the menus.
 
-    Returns how long files that resist deletion are to be asked for again.
+    Returns what `inject` returns: False if it was stopped.
     """
     climbs: list[Climbing] = []
     named = [*challenge.link[:2], challenge.options.endpoint or ""] if challenge.link.service.ends_are_urls else []
@@ -82,16 +77,10 @@ def carry_out(
         return climbs[0]
 
     with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
-        finished = inject(
-            [menu],
-            RunOptions(no_drain=True, allow_admin=options.allow_admin, timeout=options.timeout),
-            wrap_menus=wrap_menus,
-            ends_afterwards=True,
-            live=live,
-        )
+        finished = inject(wrap_menus)
     with Ledger.open(ledger_files.file_of(None, challenge.campaign)) as ledger:
         climbs[0].finish(ledger, challenge.key)
-    return end_files.PATIENCE if finished else WHEN_STOPPED
+    return finished
 
 
 def _classify(reason: str) -> str:
@@ -107,7 +96,7 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
     if rows := standing.rows(ledger):
         cycle = ledger.last_cycle()
         if cycle is not None and (since := standing.joined(ledger, cycle)):
-            log.info("%s", standing.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"))
+            log.info("%s", standing.late_start(units.format_time(since)))
         for row in rows:
             if row["numbers"]:
                 log.info("held by %s: %s", row["held"], format_numbers(row["numbers"]))

@@ -18,7 +18,6 @@ from dc_inject.model.services import SERVICES
 from dc_inject.planning.progress import Progress, in_words
 from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.summary import left
-from dc_inject.summary.figures import moment
 
 HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{selection}` the options that choose
     "pool-dry": "take more datasets or files ({selection}), a lower --rate, or a shorter --for",
@@ -79,7 +78,7 @@ def verdict_json(
     return {
         "campaign": challenge.campaign,
         "state": state,
-        "ends_by": moment(challenge.latest) if state == RUNNING else None,
+        "ends_by": units.format_time(challenge.latest) if state == RUNNING else None,
         "menu": str(menu),
         "ledger": str(view.path),
         "link": str(challenge.link),
@@ -98,9 +97,9 @@ def verdict_json(
                 "ratio": verdict.ratio,
                 "failed": verdict.failed,
                 "injected": verdict.injected,
-                "start": moment(verdict.start),
-                "measured": moment(verdict.measured),
-                "end": moment(verdict.end),
+                "start": units.format_time(verdict.start),
+                "measured": units.format_time(verdict.measured),
+                "end": units.format_time(verdict.end),
                 "held": verdict.hold.value if verdict.hold else None,
                 "outcome": verdict.outcome.value,
                 "cause": verdict.cause.code if verdict.cause else None,
@@ -114,7 +113,7 @@ def verdict_json(
         ],
         "failed_files": failed_files(challenge, progress, view),
         "resident": resident(view),
-        "resident_at": (known := _known_at(view)) and moment(known),
+        "resident_at": (known := _known_at(view)) and units.format_time(known),
         "in_doubt": _bytes(view, State.CALLED),
         "space": challenge.space,
     }

@@ -9,7 +9,6 @@ import click
 from dc_inject import menu
 from dc_inject.apps.menutools import expanding, new_menus
 from dc_inject.cli.shared import common, log_output, menu_files, params, trusting
-from dc_inject.ledger import ledger_files
 from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.system import files
@@ -67,6 +66,6 @@ def expand(
 def _resolve_online(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:
     """Ask the services what expressions mean."""
     log_output.talk(quiet=True)
-    trusting.recall_from(ledger_files.file_of(None, draft.campaign), draft.campaign)
+    trusting.recall(draft.campaign)
     backends = common.connect([draft], timeout, set(missing.values()))
     return {expression: backends[through].resolve(expression) for expression, through in missing.items()}

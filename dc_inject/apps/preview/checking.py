@@ -11,13 +11,12 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.cli.shared import trusting
 from dc_inject.credentials import destinations, trust
+from dc_inject.credentials.trust import Trust
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
-from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend
 from dc_inject.model.services import FTS
 from dc_inject.summary import active_overrides
@@ -43,33 +42,33 @@ class Checked:
     @property
     def errors(self) -> int:
         """The number of problems that are errors; all others are warnings."""
-        return sum(map(is_error, self.problems))
-
-
-def is_error(problem: Problem) -> bool:
-    """Return whether a problem is an error, and no warning."""
-    return not problem.code or problem.code in ERRORS
+        return sum(problem.is_error for problem in self.problems)
 
 
 def check(
-    menus: Sequence[Path], links: Sequence[str], scale: float, file_speed: float, connect: Connect | None
+    menus: Sequence[Path],
+    links: Sequence[str],
+    scale: float,
+    file_speed: float,
+    recall: Callable[[str], Trust],
+    connect: Connect | None,
 ) -> Checked:
     """Check menus as `run` would take them with these links, and rates times `scale`.
 
+    `recall` takes a campaign, and returns the hosts that are trusted, with those that its ledger has.
     `file_speed` is that of one file through FTS, in bytes per second; without `connect` no service is asked.
     """
     found = Checked()
     try:
         found.drafts = files.read_menus(menus)
-        found.credentials = _describe_credentials(found.drafts)
+        found.credentials = _describe_credentials(found.drafts, recall)
         found.campaign = _narrowed(found.drafts, links, scale, resolved=connect is not None)
         found.problems = lint.findings(found.campaign, file_speed)
         if connect is not None:
             answers = _ask(found.drafts, found.campaign, connect, file_speed, links, scale)
             found.campaign, found.answers = answers.campaign, answers.sentences
             found.service_failed = answers.service_failed
-            findings = lint.findings(answers.campaign, file_speed, answers.limits)
-            found.problems = tuple(sorted({*findings, *answers.problems}))
+            found.problems = tuple(answers.all_problems(file_speed))
     except MenuError as error:
         found.problems = tuple(sorted({*found.problems, *error.problems}))
     return found
@@ -107,18 +106,17 @@ def _ask(
     )
 
 
-def _describe_credentials(drafts: Sequence[MenuDraft]) -> list[str]:
+def _describe_credentials(drafts: Sequence[MenuDraft], recall: Callable[[str], Trust]) -> list[str]:
     """Say where credentials would go, and what names each host; a campaign's ledger may have an answer."""
     if not any(FTS.name in draft.services for draft in drafts):
         return []
-    for campaign in sorted({draft.campaign for draft in drafts}):
-        trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
+    trusted = [recall(campaign) for campaign in sorted({draft.campaign for draft in drafts})][-1]
     ends = trust.ends(flow.link for draft in drafts for flow in draft.preview.flows)
     endpoint = menu.endpoint_of(drafts) or os.environ.get(destinations.ENDPOINT, "")
     return [
         f"{label}: "
         + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())
-        for label, hosts in trusting.trust().listed(ends, endpoint).items()
+        for label, hosts in trusted.listed(ends, endpoint).items()
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dc_inject.apps.preview import checking
-from dc_inject.cli.shared import common, log_output, params, tables
+from dc_inject.cli.shared import common, log_output, params, tables, trusting
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import Problem
@@ -68,7 +68,7 @@ def check(
         log_output.talk(quiet=True)
         return common.connect(drafts, timeout)
 
-    found = checking.check(menus, links, scale, file_speed, connect if asking else None)
+    found = checking.check(menus, links, scale, file_speed, trusting.recall, connect if asking else None)
     _emit(fmt, found.problems, found.credentials)
     actions = [] if found.campaign is None else checking.describe_actions(found.campaign.name)
     for sentence in [*found.credentials, *found.answers, *actions]:
@@ -89,7 +89,7 @@ def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:
             "file": problem.file,
             "line": problem.line or None,
             "column": problem.column or None,
-            "severity": "error" if checking.is_error(problem) else "warning",
+            "severity": "error" if problem.is_error else "warning",
             "code": problem.code or None,
             "outlier": problem.outlier,
             "message": problem.message,

@@ -14,7 +14,6 @@ import click
 from dc_inject import menu, registry
 from dc_inject.apps.preview import identities
 from dc_inject.cli.shared import common, log_output, tables, trusting
-from dc_inject.ledger import ledger_files
 from dc_inject.model import units
 from dc_inject.model.events import Silent
 from dc_inject.model.services import SERVICES
@@ -80,7 +79,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     services = {service for draft in drafts for service in draft.services} or registry.load(registry.CONFIGURED)()
     campaign = menu.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
-    trusting.recall_from(ledger_files.file_of(None, campaign), campaign)
+    trusting.recall(campaign)
     backends = common.backends(
         services,
         campaign=campaign,
@@ -118,7 +117,9 @@ def _waiting(message: str) -> Iterator[None]:
 
 
 def _row(values: Mapping[str, Any], storages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    times = {name: tables.moment(values[name]) for name in ("credentials_until", "delegated_until")}
+    times = {
+        name: values[name] and units.format_time(values[name]) for name in ("credentials_until", "delegated_until")
+    }
     return {**values, **times, "storages": storages if SERVICES[values["service"]].ends_are_urls else []}
 
 

@@ -153,7 +153,7 @@ def _row(row: Row, chosen: list[Injection]) -> dict[str, Any]:
 
 def _dataset(injection: Injection) -> dict[str, Any]:
     return {
-        "release": injection.release.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "release": units.format_time(injection.release),
         "scenario": injection.scenario,
         "source": injection.link.source,
         "destination": injection.link.destination,

@@ -22,7 +22,6 @@ from dc_inject.model.services import FTS, RUCIO, describe_right
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
 from dc_inject.planning import clocks
 from dc_inject.storage.types import NotFound, OnTape
-from dc_inject.summary import figures
 from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -94,9 +93,9 @@ def _credentials(answers: Answers, identity: Identity) -> None:
     until, affected = identity.credentials_until, uses(answers.campaign, identity.service)
     if until is not None and affected and until < answers.campaign.end:
         message = (
-            f"the credentials for {identity.service} expire at {figures.moment(until)}, before the menus end, "
+            f"the credentials for {identity.service} expire at {units.format_time(until)}, before the menus end, "
         )
-        message += f"{figures.moment(answers.campaign.end)}"
+        message += f"{units.format_time(answers.campaign.end)}"
         answers.find(
             affected[0], "credentials-expire", message, "have them renewed in time; `run` reads them anew"
         )
@@ -120,7 +119,7 @@ def _account_line(identity: Identity) -> str:
     if identity.admin:
         sentence += "; an administrator's account, which needs --allow-admin"
     if identity.credentials_until is not None:
-        sentence += f"; credentials until {figures.moment(identity.credentials_until)}"
+        sentence += f"; credentials until {units.format_time(identity.credentials_until)}"
     return sentence
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from dc_inject.analysis import lint
 from dc_inject.analysis.lint import PoolSize
 from dc_inject.model import Campaign, Flow, Menu, PoolKey
 from dc_inject.model.errors import Problem
@@ -35,6 +36,10 @@ class Answers:
         menu_, flow = use
         if code not in menu_.accept:
             self.problems.append(Problem(flow.menu, flow.line, message, hint or "", code))
+
+    def all_problems(self, file_speed: float) -> list[Problem]:
+        """Return what was found, and what the complete menus show with it; `file_speed` is in bytes per second."""
+        return sorted({*lint.findings(self.campaign, file_speed, self.limits), *self.problems})
 
     def take(self, findings: Iterable[tuple[Menu, Problem]]) -> None:
         """Add findings, but for those that their menu accepts."""

@@ -21,7 +21,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.menu import MenuDraft
-from dc_inject.model import Campaign, Entry
+from dc_inject.model import Campaign, Entry, units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.redaction import no_formula, scrub, visible
 from dc_inject.model.services import SERVICES
@@ -247,7 +247,7 @@ def library() -> Any:  # noqa: ANN401  it has no types, and is not everywhere
 
 def _jsonl(records: Iterable[Record], fields: Sequence[Field], file: BinaryIO) -> None:
     del fields  # records have theirs in their order
-    encode = json.JSONEncoder(default=moment, ensure_ascii=False, check_circular=False).encode
+    encode = json.JSONEncoder(default=units.format_time, ensure_ascii=False, check_circular=False).encode
     for record in records:
         file.write(encode(record).encode(errors="replace") + b"\n")
 
@@ -286,15 +286,10 @@ FORMATS: Mapping[str, Callable[[Iterable[Record], Sequence[Field], BinaryIO], No
 }
 
 
-def moment(when: datetime) -> str:
-    """Return a time as it stands in records, `2027-02-08T10:00:00Z`."""
-    return f"{when.astimezone(UTC).isoformat()[:19]}Z"  # strftime takes three times as long
-
-
 def _cell(value: object) -> object:
     """Return what stands in a CSV for a value: as in JSON, but nothing for null."""
     if isinstance(value, datetime):
-        return moment(value)
+        return units.format_time(value)
     if isinstance(value, str):
         return no_formula(value)
     return str(value).lower() if isinstance(value, bool) else value

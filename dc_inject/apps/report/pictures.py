@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 from dc_inject.apps.report.sections import heading, title
 from dc_inject.apps.report.tables import Report
+from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from dc_inject.summary.adding import DIMENSIONS
-from dc_inject.summary.figures import OTHERS, SERIES, moment
+from dc_inject.summary.figures import OTHERS, SERIES
 
 WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"
@@ -297,7 +298,7 @@ def _steps(report: Report, values: Iterable[T]) -> list[tuple[str, T]]:
     """Return values with the times of their steps, and the last one once more where its step ends."""
     points = [(step["start"], value) for step, value in zip(report["steps"], values, strict=True)]
     end = datetime.fromisoformat(points[-1][0]) + timedelta(seconds=report["step_seconds"])
-    return [*points, (moment(end), points[-1][1])]
+    return [*points, (units.format_time(end), points[-1][1])]
 
 
 def _rates(report: Report, sizes: Sequence[int]) -> list[tuple[str, float]]:
@@ -347,7 +348,7 @@ def _marks(report: Report) -> Iterator[Spec]:
     Numbers that would stand on each other are one label: `3-7`.
     """
     since, until = (datetime.fromisoformat(report[end]) for end in ("since", "until"))
-    marks = [{"at": moment(at)} for _, at in _marked(report)]
+    marks = [{"at": units.format_time(at)} for _, at in _marked(report)]
     groups: list[tuple[datetime, int, int]] = []  # when the first one was, its number, and that of the last
     for number, at in _marked(report):
         if groups and at - groups[-1][0] < CLOSE * (until - since):
@@ -355,7 +356,7 @@ def _marks(report: Report) -> Iterator[Spec]:
         else:
             groups.append((at, number, number))
     labels = [
-        {"at": moment(at), "number": str(first) if first == last else f"{first}-{last}"}
+        {"at": units.format_time(at), "number": str(first) if first == last else f"{first}-{last}"}
         for at, first, last in groups
     ]
     if marks:

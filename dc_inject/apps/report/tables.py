@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dc_inject.model.units import format_rate, format_size
+from dc_inject.model import units
 
 Report = Mapping[str, Any]
 NONE = "-"
@@ -44,7 +44,7 @@ class Section:
 
 def size(value: int, estimated: int = 0) -> Cell:
     """Return a size, with ~ where a part of it is an estimate."""
-    return Cell(("~" if estimated > 0 else "") + format_size(value), value=value)
+    return Cell(("~" if estimated > 0 else "") + units.format_size(value), value=value)
 
 
 def number(value: int) -> Cell:
@@ -59,7 +59,7 @@ def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
 
 def rate(value: float, seconds: float) -> Cell:
     """Return the mean rate of bytes over a time, or that there was no time."""
-    return Cell(format_rate(value / seconds), value=value / seconds) if seconds else Cell(NONE)
+    return Cell(units.format_rate(value / seconds), value=value / seconds) if seconds else Cell(NONE)
 
 
 def time_of(moment: str, report: Report) -> str:
@@ -69,4 +69,4 @@ def time_of(moment: str, report: Report) -> str:
 
 def percent(value: float | None) -> str:
     """Return a part in percent."""
-    return NONE if value is None else f"{100 * value:.1f} %"
+    return NONE if value is None else units.percent(value)

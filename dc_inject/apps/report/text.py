@@ -16,7 +16,7 @@ from dc_inject.apps.report.sections import heading, sections, title
 from dc_inject.apps.report.tables import Report, Section, Table
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
-from dc_inject.model import FlowKey
+from dc_inject.model import FlowKey, units
 from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.summary import figures
@@ -52,7 +52,7 @@ def lines(view: Reader, chosen: Period) -> Iterator[str]:
             sums[kind, flow] = sums[kind, flow].plus(more)
         for (kind, flow), total in sums.items():
             key = [no_formula(visible(name)) for name in flow.names().values()]
-            yield _row([figures.moment(start), seconds, *key, *total, kind.name.lower(), *grid])
+            yield _row([units.format_time(start), seconds, *key, *total, kind.name.lower(), *grid])
 
 
 def _row(cells: Sequence[object]) -> str:

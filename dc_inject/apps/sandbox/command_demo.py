@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dc_inject.apps.sandbox import demo as demonstration
+from dc_inject.cli.shared import hangup
 from dc_inject.sandbox import default_folder
 
 
@@ -43,6 +44,7 @@ def demo(
     \b
     Example: dc-inject demo
     """
+    hangup.interrupt()
     demonstration.run(
         folder or default_folder().parent / "demo",
         env,

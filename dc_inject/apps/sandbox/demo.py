@@ -16,7 +16,6 @@ from string import Template
 from dc_inject.apps.report import pictures
 from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.cli.shared import hangup
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Cycle, FlowKey, units
 from dc_inject.model.errors import ServiceError, ThresholdMissed
@@ -75,7 +74,6 @@ def _xrootd(folder: Path | None, step: Step) -> Path | None:
 @contextmanager
 def _grid(folder: Path, env: Path | None, xrootd: Path | None, *, keep: bool, step: Step) -> Iterator[Sandbox]:
     """Give a sandbox that is taken down whatever happens."""
-    hangup.interrupt()
     grid = Sandbox(folder, say=step)
     grid.down()  # what an interrupted demo may have left
     grid.up(env=env, storage=None if xrootd is None else "xrootd", xrootd=xrootd)

@@ -6,6 +6,7 @@ reported: that of the fit in held-out cycles, and that of a forecast (`own_menus
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dc_inject.apps.twin import own_menus
 from dc_inject.apps.twin.own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 
 LEAST = 9  # cycles: fewer cannot be held out in part
 FITTING = 0.8  # of the work; the rest is the forecast
+OF_FORECAST = {  # keys of a row, and what each is called in a forecast
+    "campaign_due": "due",
+    "campaign_moved": "moved",
+    "forecast_due": "due_now",
+    "forecast": "forecast",
+    "forecast_error": "error",
+}
 # ruff: noqa: PLC0415  what needs numpy is imported late
 
 
@@ -45,6 +53,65 @@ class Made:
     forecast: OwnForecast | str
     inconclusive: Mapping[Ends, str]
     notes: Sequence[str]
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return the error of the fit of each link, those that are missed most first."""
+        rows: list[dict[str, Any]] = [
+            {
+                "source": error.link[0],
+                "destination": error.link[1],
+                "moved": round(error.prediction.moved),
+                "predicted": round(error.prediction.predicted),
+                "error": error.prediction.error,
+                "by_cycle": error.by_cycle,
+            }
+            for error in self.calibrated.errors
+        ]
+        return sorted(rows, key=lambda row: -(math.inf if row["error"] is None else row["error"]))
+
+    def doubts(self) -> list[dict[str, Any]]:
+        """Return the links of which a simulation says nothing, and why."""
+        return [
+            {"source": source, "destination": destination, "why": why}
+            for (source, destination), why in self.inconclusive.items()
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return for each link the error of the fit, that of the forecast, and why it is inconclusive."""
+        by_ends: dict[Ends, dict[str, Any]] = {(row["source"], row["destination"]): row for row in self.errors()}
+
+        def row_of(source: str, destination: str) -> dict[str, Any]:
+            return by_ends.setdefault((source, destination), {"source": source, "destination": destination})
+
+        for row in () if isinstance(self.forecast, str) else self.forecast.rows():
+            cells = row_of(row["source"], row["destination"])
+            cells |= {key: row[name] for key, name in OF_FORECAST.items()}
+        for ends, reason in self.inconclusive.items():
+            row_of(*ends)["inconclusive"] = reason
+        return list(by_ends.values())
+
+    def figures(self) -> dict[str, Any]:
+        """Return all figures as JSON has them."""
+        from dc_inject.apps.twin.grid import grid_text, prediction_errors
+
+        fit, forecast = self.calibrated.fit, self.forecast
+        errors = prediction_errors.summary(self.calibrated.errors)
+        return {
+            "campaign": fit.past.name,
+            "cycles": fit.past.cycles,
+            "held_out": self.calibrated.held_out,
+            "links": len(fit.links),
+            "fitted": dict(grid_text.kinds(fit)),
+            "full_at_times": [
+                {"source": source, "destination": destination}
+                for source, destination in grid_text.full_at_times(fit)
+            ],
+            "median_error": None if errors is None else errors.median,
+            "worst_error": None if errors is None else errors.worst,
+            "errors": self.errors(),
+            "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
+            "inconclusive": self.doubts(),
+        }
 
 
 def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Made:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.apps.twin import own_menus
-from dc_inject.apps.twin.calibrating import Made
-from dc_inject.apps.twin.own_menus import Ends, OwnForecast
+from dc_inject.apps.twin.calibrating import OF_FORECAST, Made
+from dc_inject.apps.twin.own_menus import OwnForecast
 from dc_inject.cli.shared import tables
 from dc_inject.model import units
 
@@ -29,15 +27,15 @@ ERRORS = (
     tables.Column("error", "error", units.percent, right=True),
     tables.Column("by_cycle", "by cycle", units.percent, right=True, spare=1),
 )
-OF_FORECAST = {  # columns of CSV beside them, and what each is called in a forecast
-    "campaign_due": "due",
-    "campaign_moved": "moved",
-    "forecast_due": "due_now",
-    "forecast": "forecast",
-    "forecast_error": "error",
-}
 
-
+FORECAST = (
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
+    tables.Column("due", "due", units.format_size, right=True, spare=1),
+    tables.Column("moved", "moved", units.format_size, right=True),
+    tables.Column("forecast", "forecast", units.format_size, right=True),
+    tables.Column("error", "error", units.percent, right=True),
+)
 INCONCLUSIVE = (
     tables.Column("source", "source", name=True),
     tables.Column("destination", "destination", name=True),
@@ -47,66 +45,17 @@ INCONCLUSIVE = (
 
 def show(fmt: str, made: Made) -> None:
     """Print what was fitted, how well held-out cycles were predicted, and what a forecast is worth."""
-    rows: list[dict[str, Any]] = [
-        {
-            "source": error.link[0],
-            "destination": error.link[1],
-            "moved": round(error.prediction.moved),
-            "predicted": round(error.prediction.predicted),
-            "error": error.prediction.error,
-            "by_cycle": error.by_cycle,
-        }
-        for error in made.calibrated.errors
-    ]
-    rows.sort(key=lambda row: -(math.inf if row["error"] is None else row["error"]))
     if fmt == "csv":
-        _emit_csv(rows, made)
+        columns = (*ERRORS, *(tables.Column(key, key) for key in (*OF_FORECAST, "inconclusive")))
+        tables.emit("csv", columns, made.rows())
     elif fmt == "json":
-        tables.emit_json(_figures(made, rows))
+        tables.emit_json(made.figures())
     else:
-        _show_fit(made.calibrated, rows)
+        _show_fit(made.calibrated, made.errors())
         click.echo()
         _show_forecast(made.forecast)
         click.echo()
         _show_inconclusive(made)
-
-
-def _emit_csv(rows: Iterable[Mapping[str, Any]], made: Made) -> None:
-    """Print one row for each link: the error of the fit, that of the forecast, and why it is inconclusive."""
-    forecast = made.forecast
-    by_ends: dict[Ends, dict[str, Any]] = {(row["source"], row["destination"]): dict(row) for row in rows}
-    for row in () if isinstance(forecast, str) else forecast.rows():
-        ends = {key: row[key] for key in ("source", "destination")}
-        cells = by_ends.setdefault((row["source"], row["destination"]), ends)
-        cells |= {key: row[name] for key, name in OF_FORECAST.items()}
-    for (source, destination), reason in made.inconclusive.items():
-        row = by_ends.setdefault((source, destination), {"source": source, "destination": destination})
-        row["inconclusive"] = reason
-    columns = (*ERRORS, *(tables.Column(key, key) for key in (*OF_FORECAST, "inconclusive")))
-    tables.emit("csv", columns, list(by_ends.values()))
-
-
-def _figures(made: Made, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return all figures for `--format json`."""
-    from dc_inject.apps.twin.grid import grid_text, prediction_errors
-
-    fit, forecast = made.calibrated.fit, made.forecast
-    errors = prediction_errors.summary(made.calibrated.errors)
-    return {
-        "campaign": fit.past.name,
-        "cycles": fit.past.cycles,
-        "held_out": made.calibrated.held_out,
-        "links": len(fit.links),
-        "fitted": dict(grid_text.kinds(fit)),
-        "full_at_times": [
-            {"source": source, "destination": destination} for source, destination in grid_text.full_at_times(fit)
-        ],
-        "median_error": None if errors is None else errors.median,
-        "worst_error": None if errors is None else errors.worst,
-        "errors": rows,
-        "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
-        "inconclusive": _inconclusive(made),
-    }
 
 
 def _show_fit(calibrated: Calibrated, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -145,16 +94,9 @@ def _show_forecast(forecast: OwnForecast | str) -> None:
         click.echo(f"no forecast of its own menus is possible, so its error is not known: {forecast}")
         return
     click.echo(forecast.title)
-    tables.emit_first(own_menus.FORECAST, forecast.rows(), MOST_ROWS, "links")
+    tables.emit_first(FORECAST, forecast.rows(), MOST_ROWS, "links")
     for sentence in forecast.sentences():
         click.echo(sentence)
-
-
-def _inconclusive(made: Made) -> list[dict[str, Any]]:
-    return [
-        {"source": source, "destination": destination, "why": why}
-        for (source, destination), why in made.inconclusive.items()
-    ]
 
 
 def _show_inconclusive(made: Made) -> None:
@@ -170,7 +112,7 @@ def _show_inconclusive(made: Made) -> None:
         f"simulations in this grid are inconclusive for {len(made.inconclusive)} of {links}: it misses what they "
         f"moved by more than {most}, or that is not known"
     )
-    tables.emit_first(INCONCLUSIVE, _inconclusive(made), MOST_ROWS, "links")
+    tables.emit_first(INCONCLUSIVE, made.doubts(), MOST_ROWS, "links")
     click.echo(
         "hint: find out what happened, and write it into the file, such as `troubles`, `production`, `failures`.\n"
         "Figures of these links, their storages and sites were fitted as if nothing had happened: replace or\n"

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.apps.twin import inconclusive, shortfalls
-from dc_inject.cli.shared import tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -84,8 +83,8 @@ def results(ledger: Reader, made: Simulated, seed: int, policy: str | None = Non
         "policy": policy,
         "control": dict(made.control),
         "seed": seed,
-        "start": tables.moment(start),
-        "end": tables.moment(end),
+        "start": units.format_time(start),
+        "end": units.format_time(end),
         "links": totals["links"],
         "total": totals["total"],
         "moved_of_due": moved_of_due(lines),
@@ -161,7 +160,7 @@ def queues(world: World, start: datetime) -> list[dict[str, Any]]:
         most, at = max(values, key=lambda pair: pair[0])
         moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo) if most else None
         mean = sum(value for value, _ in values) / len(values)
-        rows.append({"queue": text, "mean": mean, "most": most, "at": tables.moment(moment)})
+        rows.append({"queue": text, "mean": mean, "most": most, "at": moment and units.format_time(moment)})
     return rows
 
 

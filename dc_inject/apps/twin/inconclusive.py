@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.cli.shared import tables
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.description import Grid
 
 ENDS = ("scenario", "source", "destination")
-COLUMNS = (
-    tables.Column("scenario", "inconclusive", name=True, heading=True),
-    tables.Column("source", "source", name=True),
-    tables.Column("destination", "destination", name=True),
-    tables.Column("why", "why", below=True),
-)
 CYCLES = 4  # whose mean is compared with the highest rate that was measured, as calibration takes it
 BEYOND = 1.1  # times that rate: the same menu moves a few percent more or less in a fitted grid
 Ends = tuple[str, str]  # source and destination, as the grid calls its storages

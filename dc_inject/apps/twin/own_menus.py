@@ -22,7 +22,6 @@ from typing import Any
 
 from dc_inject import menu
 from dc_inject.apps.twin import simulation
-from dc_inject.cli.shared import tables
 from dc_inject.ledger import MenuInForce
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period
@@ -36,15 +35,6 @@ MOST = 20_000  # cycles of links that are simulated; of a larger campaign the fi
 SAME = 0.01  # of what was due: more is told as another due
 Ends = tuple[str, str]  # source and destination, as the grid calls its storages
 HOW = {None: "with control as they say", simulation.FIXED: "at a fixed rate"}
-
-FORECAST = (
-    tables.Column("source", "source", name=True),
-    tables.Column("destination", "destination", name=True),
-    tables.Column("due", "due", units.format_size, right=True, spare=1),
-    tables.Column("moved", "moved", units.format_size, right=True),
-    tables.Column("forecast", "forecast", units.format_size, right=True),
-    tables.Column("error", "error", units.percent, right=True),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.apps.twin import forecast, inconclusive, several_seeds
+from dc_inject.apps.twin import forecast, several_seeds
 from dc_inject.apps.twin.several_seeds import SeedRun
 from dc_inject.cli.shared import summary_output, tables
 from dc_inject.cli.shared.summary_output import MOST_ROWS
@@ -50,6 +50,12 @@ TYPICAL = (
     tables.Column("median", "median", right=True),
     tables.Column("least", "least", right=True),
     tables.Column("most", "most", right=True),
+)
+INCONCLUSIVE = (
+    tables.Column("scenario", "inconclusive", name=True, heading=True),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
+    tables.Column("why", "why", below=True),
 )
 SHORT = (
     *(column for column in SHORT_LINKS if column.key in {"scenario", "source", "destination"}),
@@ -129,7 +135,7 @@ def _show_inconclusive(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print of which links the simulation says nothing, and why."""
     if rows:
         click.echo()
-        tables.emit_first(inconclusive.COLUMNS, rows, MOST_ROWS, "links")
+        tables.emit_first(INCONCLUSIVE, rows, MOST_ROWS, "links")
 
 
 def _show_storages(rows: Sequence[dict[str, Any]]) -> None:

@@ -16,7 +16,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
 import click
@@ -66,11 +65,6 @@ class Column:
     heading: bool = False
     below: bool = False
     rare: bool = False
-
-
-def moment(when: datetime | None) -> str | None:
-    """Return a time as programs and people read it, `2027-02-08T10:00:00Z`; None stays None."""
-    return None if when is None else when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def yes_no(answer: bool) -> str:

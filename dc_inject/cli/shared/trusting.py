@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dc_inject.credentials.trust import ANSWERED, Trust
-from dc_inject.ledger import LedgerView, files
+from dc_inject.ledger import LedgerView, files, ledger_files
 from dc_inject.model.errors import LedgerError
 
 TRUST = "dc_inject.trust"  # in the meta of click's context
@@ -48,6 +48,12 @@ def recall_from(path: Path, campaign: str) -> None:
                 trust().name(*view.trusted(), by=ANSWERED)
     except LedgerError as error:
         log.warning("cannot read where credentials may go: %s", error.message)
+
+
+def recall(campaign: str) -> Trust:
+    """Return the hosts that are trusted, with those that a campaign's ledger in its default place has."""
+    recall_from(ledger_files.file_of(None, campaign), campaign)
+    return trust()
 
 
 def _agreed(question: str) -> bool:

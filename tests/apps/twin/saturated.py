@@ -27,6 +27,7 @@ from statistics import fmean
 from dc_inject import menu
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link.options import LinkOptions
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for
@@ -134,7 +135,7 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
     ladder = Ladder(case.first * GBPS, every, case.step * GBPS, case.highest * GBPS, saturate=True)
     cycle = mini_challenge.cycle_for(ladder)
     challenge = mini_challenge.MiniChallenge(
-        mini_challenge.LinkOptions(accept=ACCEPT),
+        LinkOptions(accept=ACCEPT),
         "search", "me@example.org", Link("A_Disk", "B_Disk", "rucio"), ladder, cycle, START,
         mini_challenge.end_of(START, LONGEST, cycle),
     )  # fmt: skip

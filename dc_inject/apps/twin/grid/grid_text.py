@@ -72,13 +72,9 @@ def _error(calibrated: Calibrated) -> Iterator[str]:
         return
     yield (
         f"# the bytes that {units.counted(errors.links, 'links')} moved in these with a median error of "
-        f"{_percent(errors.median)}, at worst {_percent(errors.worst)}"
+        f"{units.percent(errors.median)}, at worst {units.percent(errors.worst)}"
     )
     yield f"# ({errors.link[0]} -> {errors.link[1]}). The figures below are fitted to all cycles."
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.1f} %"
 
 
 def _number(value: float, digits: int = 4) -> str:
@@ -230,19 +226,19 @@ def _failures(failures: FailureFit) -> Iterator[str]:
     rate, failed = failures.rate, f"{failures.files:,}" if failures.files else "none"
     files = f"{failed} of {rate.count:,} files failed for good"
     if rate.value is not None and failures.apart is not None:
-        before, now = map(_percent, failures.apart)
+        before, now = map(units.percent, failures.apart)
         yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files}; with this rate a replay of"
         yield f"    # what was injected is {now} apart from what moved in a cycle, and without failures {before}"
     elif rate.value is not None:
-        within = f"{_percent(rate.low)} to {_percent(rate.high)}"
+        within = f"{units.percent(rate.low)} to {units.percent(rate.high)}"
         yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files} ({within} at most times)"
     elif failures.files:
         yield (
             f"    # failures: not known; {files}, too few or too close together for a rate, so at most times at "
-            f"most {_percent(rate.bound)} of attempts"
+            f"most {units.percent(rate.bound)} of attempts"
         )
     elif rate.count:
-        yield f"    # failures: not known; {files}, so at most {_percent(rate.bound)} of attempts"
+        yield f"    # failures: not known; {files}, so at most {units.percent(rate.bound)} of attempts"
     else:
         yield "    # failures: not known, since no rule has ended"
 
