@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from dc_inject.engine import Engine
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu.values import WrongError
 from dc_inject.model import thresholds as grammar

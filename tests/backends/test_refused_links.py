@@ -15,7 +15,8 @@ from rucio.common import exception as rucio
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.backends.sim import InlineExecutor, SimClock
-from dc_inject.engine import Engine, Settings
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Row
 from dc_inject.model import Flow, Hold
 from dc_inject.model.events import BreakerSwitched, CycleOpened

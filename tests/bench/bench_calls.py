@@ -16,7 +16,8 @@ from threading import Lock
 
 from dc_inject.apps.sandbox.demo import write_menus
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.engine import Engine, Settings
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model.events import Event, RequestMade

@@ -120,7 +120,8 @@ def run(cycles: int) -> list[dict[str, Any]]:
     """Run the campaign in this process; return what each cycle cost and gave."""
     from dc_inject import menu, model  # noqa: PLC0415  of the checkout that this process is for
     from dc_inject.backends.sim import InlineExecutor, SimClock  # noqa: PLC0415
-    from dc_inject.engine import Engine, Settings  # noqa: PLC0415
+    from dc_inject.engine.context import Settings  # noqa: PLC0415
+    from dc_inject.engine.engine import Engine  # noqa: PLC0415
     from dc_inject.ledger import Ledger  # noqa: PLC0415
     from dc_inject.system import files  # noqa: PLC0415  of the checkout that this process is for
 

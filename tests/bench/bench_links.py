@@ -55,7 +55,8 @@ def bring_up(folder: Path, links: int) -> Any:
 def turn(ledgers: Path, who: str, links: int) -> dict[str, Any]:
     """Inject for some cycles in this process; return what was planned and made, and with how many calls."""
     from dc_inject.backends.rucio import RucioBackend  # noqa: PLC0415  of the checkout that this process is for
-    from dc_inject.engine import Engine, Settings  # noqa: PLC0415
+    from dc_inject.engine.context import Settings  # noqa: PLC0415
+    from dc_inject.engine.engine import Engine  # noqa: PLC0415
     from dc_inject.ledger import Ledger  # noqa: PLC0415
     from dc_inject.model import Campaign, Cycle, DatasetFilter, Flow, Limits, Link, Menu  # noqa: PLC0415
     from dc_inject.system.clock import SystemClock  # noqa: PLC0415

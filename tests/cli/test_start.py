@@ -11,7 +11,8 @@ import pytest
 from rucio.common.config import clean_cached_config
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine import Engine, assembly
+from dc_inject.engine import assembly
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import MenuError, ServiceError, UsageError
 from dc_inject.model.overrides import Kind

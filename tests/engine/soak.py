@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine import Settings
+from dc_inject.engine.context import Settings
 from dc_inject.ledger import database
 from dc_inject.metrics import Metrics
 from dc_inject.model import Dataset, Flow, FlowKey, Item, State

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine import Settings
 from dc_inject.engine.another_injector import Alone, AnotherInjector
+from dc_inject.engine.context import Settings
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.ledger.in_place import missing_log

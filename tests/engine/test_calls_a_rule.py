@@ -10,7 +10,8 @@ import pytest
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.engine import Engine, Settings
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.model import State
 from dc_inject.model.events import Silent
 from tests.backends.fake import FakeRse, FakeRucio

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine import Settings
+from dc_inject.engine.context import Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger.check import check
 from dc_inject.model import State

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dc_inject.engine import Settings
+from dc_inject.engine.context import Settings
 from dc_inject.model import Dataset
 from dc_inject.model.events import Refused
 from tests.engine.world import CYCLE, TB, campaign, flow, world

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject.engine import Settings
+from dc_inject.engine.context import Settings
 from dc_inject.model import Cycle, Hold, Limits
 from dc_inject.model.errors import Temporary
 from dc_inject.planning import plan

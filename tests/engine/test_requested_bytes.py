@@ -14,7 +14,8 @@ import pytest
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.engine import Engine, Settings
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.engine.preflight import SHARED
 from dc_inject.ledger import Ledger
 from dc_inject.model import Flow, State

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend
-from dc_inject.engine import Engine
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Hold, State
 from dc_inject.model.errors import Temporary

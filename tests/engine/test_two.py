@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine import Engine, Settings
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import State

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine import Engine, Settings
 from dc_inject.engine.another_injector import Alone
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
     Campaign,

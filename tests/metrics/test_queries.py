@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend
-from dc_inject.engine import Engine
+from dc_inject.engine.engine import Engine
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.catalogue import METRICS
 from dc_inject.model import Hold, RseSpec, Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.engine import Engine
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.model import Hold

@@ -12,7 +12,8 @@ from dc_inject.apps.twin.backend import TwinBackend, TwinClock, named
 from dc_inject.apps.twin.grid.description import Fault, Fts, Grid, LinkTraits, Rucio, Stock, Trouble
 from dc_inject.apps.twin.grid.world import World
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.engine import Engine, Settings
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Control, Dataset, DatasetFilter, Hold, Mode, State
 from dc_inject.model.errors import Permanent, Temporary
