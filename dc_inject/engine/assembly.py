@@ -31,7 +31,6 @@ from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, ledger_files, place
 from dc_inject.ledger.lock import ENDS, InUse
 from dc_inject.ledger.reading import Reader
-from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Hold
 from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, Temporary
 from dc_inject.model.events import Observer, Silent
@@ -86,8 +85,8 @@ class Chosen:
     """
 
     menus: Sequence[Path]
-    drafts: Sequence[MenuDraft]
-    last_good: Sequence[MenuDraft]  # of --once, for files that cannot be carried out any more
+    drafts: Sequence[menu.MenuDraft]
+    last_good: Sequence[menu.MenuDraft]  # of --once, for files that cannot be carried out any more
     campaign: str
     shard: Shard | None
     once: bool

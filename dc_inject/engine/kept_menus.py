@@ -12,7 +12,6 @@ from dc_inject.engine.menus import Menus
 from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
 from dc_inject.ledger import place as ledger_place
 from dc_inject.ledger.reading import Reader
-from dc_inject.menu import MenuDraft
 from dc_inject.menu.includes import Load
 from dc_inject.model import Campaign
 from dc_inject.model.errors import LedgerError, MenuError
@@ -21,12 +20,12 @@ from dc_inject.system import files
 _CAMPAIGN = re.compile(rb"^campaign:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
-def drafts(view: Reader, load: Load) -> list[MenuDraft]:
+def drafts(view: Reader, load: Load) -> list[menu.MenuDraft]:
     """Return the menus in force; what the ledger does not keep of them is loaded. Raises MenuError."""
     return [_draft(record, view, load) for record in view.menus_in_force()]
 
 
-def last_good(view: Reader, paths: Sequence[Path]) -> list[MenuDraft]:
+def last_good(view: Reader, paths: Sequence[Path]) -> list[menu.MenuDraft]:
     """Return the menus in force as they were when they were read of these paths; none if any of them differs."""
     try:
         kept = drafts(view, files.beside(*paths))
@@ -36,7 +35,7 @@ def last_good(view: Reader, paths: Sequence[Path]) -> list[MenuDraft]:
     return kept if whole else []
 
 
-def of_files(paths: Sequence[Path], ledger: Path | None, shard: str) -> list[MenuDraft]:
+def of_files(paths: Sequence[Path], ledger: Path | None, shard: str) -> list[menu.MenuDraft]:
     """Return the last good menus of files that make no sense now, from the one ledger here that has them in force.
 
     None if several have, or if the files name another campaign.
@@ -52,7 +51,7 @@ def of_files(paths: Sequence[Path], ledger: Path | None, shard: str) -> list[Men
     return found[0] if len(found) == 1 else []
 
 
-def read(paths: Sequence[Path], ledger: Path | None, shard: str, *, once: bool) -> list[MenuDraft]:
+def read(paths: Sequence[Path], ledger: Path | None, shard: str, *, once: bool) -> list[menu.MenuDraft]:
     """Read the menus of a run. With `once`, files that make no sense cost no cycle: the last good menus stay."""
     try:
         read_now = files.read_menus(paths)
@@ -65,7 +64,7 @@ def read(paths: Sequence[Path], ledger: Path | None, shard: str, *, once: bool) 
     return read_now
 
 
-def take_up(menus: Menus, read_now: Sequence[MenuDraft], last: Sequence[MenuDraft]) -> Campaign:
+def take_up(menus: Menus, read_now: Sequence[menu.MenuDraft], last: Sequence[menu.MenuDraft]) -> Campaign:
     """Put menus in force, or the last good ones where those cannot be carried out."""
     try:
         return menus.take_up(read_now)
@@ -76,7 +75,7 @@ def take_up(menus: Menus, read_now: Sequence[MenuDraft], last: Sequence[MenuDraf
         raise
 
 
-def _draft(record: MenuInForce, view: Reader, load: Load) -> MenuDraft:
+def _draft(record: MenuInForce, view: Reader, load: Load) -> menu.MenuDraft:
     parts = view.menu_parts(record.digest)
 
     def kept(name: str, most: int) -> bytes:

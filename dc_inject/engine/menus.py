@@ -9,7 +9,7 @@ from pathlib import Path
 from dc_inject import menu
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger
-from dc_inject.menu import MenuDraft, differences
+from dc_inject.menu import differences
 from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError, Permanent, Problem
 from dc_inject.model.ports import Backend, Clock
@@ -59,7 +59,7 @@ class Menus:
         """Return the campaign as the files are now; raises MenuError, and then nothing has changed."""
         return self.take_up(files.read_menus(self._paths))
 
-    def take_up(self, drafts: Sequence[MenuDraft]) -> Campaign:
+    def take_up(self, drafts: Sequence[menu.MenuDraft]) -> Campaign:
         """Put menus in force that were read before; raises MenuError, and then nothing has changed."""
         digests = tuple(draft.digest for draft in drafts)
         if self._campaign is not None and digests == self._digests:
@@ -137,7 +137,7 @@ class Menus:
             self._ledger.record_resolution(SHARDS, place, [str(index)], self._clock.now())
         return {(SHARDS, place): (str(index),) for place, index in places.items()}
 
-    def _resolve(self, draft: MenuDraft, service: str, expression: str) -> tuple[str, ...]:
+    def _resolve(self, draft: menu.MenuDraft, service: str, expression: str) -> tuple[str, ...]:
         """Return what an expression meant when its menu came into force; asked once, then recorded.
 
         Raises MenuError for one that means nothing.

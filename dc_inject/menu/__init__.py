@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dc_inject.menu.campaigns import campaign, gather_campaigns, narrowed
-from dc_inject.menu.draft import (
-    MenuDraft,
-    endpoint_of,
-    names_of_sites,
-    one_campaign,
-    read,
-    sites_of,
-    thresholds_of,
-)
-from dc_inject.menu.schema import json_schema as schema
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dc_inject.menu.campaigns import campaign, gather_campaigns, narrowed
+    from dc_inject.menu.draft import (
+        MenuDraft,
+        endpoint_of,
+        names_of_sites,
+        one_campaign,
+        read,
+        sites_of,
+        thresholds_of,
+    )
 
 __all__ = [
     "MenuDraft",
@@ -23,7 +25,15 @@ __all__ = [
     "narrowed",
     "one_campaign",
     "read",
-    "schema",
     "sites_of",
     "thresholds_of",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for on its first use: the schema takes half of the time of a command without menus."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dc_inject.menu import campaigns, draft  # noqa: PLC0415  see above
+
+    return getattr(campaigns if hasattr(campaigns, name) else draft, name)

@@ -10,7 +10,6 @@ from dc_inject.analysis import lint
 from dc_inject.engine import kept_menus
 from dc_inject.ledger import MenuInForce, Pause
 from dc_inject.ledger.reading import Reader
-from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Menu
 from dc_inject.model.errors import MenuError
 from dc_inject.model.overrides import Kind, Override, shown
@@ -75,6 +74,6 @@ def menus(view: Reader) -> list[Menu]:
     return [resolved(draft, view) for draft in kept_menus.drafts(view, files.load)]
 
 
-def resolved(draft: MenuDraft, view: Reader) -> Menu:
+def resolved(draft: menu.MenuDraft, view: Reader) -> Menu:
     """Return a menu whose RSE expressions mean what the ledger says, and themselves where it does not."""
     return draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})

@@ -62,14 +62,29 @@ def test_the_overview_lists_every_command_in_one_line() -> None:
         assert any(row.split() == [name, *line.split()] for row in text.splitlines()), name
 
 
-def test_help_imports_click_and_nothing_else_of_ours() -> None:
-    """What people try first is quick; `make bench` measures how quick."""
+def imported_by(*arguments: str) -> set[str]:
+    """Call the command in a process of its own; return the modules that it has imported."""
     script = (
         "import json, sys\n"
         "from dc_inject.cli.root import root\n"
-        "root.main(['--help'], standalone_mode=False)\n"
-        "print(json.dumps([name for name in sys.modules if name.startswith(('dc_inject', 'rich', 'requests'))]))"
+        "root.main(sys.argv[1:], standalone_mode=False)\n"
+        "print(json.dumps(list(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    ours = {"dc_inject", "dc_inject.cli", "dc_inject.cli.root", "dc_inject.registry"}
-    assert set(json.loads(done.stdout.splitlines()[-1])) == ours
+    words = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_click_and_nothing_else_of_ours() -> None:
+    """What people try first is quick; `make bench` measures how quick."""
+    imported = {name for name in imported_by("--help") if name.startswith(("dc_inject", "rich", "requests"))}
+    assert imported == {"dc_inject", "dc_inject.cli", "dc_inject.cli.root", "dc_inject.registry"}
+
+
+@pytest.mark.parametrize("command", ["status", "watch", "set", "stop", "end"])
+def test_a_command_without_menus_imports_no_schema_of_menus(command: str) -> None:
+    """The schema takes half of the time of such a command; and only `end` of these needs the whole engine."""
+    imported = imported_by(command, "--help")
+    assert "dc_inject.ledger" in imported
+    assert not imported & {"pydantic", "dc_inject.menu.schema", "requests", "numpy"}
+    assert ("dc_inject.engine.engine" in imported) is (command == "end")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject import menu
 from dc_inject.menu import thresholds_of
+from dc_inject.menu.schema import json_schema
 from tests.menu.texts import draft, problems, text
 
 GOOD = 'ratio{scenario="one"} >= 0.9 over 6h'
@@ -44,4 +44,4 @@ def test_they_stand_in_the_menu_itself(wording) -> None:
 
 def test_editors_know_them() -> None:
     """By an example."""
-    assert "0.9 over 6h" in str(menu.schema()["properties"]["thresholds"])
+    assert "0.9 over 6h" in str(json_schema()["properties"]["thresholds"])

@@ -16,7 +16,6 @@ from dc_inject.apps.link import hints, mini_challenge
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.menu import MenuDraft
 from dc_inject.model import DatasetFilter, PoolKey, units
 from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Endpoint
@@ -78,7 +77,7 @@ def ready(challenge: MiniChallenge, connect: Connect, say: Say) -> tuple[MiniCha
     return _with_space(challenge, backend, pool_size.smallest if pool_size else 0, say), storages
 
 
-def _draft(challenge: MiniChallenge, name: str) -> MenuDraft:
+def _draft(challenge: MiniChallenge, name: str) -> menu.MenuDraft:
     """Return its menu; raises UsageError for an option that no menu may have: nobody knows the menu's lines."""
     try:
         return menu.read(challenge.text(), name, files.load)
@@ -89,7 +88,7 @@ def _draft(challenge: MiniChallenge, name: str) -> MenuDraft:
         raise UsageError(worst.message.replace(key[0], option, 1) if key else worst.message, worst.hint) from None
 
 
-def _pool_size(answers: Answers, draft: MenuDraft) -> lint.PoolSize | None:
+def _pool_size(answers: Answers, draft: menu.MenuDraft) -> lint.PoolSize | None:
     """Return what the source has that fits, if a service told it."""
     return cast("Mapping[PoolKey, lint.PoolSize]", answers.pool_sizes).get(draft.preview.flows[0].pool)
 
@@ -107,7 +106,7 @@ def _refuse(
     challenge: MiniChallenge,
     problems: Iterable[Problem],
     backend: Backend,
-    draft: MenuDraft,
+    draft: menu.MenuDraft,
     answers: Answers,
     say: Say,
 ) -> None:
@@ -188,7 +187,7 @@ def _bound(size: int) -> str:
     return f"{units.exact_size(size)}".replace(" ", "")
 
 
-def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft, say: Say) -> None:
+def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, say: Say) -> None:
     """Compare what the source has with what the first step, and all of them, ask for."""
     pool_size = _pool_size(answers, draft)
     if pool_size is None or not pool_size.datasets:
@@ -233,7 +232,7 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft, say: Sa
     _weigh_rules(challenge, pool_size, draft, say)
 
 
-def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: MenuDraft, say: Say) -> None:
+def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: menu.MenuDraft, say: Say) -> None:
     """Warn where the rules of an hour are too few for the highest rate; jobs are made as large as they must be."""
     limit, service = draft.preview.limits.rules_per_hour, challenge.link.service
     if service.takes_files:
@@ -254,7 +253,7 @@ def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: Menu
     )
 
 
-def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> str:
+def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft) -> str:
     """Return how datasets or files that fit can be made, as one more hint; nothing where it would be too much."""
     source, volume = challenge.link.source, challenge.volume
     if volume > MOST_MADE or (challenge.link.service.takes_files and challenge.options.datasets):

@@ -10,7 +10,7 @@ from dc_inject.apps.menutools.command_import import import_
 from dc_inject.apps.menutools.command_new import new
 from dc_inject.apps.menutools.command_scale import scale
 from dc_inject.cli.shared import tables
-from dc_inject.menu import schema as menu_schema
+from dc_inject.menu.schema import json_schema
 
 
 @click.group()
@@ -27,7 +27,7 @@ def schema() -> None:
 
     Example: dc-inject menu schema > menu.schema.json
     """
-    tables.emit_json(menu_schema())
+    tables.emit_json(json_schema())
 
 
 for command in (new, import_, expand, diff, scale):

@@ -13,7 +13,6 @@ from dc_inject.apps.preview import online_rucio
 from dc_inject.apps.preview.online_report import Answers, Use, uses
 from dc_inject.engine import admission, another_injector
 from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
 from dc_inject.model.errors import LedgerError, MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.model.goals import SecondHop
@@ -45,7 +44,7 @@ def fts_of(backends: Mapping[str, Backend]) -> FtsBackend | None:
 
 
 def ask(
-    drafts: Sequence[MenuDraft],
+    drafts: Sequence[menu.MenuDraft],
     campaign: Campaign,
     backends: Mapping[str, Backend],
     file_speed: float,
@@ -74,7 +73,7 @@ def ask(
     return answers
 
 
-def _lets_us_in(answers: Answers, drafts: Sequence[MenuDraft], backend: Backend) -> bool:
+def _lets_us_in(answers: Answers, drafts: Sequence[menu.MenuDraft], backend: Backend) -> bool:
     try:
         identity = backend.check()
     except ServiceError as error:
@@ -154,7 +153,7 @@ def _ask_who_injects(answers: Answers, campaign: Campaign, alive: Mapping[str, B
 
 def _resolved(
     answers: Answers,
-    drafts: Sequence[MenuDraft],
+    drafts: Sequence[menu.MenuDraft],
     alive: Mapping[str, Backend],
     narrowed: Callable[[Campaign], Campaign],
 ) -> Campaign:

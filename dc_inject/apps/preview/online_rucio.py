@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.analysis.lint import PoolSize
 from dc_inject.apps.preview.online_report import Answers, Use, uses
 from dc_inject.engine import admission, preflight
-from dc_inject.menu import MenuDraft
 from dc_inject.model import Cycle, DatasetFilter, Injection, Item, PoolKey, units
 from dc_inject.model.errors import MenuError, NeedsOperator, Problem, ServiceError
 from dc_inject.model.goals import SecondHop
@@ -25,7 +25,7 @@ MOST_NAMED = 10  # entries that a finding names
 LOOKED_AT = 10  # datasets of a source, in one bulk call
 
 
-def ask(answers: Answers, drafts: Sequence[MenuDraft], rucio: RucioBackend) -> None:
+def ask(answers: Answers, drafts: Sequence[menu.MenuDraft], rucio: RucioBackend) -> None:
     """Ask about all that links through Rucio need; what cannot be told is said, and stops nothing else."""
     unresolved = {expression for draft in drafts for _, expression in draft.expressions}
     ours = uses(answers.campaign, rucio.name)

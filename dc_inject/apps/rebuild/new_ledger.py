@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from dc_inject import menu
 from dc_inject.apps.rebuild.rebuilding import Rebuilding, Rebuilt
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, LedgerView, lock, paths
 from dc_inject.ledger.check import check
-from dc_inject.menu import MenuDraft
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Backend, FoundInjection
@@ -84,7 +84,7 @@ def prepare(place: Path, backup: Path | None, who: str) -> Iterator[NewLedger]:
 def fill(
     file: Path,
     menus: Sequence[Path],
-    drafts: Sequence[MenuDraft],
+    drafts: Sequence[menu.MenuDraft],
     backends: Mapping[str, Backend],
     *,
     since: datetime | None,

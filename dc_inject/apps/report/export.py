@@ -33,7 +33,6 @@ from dc_inject.apps.report.scitags import EXPERIMENTS, marking
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
-from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Entry, units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.redaction import no_formula, scrub, visible
@@ -308,7 +307,7 @@ def campaigns_to_come(
     if len(subjects) == 1 and _is_campaign(subjects[0]):
         yield _as_set(subjects[0], ledger_files.existing(subjects[0], ledger_path), None, experiment, say)
         return
-    by_campaign: dict[str, list[MenuDraft]] = {}
+    by_campaign: dict[str, list[menu.MenuDraft]] = {}
     for draft in files.read_menus([Path(subject) for subject in subjects]):
         by_campaign.setdefault(draft.campaign, []).append(draft)
     for name, drafts in by_campaign.items():
@@ -323,7 +322,7 @@ def campaigns_to_come(
 def _as_set(
     name: str,
     file: Path,
-    drafts: Sequence[MenuDraft] | None,
+    drafts: Sequence[menu.MenuDraft] | None,
     experiment: str | None,
     say: Callable[[str], None],
 ) -> tuple[Campaign, About]:

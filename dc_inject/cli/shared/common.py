@@ -15,7 +15,6 @@ from dc_inject import menu, registry
 from dc_inject.cli.shared import completion, params, tables, trusting
 from dc_inject.credentials.trust import Wanted
 from dc_inject.ledger import ledger_files
-from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import UsageError
 from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
@@ -196,7 +195,7 @@ def backends(
 
 
 def connect(
-    drafts: Sequence[MenuDraft], timeout: float, services: Iterable[str] | None = None
+    drafts: Sequence[menu.MenuDraft], timeout: float, services: Iterable[str] | None = None
 ) -> Mapping[str, Backend]:
     """Return the back ends of the services of menus, or of `services`, for a command whose calls are not counted.
 

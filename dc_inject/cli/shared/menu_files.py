@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.system import files
 
@@ -36,7 +35,7 @@ def read(path: Path) -> tuple[bytes, str]:
         raise MenuError([problem]) from None
 
 
-def drafts(path: Path) -> list[MenuDraft]:
+def drafts(path: Path) -> list[menu.MenuDraft]:
     """Read a menu, a folder of them, or stdin; raises MenuError with every problem."""
     return [menu.read(*read(path), files.beside(path))] if path == STDIN else files.read_menus([path])
 
