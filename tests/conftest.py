@@ -212,15 +212,21 @@ def sandbox(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     me = users / str(os.getpid())
     with locked(users, lambda line: None):
         users.mkdir(exist_ok=True)
+        if not _living(users):  # else it is up, however slow its answers are
+            grid.up(grid=_lighter(read_grid()), env=sandbox_env)
         me.touch()
-        grid.up(grid=_lighter(read_grid()), env=sandbox_env)
     try:
         yield grid
     finally:
         with locked(users, lambda line: None):
             me.unlink()
-            if not any(Path("/proc", user.name).exists() for user in users.iterdir()):
+            if not _living(users):
                 grid.down()
+
+
+def _living(users: Path) -> bool:
+    """Return whether a process lives of those that have left their ids in a folder."""
+    return any(Path("/proc", user.name).exists() for user in users.iterdir())
 
 
 @pytest.fixture(scope="session")

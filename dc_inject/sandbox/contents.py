@@ -1,4 +1,4 @@
-"""What goes to the script that builds the grid in Rucio: RSEs with their addresses, datasets with their files.
+"""What goes to those who build the grid in Rucio: RSEs with their addresses, datasets with their files.
 
 At an RSE that lies on a storage every file is written there first, where Rucio will look for it.
 """

@@ -16,7 +16,7 @@ from . import ownership, postgres, storages
 from .contents import datasets_plain, rses_plain
 from .environment import RELEASES
 from .grid import Grid, link_plain
-from .services import POSTGRES, Services, listen
+from .services import DAEMONS, POSTGRES, Services, listen
 from .settings import alembic_settings, client_settings, server_settings, sqlite_address
 from .state import State, write_private
 from .xrootd import Xrootd
@@ -61,6 +61,8 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
         write_private(folder / "daemons.json", json.dumps({"interval": wanted.interval}))
         write_private(folder / "links.json", json.dumps(_links(grid), indent=1))
         write_private(folder / "pause", "")
+        if state.db == "sqlite":
+            write_private(folder / "rucio.db", "")  # Rucio would make it readable for others
         services = Services(folder, state, say)
         if state.db == "postgres":
             say("starting PostgreSQL")
@@ -72,15 +74,14 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
             write_private(folder / "fts" / "defaults.json", json.dumps({"time_scale": wanted.time_scale}))
             storages.start(services, listeners.storages, listeners.fts)
 
-        def start() -> None:
-            say("starting the Rucio server and the daemons")
-            services.start_server(listeners.server)
-            services.start_daemons()
-
         if state.db == "postgres":
             services.wait(POSTGRES, services.postgres_answers)
-        # they take seconds to start: they do so as soon as there is a database, beside the building
-        services.build(_contents(folder, state, grid, passwords), after_first_line=start)
+        say("starting the daemons and the Rucio server")
+        services.start_daemons()
+        services.wait(DAEMONS, lambda: bool(services.progress()))
+        say("database created")
+        services.start_server(listeners.server)  # which needs a database, and takes seconds to load Rucio
+        services.order(*_contents(folder, state, grid, passwords))
 
 
 def _open(stack: ExitStack, wanted: Wanted) -> Listeners:
@@ -133,9 +134,9 @@ def _write_settings(folder: Path, state: State, passwords: Mapping[str, str]) ->
         write_private(folder / name, client_settings(folder, state.url, account, passwords[account]))
 
 
-def _contents(folder: Path, state: State, grid: Grid, passwords: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "create": True,
+def _contents(folder: Path, state: State, grid: Grid, passwords: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Write the orders for a grid: accounts and RSEs, then the datasets of each source."""
+    places = {
         "accounts": [
             {"name": "production", "type": "SERVICE"},
             {"name": grid.account, "type": "USER", "password": passwords[grid.account]},
@@ -143,8 +144,9 @@ def _contents(folder: Path, state: State, grid: Grid, passwords: Mapping[str, st
         "scopes": grid.scopes,
         "rses": rses_plain(state, grid.rses),
         "quotas": {grid.account: grid.quota},
-        "datasets": datasets_plain(folder, state, grid.datasets),
     }
+    datasets = datasets_plain(folder, state, grid.datasets)
+    return [places, *({"datasets": {source: some}} for source, some in datasets.items())]
 
 
 def _links(grid: Grid) -> dict[str, Any]:

@@ -1,13 +1,11 @@
-"""The processes that make a sandbox work: the Rucio server, the daemons, and the script that builds the grid."""
+"""The processes that make a sandbox work: the Rucio server, the daemons, PostgreSQL, the storages, and FTS."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
 import socket
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +19,7 @@ from . import postgres, processes
 from .environment import python_of
 from .state import State, write_private
 
-SERVER, DAEMONS, BUILD, FTS, POSTGRES = "server", "daemons", "build", "fts", "postgres"
+SERVER, DAEMONS, FTS, POSTGRES = "server", "daemons", "fts", "postgres"
 LOOK = 0.5  # seconds between two checks that a process which has work to do is alive
 BUILT_WITHIN = 1800.0  # seconds that an order may take
 FREE_WITHIN = 20.0  # seconds until a port that is in use must be free
@@ -66,52 +64,28 @@ class Services:
         """Start the service that moves files between storages, with plain http and with TLS."""
         self._start(FTS, "sandbox_server.fts", str(self._folder), listen=[listener, tls_listener])
 
-    def build(self, wanted: Mapping[str, Any], after_first_line: Callable[[], None] = lambda: None) -> None:
-        """Run the building script for the first of a grid; its input holds passwords and goes through a pipe."""
-        log = self._log(BUILD)
-        with (
-            os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as errors,
-            subprocess.Popen(
-                [self._python, "-m", "sandbox_server.build"],
-                env=self._environment(BUILD),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-                umask=0o077,
-            ) as building,
-        ):
-            assert building.stdin is not None
-            assert building.stdout is not None
-            try:
-                json.dump(wanted, building.stdin)
-                building.stdin.close()
-                for number, line in enumerate(building.stdout):
-                    self._say(line.rstrip())
-                    if number == 0:
-                        after_first_line()
-            except BrokenPipeError:
-                pass  # the script has died; its last words are told below
-            except BaseException:
-                building.kill()
-                building.wait()  # at Ctrl-C the `with` waits for a quarter of a second only
-                raise
-        if building.returncode:
-            raise ServiceError(f"the grid was not built: {self._last_words(BUILD)}")
+    def order(self, *wanted: Mapping[str, Any]) -> None:
+        """Have the daemons build one thing after the other in the catalogue; they have all of Rucio loaded.
 
-    def order(self, wanted: Mapping[str, Any]) -> None:
-        """Have the daemons build more, which takes a tenth of the time that the script needs to load Rucio."""
-        order = self._folder / "orders" / f"{uuid.uuid4().hex}.json"
-        done = order.with_suffix(".done")
-        order.parent.mkdir(mode=0o700, exist_ok=True)
-        write_private(order, json.dumps(wanted))
+        Raises ServiceError for the first one that cannot be built.
+        """
+        place = self._folder / "orders"
+        place.mkdir(mode=0o700, exist_ok=True)
+        name = uuid.uuid4().hex
+        orders = [place / f"{name}-{number:04}.json" for number in range(len(wanted))]
         try:
-            self.wait(DAEMONS, done.exists, BUILT_WITHIN)
-            answer = json.loads(done.read_text())
+            for order, content in zip(orders, wanted, strict=True):
+                write_private(order, json.dumps(content))  # it may hold a password
+            for order in orders:
+                self._wait_for(order.with_suffix(".done"))
         finally:
-            order.unlink(missing_ok=True)
-            done.unlink(missing_ok=True)
+            for order in orders:
+                order.unlink(missing_ok=True)
+                order.with_suffix(".done").unlink(missing_ok=True)
+
+    def _wait_for(self, done: Path) -> None:
+        self.wait(DAEMONS, done.exists, BUILT_WITHIN)
+        answer = json.loads(done.read_text())
         for line in answer["said"]:
             self._say(line)
         if answer["error"]:

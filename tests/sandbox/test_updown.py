@@ -129,7 +129,7 @@ def test_after_a_crash_of_the_starter_up_clears_and_works_and_down_leaves_nothin
     ]
     with subprocess.Popen(starter, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         for line in process.stderr:
-            if line.startswith("T2_CH_CERN"):  # server, daemons and building script live
+            if line.startswith("T2_CH_CERN"):  # server and daemons live
                 process.send_signal(signal.SIGKILL)
                 break
     grid = Sandbox(folder)

@@ -1,14 +1,10 @@
 """Makes a grid in Rucio's catalogue: database, accounts, RSEs, distances, quotas, datasets, their pins.
 
-As a program, run in the server's environment, it makes the first: the wanted things come as JSON on standard
-input, so that no secret is on disk or in an argument; each step is one line on standard output. What is added
-later the daemons' process builds (see orders.py). Uses Rucio's core, as root, never REST.
+Uses Rucio's core, as root, never REST.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -39,18 +35,13 @@ from rucio.db.sqla.constants import (
 )
 from rucio.db.sqla.session import db_session, get_engine
 from rucio.db.sqla.util import build_database, create_base_vo, create_root_account
-from sqlalchemy import delete, text
+from sqlalchemy import delete, inspect, text
 from sqlalchemy.orm import Session
 
 ROOT = InternalAccount("root")
 PIN = InternalAccount("production")
 PLENTY = 10**18  # bytes; what those get who only set things up
 MOST_FILES = 500  # Rucio asks for all files of a call in one condition, and SQLite takes a depth of 1,000
-
-
-def tell_starter(line: str) -> None:
-    """Tell the starter what was done."""
-    print(line, flush=True)  # noqa: T201 (this is a script: standard output is its voice)
 
 
 @contextmanager
@@ -66,8 +57,13 @@ def remembering() -> Iterator[None]:
             module.REGION = region
 
 
-def create_database() -> None:
-    """Make the tables, the VO and root; SQLite in WAL mode, or its readers and writers block each other."""
+def ensure_database() -> None:
+    """Make the tables, the VO and root unless they are there.
+
+    SQLite gets WAL mode, without which its readers and writers block each other.
+    """
+    if inspect(get_engine()).has_table(models.Account.__tablename__):
+        return
     build_database()
     create_base_vo()
     create_root_account()
@@ -208,22 +204,17 @@ def _protocol(name: str, address: dict[str, Any] | None) -> dict[str, Any]:
 
 def build(wanted: Mapping[str, Any], say: Callable[[str], None]) -> None:
     """Build what is wanted, and say each step."""
-    if wanted.get("create"):
-        create_database()
-        say("database created")
+    accounts, rses = wanted.get("accounts", []), wanted.get("rses", [])
     with remembering():
         with db_session(DatabaseOperationType.WRITE) as session:
-            add_accounts(wanted.get("accounts", []), session)
+            add_accounts(accounts, session)
             for name in wanted.get("scopes", []):
                 scope.add_scope(InternalScope(name), ROOT, session=session)
-            add_rses(wanted.get("rses", []), wanted.get("quotas", {}), session)
+            add_rses(rses, wanted.get("quotas", {}), session)
             set_quotas(wanted.get("new_quotas", {}), session)
-        say(f"{len(wanted.get('accounts', []))} accounts, {len(wanted.get('rses', []))} RSEs")
+        if accounts or rses:
+            say(f"{len(accounts)} accounts, {len(rses)} RSEs")
         for source, datasets in wanted.get("datasets", {}).items():
             with db_session(DatabaseOperationType.WRITE) as session:
                 add_datasets(source, datasets, session)
             say(f"{source}: {len(datasets)} datasets")
-
-
-if __name__ == "__main__":
-    build(json.load(sys.stdin), tell_starter)

@@ -3,7 +3,8 @@
 Run in the server's environment with the sandbox's folder as the only argument. Ends on SIGTERM, at the latest
 after the daemon that is at work. While a file `pause` stands in the folder it does nothing; `slow.json` says how
 many seconds apart single daemons are called (`{"abacus-rse": 20}`); `passes` counts what it has done, so that
-others can wait for a whole pass without asking a clock. What is added to the catalogue it builds too (orders.py).
+others can wait for a whole pass without asking a clock. It also makes the database, and builds what is ordered
+for the catalogue (orders.py): a process of its own would have to load all of Rucio for that.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from rucio.db.sqla.constants import DatabaseOperationType
 from rucio.db.sqla.session import db_session
 
 from . import due
+from .build import ensure_database
 from .network import Network
 from .orders import Orders
 from .rest import Rest
@@ -183,6 +185,7 @@ def main(folder: Path) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    ensure_database()
     alone()
     LinkTransfertool.network = Network(folder / "links.json")
     transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool

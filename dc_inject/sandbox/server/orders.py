@@ -1,4 +1,4 @@
-"""What others want added to the catalogue: built between two passes, as this process has all of Rucio loaded.
+"""What is ordered for the catalogue: built between two passes, as this process has all of Rucio loaded.
 
 An order is a file `ID.json`, which holds what build.py takes; the answer is a file `ID.done` beside it:
 `{"said": [lines], "error": null}`.
