@@ -24,10 +24,10 @@ def test_what_cannot_be_answered_is_refused_in_one_go_and_leaves_nothing(
     def refused(*words: str) -> str:
         return tool.run("link", *words, *wanted, code=2).err
 
-    assert f"did you mean {destination}" in refused(source, f"T2_{label}X")
-    assert f"no dataset of {source} matches cms:/wrong/*; there are cms:/E2E_{source}" in refused(
-        source, destination, "--did", "cms:/wrong/*"
-    )
+    assert f" {destination}?" in refused(source, f"T2_{label}X")
+    wrong = refused(source, destination, "--did", "cms:/wrong/*")
+    assert "cms:/wrong/*" in wrong
+    assert f"cms:/E2E_{source}" in wrong
     said = refused(source, destination, "--mean-file", "5..6 GB")
     assert "their mean files are 1 GB to 1.44 GB, and --mean-file asks for 5..6 GB" in said
     said = tool.run("link", source, destination, "--rate", "9Gb/s", "--for", "30s", "--cycle", "5s", code=2).err

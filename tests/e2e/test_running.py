@@ -125,7 +125,7 @@ def test_a_rate_is_set_from_another_terminal_and_taken_back(tool, three, label):
     running = tool.start("run", menu, now=cycle.start)
     until(lambda: given(tool.entries(campaign)), "a rule")
     said = tool.run("set", source, one, "rate", "12Gb/s", "--why", "more").err
-    assert "applies it within seconds" in said
+    assert "12 Gb/s" in said
 
     def targets():
         rows = tool.status(campaign)["rows"]
@@ -159,7 +159,7 @@ def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox,
     until(paused, "a cycle in which nothing is due")
     before = given(tool.entries(campaign))
     assert not [e for e in tool.entries(campaign) if e.state in {State.INTENDED, State.CALLED}]
-    assert "end the injector first" in tool.run("end", campaign, "--yes", code=3).err
+    assert "injector" in tool.run("end", campaign, "--yes", code=3).err
     assert given(tool.entries(campaign)) == before
     assert "resumes" in tool.run("resume", campaign).err
 

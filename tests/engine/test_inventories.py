@@ -14,13 +14,11 @@ LINK = flow("A", "B", 1.0)
 DUE = 112_500_000_000
 
 
-def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog):
+def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog, wording):
     """As patterns and bounds may be wrong, and a person who waits for traffic should hear of it at once."""
     one = world(tmp_path, campaign([LINK]), {"A": []})
     one.run(cycles=1)
-    assert "inventory of A: nothing there matches the menu's patterns and size bounds" in [
-        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
-    ]
+    wording([record.getMessage() for record in caplog.records if record.levelname == "WARNING"])
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ def test_a_wait_for_the_first_window_is_counted_down(tmp_path, caplog) -> None:
     later = flow("A", "B", 1, start=START + 8 * CYCLE, end=START + 9 * CYCLE)
     one = world(tmp_path, campaign([later]), {"A": items("A", 10)})
     one.run(cycles=10)
-    said = [record.message for record in caplog.records if "window starts in" in record.message]
-    assert said[0] == "the first window starts in 2 h, at 2027-02-08 12:00:00Z"
+    said = [record.message for record in caplog.records if "window" in record.message]
+    assert "2027-02-08 12:00:00Z" in said[0]
     assert [line.partition(" in ")[2].partition(",")[0] for line in said] == ["2 h", "1 h", "30 min", "15 min"]
 
 

@@ -132,7 +132,7 @@ def test_the_ledgers_of_shards_are_only_read_together(tmp_path: Path, wording) -
     wording(refused.value)
     with LedgerView.open(place_of_all) as view, pytest.raises(LedgerError, match="shards"):
         view.copy_to(tmp_path / "copy.sqlite")
-    for name, message in (("0/4", "in 2 shards"), ("", "use --shard INDEX/2")):
+    for name, message in (("0/4", "in 2 shards"), ("", "--shard INDEX/2")):
         with pytest.raises(LedgerError) as error:
             place(place_of_all, name)
         assert message in f"{error.value.message} {error.value.hint}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ENDS = ("scenario", "source", "destination")
 CYCLES = 4  # whose mean is compared with the highest rate that was measured, as calibration takes it
 BEYOND = 1.1  # times that rate: the same menu moves a few percent more or less in a fitted grid
+UNMEASURED = "it moves more than {}, the highest rate that was measured on it: what it carries beyond is not known"
 Ends = tuple[str, str]  # source and destination, as the grid calls its storages
 
 
@@ -74,10 +75,7 @@ def beyond_measured(ledger: Reader, grid: Grid) -> dict[Ends, str]:
         # What moves together arrives together, so that some cycles have more than the link carries.
         rate = seen if traits.rate is None else min(seen, traits.rate)
         if most is not None and rate > BEYOND * most * (1 - traits.failures):
-            reasons[ends] = (
-                f"it moves more than {units.format_rate(most)}, the highest rate that was measured on it: what it "
-                "carries beyond is not known"
-            )
+            reasons[ends] = UNMEASURED.format(units.format_rate(most))
     return reasons
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dc_inject.apps.twin.grid import bottlenecks
 from dc_inject.apps.twin.grid.bottlenecks import holding_back
 from dc_inject.apps.twin.grid.description import Fault, Fts, LinkTraits, Overload, Path, Rucio, Site, Trouble
 from dc_inject.apps.twin.grid.world import World
@@ -56,7 +57,7 @@ def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, wording):
     wording(why)
 
 
-@pytest.mark.parametrize(("failures", "why"), [(0.01, set()), (0.5, {"many transfers fail, and are tried again"})])
+@pytest.mark.parametrize(("failures", "why"), [(0.01, set()), (0.5, {bottlenecks.RETRIED})])
 def test_files_that_came_or_failed_since_fts_last_started_any_are_not_held_back(failures, why):
     """They wait for a step of 30 s at most, but transfers are free; where many failed, that is why they wait."""
     world = World(two(link=LinkTraits(failures=failures, actives=(150, 150))), 1)
@@ -78,7 +79,7 @@ def test_files_that_fts_does_not_start_wait_for_it_although_transfers_are_free()
     rule(world, "A", "B", 100_000)
     world.advance(900)
     assert world.transfers.actives()[0] < 100
-    assert held_back(world) == {("A", "B"): "FTS has not started them yet"}
+    assert held_back(world) == {("A", "B"): bottlenecks.NOT_STARTED}
 
 
 def test_files_of_many_small_jobs_begin_as_soon_as_those_of_a_large_one():
@@ -94,8 +95,8 @@ def test_files_of_many_small_jobs_begin_as_soon_as_those_of_a_large_one():
     ("more", "whys"),
     [
         ({}, set()),
-        ({"rucio": Rucio(requests=0.1)}, {"Rucio's submitter passes on too few requests"}),
-        ({"troubles": (Trouble(Fault.RUCIO_DOWN, 300, 3600),)}, {"Rucio is down"}),
+        ({"rucio": Rucio(requests=0.1)}, {"submitter"}),
+        ({"troubles": (Trouble(Fault.RUCIO_DOWN, 300, 3600),)}, {"down"}),
     ],
 )
 def test_requests_that_rucio_does_not_pass_on_are_held_back_by_it(more, whys):
@@ -105,7 +106,9 @@ def test_requests_that_rucio_does_not_pass_on_are_held_back_by_it(more, whys):
         if step % 4 == 3:
             rule(world, "A", "B", 40)
         world.advance(world.now + world.step)
-    assert world.held_back.get(("A", "B"), {}).keys() == whys
+    seen = world.held_back.get(("A", "B"), {}).keys()
+    assert {word for why in seen for word in ("submitter", "down") if word in why} == whys
+    assert len(seen) == len(whys)
 
 
 def test_transfers_that_fts_took_away_because_many_failed_are_missing_for_that_until_it_gives_them_back():
@@ -114,10 +117,7 @@ def test_transfers_that_fts_took_away_because_many_failed_are_missing_for_that_u
     world = World(replace(two(link=LinkTraits(actives=(2, 60))), troubles=(failing,)), 1)
     rule(world, "A", "B", 100_000)
     world.advance(3600)
-    few, many = (
-        "FTS keeps few transfers, because many failed",
-        "all transfers that FTS lets the link have are in use",
-    )
+    few, many = bottlenecks.FEW, bottlenecks.IN_USE
     for minutes, why in ((0, few), (45, few), (480, many)):
         world.advance(3600 + 60 * minutes)
         assert held_back(world) == {("A", "B"): why}
@@ -132,17 +132,16 @@ def test_after_a_disk_was_full_few_transfers_are_its_fault_and_not_that_of_fts()
     world.advance(3600)
     world.storages.space[:] = 1e18
     for minutes, why in (
-        (5, "FTS keeps fewer transfers than before B was full"),
-        (480, "all transfers that FTS lets the link have are in use"),
+        (5, bottlenecks.FEWER.format("B")),
+        (480, bottlenecks.IN_USE),
     ):
         world.advance(3600 + 60 * minutes)
         assert held_back(world) == {("A", "B"): why}
 
 
 B, C = ("A", "B"), ("A", "C")
-FROM_A, TO_B = "FTS's limit of transfers from A", "FTS's limit of transfers to B"
-ALL_IN_USE = "all transfers that FTS lets the link have are in use"
-CABLE = "cable carries no more"
+FROM_A, TO_B = bottlenecks.FROM.format("A"), bottlenecks.TO.format("B")
+CABLE = bottlenecks.FULL.format("cable")
 
 
 @pytest.mark.parametrize(
@@ -156,13 +155,13 @@ CABLE = "cable carries no more"
             {"fts_out": 60},
             {},
             {"links": {"A:B": replace(WIDE, actives=(10, 10))}},
-            {B: ALL_IN_USE, C: FROM_A},
+            {B: bottlenecks.IN_USE, C: FROM_A},
         ),
         (
             {"fts_out": 60},
             {"connections": 10, "overload": Overload.FAILS},
             {},
-            {B: "B has more connections than it can serve", C: FROM_A},
+            {B: bottlenecks.CONNECTIONS.format("B"), C: FROM_A},
         ),
     ],
 )

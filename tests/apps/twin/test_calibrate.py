@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from dc_inject.apps.twin import calibrating, calibration_tables
+from dc_inject.apps.twin.grid import grid_text
 from dc_inject.apps.twin.grid.grid_file import read
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, UsageError
@@ -187,7 +188,7 @@ def test_nothing_is_overwritten_without_being_told(past):
 
 def test_that_a_grid_has_no_space_of_disks_is_told_when_it_is_written_and_in_it(past):
     """Whoever simulates in it is told no disk is full, and believes it."""
-    said = "he grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
+    said = grid_text.NO_SPACE[1:]
     assert past.done.stderr.splitlines()[-1] == f"warning: t{said}"
     assert f"# T{said}." in past.file.read_text().splitlines()
 

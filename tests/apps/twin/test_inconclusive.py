@@ -13,6 +13,7 @@ from dc_inject.apps.twin import calibrating, calibration_tables, inconclusive
 from dc_inject.apps.twin.grid.grid_file import read
 from dc_inject.model import FlowKey, Link
 from tests.cli import ledgers
+from tests.wording import lines
 
 pytest.importorskip("numpy")  # an extra
 SCENARIOS = Path(__file__).parents[3] / "menus" / "twin"
@@ -62,7 +63,7 @@ def test_a_grid_that_missed_what_moved_gives_no_all_clear(calibrated):
     said = run(FAILING / "menu.yaml", "--grid", grid, "--days", 0.1).splitlines()
     assert [line for line in said if "no link" in line] == []
     assert "; inconclusive for 1 of 1 link" in said[-3]
-    (row,) = [line for line in said if "held out the " in line]
+    (row,) = [line for line in said if read(grid.read_bytes(), "grid").inconclusive[LINK] in line]
     assert row.startswith("test ")
 
 
@@ -70,10 +71,10 @@ def test_the_file_says_of_which_links_nothing_is_known_and_how_far_off_they_were
     _, grid = calibrated
     reason = read(grid.read_bytes(), "grid").inconclusive[LINK]
     wording(reason)
-    assert "# The grid misses what these links moved by more than 10 %" in grid.read_text()
+    wording(lines(grid.read_text(), "# ", "more than 10 %"))
 
 
-def test_a_calibration_says_in_words_which_errors_are_too_large(calibrated, capsys):
+def test_a_calibration_says_in_words_which_errors_are_too_large(calibrated, capsys, wording):
     made, grid = calibrated
 
     def shown(fmt: str) -> str:
@@ -81,8 +82,7 @@ def test_a_calibration_says_in_words_which_errors_are_too_large(calibrated, caps
         return str(capsys.readouterr().out)
 
     said = shown("table")
-    assert "\nsimulations in this grid are inconclusive for 1 of 1 link: " in said
-    assert "\nhint: find out what happened" in said
+    wording([*lines(said, "1 of 1 link"), *lines(said, "hint: ")])
     (link,) = json.loads(shown("json"))["inconclusive"]
     written = read(grid.read_bytes(), "grid").inconclusive
     assert {f"{link['source']}:{link['destination']}": link["why"]} == written
@@ -109,8 +109,8 @@ def test_the_verdict_has_links_of_which_nothing_is_known_beside_those_that_will_
     assert last(three).startswith("1 of 3 ")
     wording(last(three, "A:DOWN"))
     (three / "menu.yaml").write_text(MENU.replace("FULL, ", ""))
-    assert last(three, "A:DOWN") == "inconclusive for 1 of 2 links; no other link will be short"
-    assert last(three, "*:DOWN", "A:*") == "inconclusive for 2 of 2 links"
+    wording(last(three, "A:DOWN"))
+    wording(last(three, "*:DOWN", "A:*"))
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -129,10 +129,7 @@ def test_programs_and_several_seeds_have_them_and_no_cause_of_a_short_one_goes_w
     )
 
 
-def beyond(rate: str) -> str:
-    return (
-        f"it moves more than {rate}, the highest rate that was measured on it: what it carries beyond is not known"
-    )
+beyond = inconclusive.UNMEASURED.format
 
 
 def measured(folder: Path, links: str, *words: object) -> dict[str, str]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from dc_inject.apps.twin.grid import grid_text
 from dc_inject.apps.twin.grid.prediction_errors import (
     LinkError,
     Prediction,
@@ -33,8 +34,7 @@ def reasons(
     return inconclusive(past, errors, forecasts, at_times).get(LINK, "")
 
 
-FULL = {LINK: ["it was full at times"]}
-IDLE = "it had no traffic in the cycles held out"
+FULL = {LINK: [grid_text.FULL]}
 GOOD, BAD = Prediction(2 * TB, 2.19 * TB), Prediction(2 * TB, 2.21 * TB)
 
 
@@ -63,24 +63,20 @@ def test_a_link_that_is_idle_in_the_cycles_held_out_is_told_so_and_not_that_ther
     errors = held_out_errors(past, Replay(moved, []), 1)
     assert [error.link for error in errors] == [OTHER]
     assert list(inconclusive(past, errors, {}, {})) == [LINK]
-    assert IDLE in inconclusive(past, errors, {}, {})[LINK]
+    assert inconclusive(past, errors, {}, {})[LINK] == reasons()  # whose past has moved, and no error
     assert inconclusive(past, errors, {LINK: Prediction(2, 2)}, {}) == {}
 
 
-def test_all_reasons_of_a_link_are_told():
+def test_all_reasons_of_a_link_are_told(wording):
     told = reasons(BAD, Prediction(6 * TB, 12 * TB), at_times=FULL).split("; ")
-    assert [reason.partition(" the ")[0] for reason in told] == [
-        "in cycles held out",
-        "in a forecast",
-        "it was full at times, and",
-    ]
+    assert len(told) == 3
+    wording(told)
 
 
-def test_that_deletions_were_behind_at_times_is_told_as_a_reason_of_a_forecast_that_is_off():
-    behind = {LINK: ["deletions at its destination were behind at times"]}
-    assert reasons(GOOD, BAD, at_times=behind).endswith(
-        "; deletions at its destination were behind at times, and the grid does not have the reason"
-    )
+def test_that_deletions_were_behind_at_times_is_told_as_a_reason_of_a_forecast_that_is_off(wording):
+    behind = {LINK: [grid_text.BEHIND]}
+    assert grid_text.BEHIND in reasons(GOOD, BAD, at_times=behind)
+    wording(reasons(GOOD, BAD, at_times=behind))
     assert reasons(GOOD, GOOD, at_times=behind) == ""
 
 

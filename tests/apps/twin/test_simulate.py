@@ -75,12 +75,11 @@ def test_a_scenario_is_a_menu_without_findings_and_a_grid_with_sources(folder):
     assert f"[{folder.name}]({folder.name}/)" in (ROOT / "menus" / "twin" / "README.md").read_text()
 
 
-def test_what_it_ends_with_for_people():
+def test_what_it_ends_with_for_people(wording):
     done = of("link-at-70-percent", "--days", 0.25)
     assert done.exit_code == 0, done.exception
-    for words in ("closing table of twin-link-at-70-percent", "T1_DE_KIT_Disk", "wait in FTS", "will be short"):
-        assert words in done.stdout
-    assert "the link itself" in done.stdout
+    assert "T1_DE_KIT_Disk" in done.stdout
+    wording([" ".join(line.split()) for line in done.stdout.splitlines() if line and not re.search(r"\d", line)])
     assert "100 %" in done.stderr
     assert "\x1b" not in done.output
 
@@ -253,7 +252,7 @@ def test_a_disk_that_is_too_small_is_told():
 
 
 @pytest.mark.parametrize("policy", ["off", "act"])
-def test_an_empty_disk_is_not_called_too_small_before_it_is_known_how_soon_data_go(policy, tmp_path):
+def test_an_empty_disk_is_not_called_too_small_before_it_is_known_how_soon_data_go(policy, tmp_path, wording):
     """Complete rules end after half an hour, and the disk holds an hour's worth: it is never half full."""
     grid = (ROOT / "menus" / "twin" / "full-disk" / "grid.yaml").read_text()
     for old, new in (("{may_end: no}", "{}"), ("space: 6 TB", "space: 4 TB"), ("lag: 15 min", "lag: 5 min")):
@@ -268,7 +267,7 @@ def test_an_empty_disk_is_not_called_too_small_before_it_is_known_how_soon_data_
         held = [row.held for row in view.rows() if row.held is not None]
     messages = [str(one.numbers["message"]) for one in held if one.hold is Hold.DESTINATION_FULL]
     assert len(messages) == lifetime.UNKNOWN_CYCLES
-    assert all(message.endswith(" not measured yet") for message in messages)
+    wording(sorted({re.sub(r"\d[\d.]*", "N", message) for message in messages}))
 
 
 def test_without_a_grid_it_says_where_there_are_some(wording):
@@ -305,14 +304,15 @@ def test_what_is_wrong_in_a_grid_is_told_with_its_place(tmp_path):
 ONE_LINK = ROOT / "menus" / "twin" / "one-link" / "menu.yaml"
 
 
-def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path):
+def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path, wording):
     grid = tmp_path / "grid.yaml"
     grid.write_text("grid: 1\nname: x\nsites: {A: {storages: {T2_CH_CERN: {}, T1_DE_KIT_Dis: {}}}}\n")
     done = run(ONE_LINK, "--grid", grid)
     assert isinstance(done.exception, MenuError)
     line = 1 + ONE_LINK.read_text().partition("T1_DE_KIT_Disk")[0].count("\n")
-    message = f"{ONE_LINK}:{line}: {grid} has no storage T1_DE_KIT_Disk (did you mean T1_DE_KIT_Dis?)"
-    assert str(done.exception) == message
+    (problem,) = done.exception.problems
+    assert (problem.file, problem.line) == (str(ONE_LINK), line)
+    wording(str(done.exception))
 
 
 def test_an_expression_that_means_no_storage_is_told_with_its_place(tmp_path):
@@ -369,26 +369,25 @@ def test_only_the_fullest_of_many_storages_are_shown(tmp_path, wording):
     fullest = [line.split()[0] for line in lines if line.startswith("D")]
     assert len(fullest) == printing.MOST_STORAGES
     assert {"D0", "D1", "D2"} < set(fullest)
-    assert [line[:31] for line in lines if "storages more" in line] == ["and 10 storages more, filled to"]
+    assert len([line for line in lines if "10 storages" in line]) == 1
     wording(lines[-1])
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_disk_whose_space_the_grid_does_not_have_gets_no_all_clear(tmp_path, seeds):
+def test_a_disk_whose_space_the_grid_does_not_have_gets_no_all_clear(tmp_path, seeds, wording):
     """And one whose space it has, or at which nothing arrives, gets no warning."""
     menu, words = ROOT / "menus" / "twin" / "full-disk" / "menu.yaml", ("--days", 0.1, "--seeds", seeds)
     grid = (menu.parent / "grid.yaml").read_text()
-    assert "no forecast" not in run(menu, "--grid", menu.parent / "grid.yaml", *words).stdout
+    assert "`space`" not in run(menu, "--grid", menu.parent / "grid.yaml", *words).stdout
     (tmp_path / "grid.yaml").write_text(grid.replace("space: 6 TB, ", ""))
     done = run(menu, "--grid", tmp_path / "grid.yaml", *words)
-    said = "no forecast of full disks for T2_UK_London_Brunel: the grid gives it no `space`"
-    assert done.stdout.splitlines()[-1] == said
+    assert "`space`" in done.stdout.splitlines()[-1]
+    wording(done.stdout.splitlines()[-1])
 
 
-def test_of_many_disks_without_space_some_are_named(capsys):
+def test_of_many_disks_without_space_some_are_named(capsys, wording):
     printing.show_without_space([f"D{number}" for number in range(7)])
-    said = "no forecast of full disks for D0, D1, D2, D3, D4 and 2 more: the grid gives them no `space`\n"
-    assert capsys.readouterr().out == said
+    wording(capsys.readouterr().out)
 
 
 def test_a_host_that_the_grid_does_not_have_is_told(wording):
@@ -431,10 +430,9 @@ def test_a_source_without_datasets_in_the_grid_is_warned_of_once(tmp_path, seeds
     assert done.stderr.count(f"warning: {menu}:14: {grid} ") == 1
 
 
-def test_a_trouble_that_begins_after_the_end_is_warned_of(tmp_path):
+def test_a_trouble_that_begins_after_the_end_is_warned_of(tmp_path, wording):
     (grid := tmp_path / "grid.yaml").write_text(AT_ONE.replace("T1_IT_CNAF_Disk]", "T2_CH_CERN]") + LATE)
     done = run(ONE_LINK, "--grid", grid, "--days", 0.02)
     assert done.exit_code == 0, done.exception
     warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    told = f"warning: {grid}: fts-down begins when the simulation has ended, after 30 min"
-    assert warned == [f"{told} (`at` counts from the start of the first menu)"]
+    wording(warned)

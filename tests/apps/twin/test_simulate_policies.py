@@ -100,7 +100,7 @@ def test_goals_are_more_than_a_rate(tmp_path, wording):
     wording(str(error))
 
 
-def test_the_last_lines_tell_what_was_moved_of_the_target_as_several_seeds_do():
+def test_the_last_lines_tell_what_was_moved_of_the_target_as_several_seeds_do(wording):
     """Held links are due less: of that, control moves more than of what the menu asks for."""
     ask = ("link-at-70-percent", "--days", 0.25, "--policy", "act")
     made = told(*ask)
@@ -108,28 +108,28 @@ def test_the_last_lines_tell_what_was_moved_of_the_target_as_several_seeds_do():
     assert made["moved_of_target"] == several["moved_of_target"] < several["moved_of_due"] == made["moved_of_due"]
     *_, line, _ = ledgers.run(*words(*ask)).stdout.splitlines()
     both = [units.percent(made[name]) for name in ("moved_of_due", "moved_of_target")]
-    assert line == f"moved/due {both[0]}, moved/target {both[1]}; 1 of 1 link will be short"
+    wording(line, DUE=both[0], TARGET=both[1])
 
 
-def test_no_link_is_short_where_what_is_due_arrives_after_the_menu_but_the_last_lines_say_so():
+def test_no_link_is_short_where_what_is_due_arrives_after_the_menu_but_the_last_lines_say_so(wording):
     """Its queue is worked off after two hours, so that all has moved: a longer menu would fall behind."""
     ask = ("link-at-70-percent", "--days", 0.1)
     made, (*_, line, _) = told(*ask), ledgers.run(*words(*ask)).stdout.splitlines()
     late, due = made["late_bytes"], made["total"]["due"]
     assert late / due == pytest.approx(made["moved_of_due"] - made["moved_of_target"])
-    how_much = f"{units.format_size(late)} ({units.percent(late / due)} of what is due)"
-    assert line.endswith(f"; no link will be short, but {how_much} arrives only after the end")
+    both = {name.upper(): units.percent(made[name]) for name in ("moved_of_due", "moved_of_target")}
+    wording(line, SIZE=units.format_size(late), PART=units.percent(late / due), **both)
 
 
-def test_a_disk_that_was_above_98_percent_is_named_in_the_last_lines_whether_or_not_a_link_is_short():
+def test_a_disk_that_was_above_98_percent_is_named_in_the_last_lines_whether_or_not_a_link_is_short(wording):
     """All that was due has moved, and the disk was full for hours: no all-clear."""
     *_, line, _ = ledgers.run(*words("tier2-at-3-hours", "--days", 0.4, "--policy", "fixed")).stdout.splitlines()
-    full = r"a disk is above 98 %: T2_US_MIT for (?:\d+ h )?\d+ min(?: \d+ s)?"
-    assert re.search(f"; no link will be short, but {full}$", line), line
+    shown = [line]
     *_, line, _ = ledgers.run(*words("tier2-at-3-hours", "--policy", "off")).stdout.splitlines()
-    assert re.search(f"; 1 of 1 link will be short; {full}$", line), line
+    shown.append(line)
     both = ("tier2-at-3-hours", "--days", 0.4, "--policy", "fixed", "--seeds", 2)
-    assert re.fullmatch(f"in the median, {full}", ledgers.run(*words(*both)).stdout.splitlines()[-1])
+    shown.append(ledgers.run(*words(*both)).stdout.splitlines()[-1])
+    wording([re.sub(r"\d[\d.]*", "N", line) for line in shown])
     made = told(*both)
     hours = median(row["hours_nearly_full"] for row in made["seeds"])
     assert made["nearly_full"] == {"T2_US_MIT": hours}
@@ -194,9 +194,7 @@ def test_what_the_rates_need_of_a_disk_differs_by_policy_only_as_the_disk_does()
 
     def percent(policy: str) -> int:
         (row,) = told("tier2-at-3-hours", "--policy", policy)["holds"][:1]
-        found = re.fullmatch("in the last such cycle: the space holds ([0-9]+) % of what .*", row["why"])
-        assert found, row["why"]
-        return int(found[1])
+        return int(re.findall("([0-9]+) %", row["why"])[0])
 
     stay, cycles = 10e12 / (10e9 / 8 * 900), {"off": 12 + 1, "act": 12 + 1 + 1}
     assert percent("off") == pytest.approx(100 * stay / cycles["off"], abs=4)
@@ -253,11 +251,11 @@ def test_hours_are_those_of_cycles_also_where_menus_begin_within_one(tmp_path):
 
 def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
     """What held it, and what it waited for in the grid: a hold such as `backlog` is no cause."""
-    full, nearly = Cause("FTS's limit of transfers from A", "(60 % of the time)"), "B above 98 %"
+    full, nearly = Cause("full", "(60 % of the time)"), "B above 98 %"
     causes = (
         (Cause("backlog", "in 3 of 8 cycles"), full, Cause(nearly, "for 1 h 30 min")),
         (Cause("backlog", "in 5 of 8 cycles"), full, Cause(nearly, "for 1 min")),
-        (Cause("the link itself carries no more", "(9 % of the time)"),),
+        (Cause("the link itself", "(9 % of the time)"),),
     )
     key = FlowKey("test", Link("A", "B"))
     runs = [
@@ -276,8 +274,8 @@ def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):
         for seed, why in enumerate(causes)
     ]
     for some, why in (
-        (runs, "backlog; FTS's limit of transfers from A; B above 98 %"),
-        (runs[1:], "backlog; FTS's limit of transfers from A; B above 98 %; the link itself carries no more"),
+        (runs, "backlog; full; B above 98 %"),
+        (runs[1:], "backlog; full; B above 98 %; the link itself"),
     ):
         printing.show_seeds("json", some, None)
         (link,) = json.loads(capsys.readouterr().out)["forecast"]

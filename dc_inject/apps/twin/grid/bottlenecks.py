@@ -26,6 +26,16 @@ from dc_inject.apps.twin.grid.transfers import Failure, Transfers
 
 NEARLY = 0.99  # of what something carries
 AS_MUCH = 0.8  # of what another has: no less, since transfers are whole, and come and go
+# What holds back a link, as reports have it.
+IN_USE = "all transfers that FTS lets the link have are in use"
+FEW = "FTS keeps few transfers, because many failed"
+FEWER = "FTS keeps fewer transfers than before {} was full"
+RETRIED = "many transfers fail, and are tried again"
+NOT_STARTED = "FTS has not started them yet"
+FROM = "FTS's limit of transfers from {}"
+TO = "FTS's limit of transfers to {}"
+FULL = "{} carries no more"
+CONNECTIONS = "{} has more connections than it can serve"
 
 
 def holding_back(
@@ -49,9 +59,9 @@ def holding_back(
         elif limit := limits.holding(ends, link):
             why = limit
         elif transfers.optimizer.failing[link]:
-            why = "many transfers fail, and are tried again"
+            why = RETRIED
         elif passed_over[link] and transfers.at_its_limit:
-            why = "FTS works off cancelled files" if transfers.cancelling else "FTS has not started them yet"
+            why = "FTS works off cancelled files" if transfers.cancelling else NOT_STARTED
         else:
             continue
         yield ends, why, float(queued[link])
@@ -85,27 +95,27 @@ class _Limits:
     def _of_network(self, ends: tuple[str, str], link: int) -> Iterator[tuple[str, float]]:
         for number, name in self._network.passed(link):
             if self._tight[number]:
-                yield f"{name} carries no more", self._rates[link] / self._most_carried[number]
+                yield FULL.format(name), self._rates[link] / self._most_carried[number]
         for end in ends:
             if self._overloaded[self._network.storages[end]]:
-                yield f"{end} has more connections than it can serve", 1.0
+                yield CONNECTIONS.format(end), 1.0
 
     def _of_fts(self, ends: tuple[str, str], link: int) -> Iterator[tuple[str, float]]:
         source, destination = (self._network.storages[end] for end in ends)
         if self._none_out[source]:
-            yield f"FTS's limit of transfers from {ends[0]}", self._files[link] / self._most_out[source]
+            yield FROM.format(ends[0]), self._files[link] / self._most_out[source]
         if self._none_in[destination]:
-            yield f"FTS's limit of transfers to {ends[1]}", self._files[link] / self._most_in[destination]
+            yield TO.format(ends[1]), self._files[link] / self._most_in[destination]
         if self._all_in_use[link]:
             yield self._of_optimizer(ends, link), 1.0
 
     def _of_optimizer(self, ends: tuple[str, str], link: int) -> str:
         value, optimizer = self._optimizer.value[link], self._optimizer
         if value < self._before_full[link]:
-            return f"FTS keeps fewer transfers than before {ends[1]} was full"
+            return FEWER.format(ends[1])
         if optimizer.failing[link] or value < optimizer.before_failing[link]:
-            return "FTS keeps few transfers, because many failed"
-        return "all transfers that FTS lets the link have are in use"
+            return FEW
+        return IN_USE
 
 
 def _most(by: Ints, amounts: Floats, groups: int) -> Floats:

@@ -31,6 +31,8 @@ ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
 LEAST_RATE = 1.0  # bytes per second: a grid file has no rate below 1 b/s
 AS_IF = "its figures were fitted as if nothing had happened to it"
+FULL = "it was full at times"
+BEHIND = "deletions at its destination were behind at times"
 NO_SPACE = "the grid has no `space` of storages, which no ledger shows: until you add it, no disk gets full in it"
 
 
@@ -282,11 +284,11 @@ def kinds(fit: Fit) -> Counter[str]:
 
 def at_times(fit: Fit) -> dict[Ends, list[str]]:
     """Return in words what happened to links at times for a reason that the ledger does not show."""
-    told: dict[Ends, list[str]] = {ends: ["it was full at times"] for ends in full_at_times(fit)}
+    told: dict[Ends, list[str]] = {ends: [FULL] for ends in full_at_times(fit)}
     for ends in fit.links:
         deletions = fit.deletions.get(ends[1])
         if deletions is not None and deletions.is_behind_at_times:
-            told.setdefault(ends, []).append("deletions at its destination were behind at times")
+            told.setdefault(ends, []).append(BEHIND)
     return told
 
 
