@@ -97,6 +97,21 @@ def test_the_last_good_menus_stay_in_force(
     assert run("run", named, "--once").exit_code == 0
 
 
+def test_they_do_so_where_their_file_is_named_whatever_is_wrong(service, tmp_path: Path, menus: Path) -> None:
+    """One cycle for each edit of the file, which is right again before the next one."""
+    service()
+    right = {path: path.read_text() for path in menus.iterdir()}
+    assert run("run", menus / "day.yaml", "--once").exit_code == 0
+    for name in sorted(WRONG.keys() - {"two campaigns", "no YAML", "it is gone"}):
+        before = len(injected(tmp_path))
+        WRONG[name](menus)
+        assert run("run", menus / "day.yaml", "--once").exit_code == 2, name
+        assert len(injected(tmp_path)) == before + 1, name
+        assert min(injected(tmp_path)) > 0, name
+        for path, text in right.items():
+            path.write_text(text)
+
+
 @pytest.mark.parametrize(
     "edit",
     [replaced("day.yaml", "campaign: dc27", "campaign: dc28\ntypo: 1"), lambda folder: None],

@@ -295,7 +295,8 @@ def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):
 
 
 @pytest.mark.usefixtures("signals_of_a_terminal")
-@pytest.mark.parametrize(("seeds", "again"), [(1, False), (2, True)])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("seeds", [1, 2])
 def test_an_interrupt_ends_it_and_leaves_nothing(seeds, again, tmp_path):
     """However often it comes: what removes the ledgers is not interrupted."""
     command = [sys.executable, "-m", "dc_inject", *words("slow-deletions", "--seeds", seeds)]
