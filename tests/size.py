@@ -6,37 +6,32 @@ Code lines are lines of `*.py` without blanks, comments and docstrings. How many
 
 from __future__ import annotations
 
-import ast
-import io
+import re
 import subprocess
 import sys
-import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.pinned import TOKEN
+
 ROOT = Path(__file__).resolve().parents[1]
 SLACK = 1.02
-SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 # Until control has a room of its own.
 CONTROL = ("planning/control", "planning/guards", "engine/control", "engine/guarding", "engine/queues")
-
-
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+# A docstring, where each line of a string has become a \0. Asking `ast` takes ten times as long.
+DOCSTRING = re.compile(r"(\A|:)\s*\0(?:\n\0)*")
 
 
 def code_lines(source: str) -> int:
     """Count the lines of a module that have code."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    lines = {
-        line for token in tokens if token.type not in SILENT for line in range(token.start[0], token.end[0] + 1)
-    }
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
-            docstring = node.body[0]
-            lines -= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
-    return len(lines)
+    text = TOKEN.sub(lambda token: "" if token["prefix"] is None else _lines_of(token[0]), source)
+    return sum(bool(line.strip()) for line in DOCSTRING.sub(r"\1", text).split("\n"))
+
+
+def _lines_of(string: str) -> str:
+    return "\n".join("\0" * (string.count("\n") + 1))
 
 
 def part(path: str) -> str:

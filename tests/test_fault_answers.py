@@ -9,6 +9,7 @@ import json
 import os
 import re
 import socket
+from itertools import product
 
 import pytest
 import requests
@@ -165,10 +166,10 @@ def test_storages(status, why, whose):
 
 
 @pytest.mark.parametrize("why", Cause)
-@pytest.mark.parametrize("peer", Peer)
-def test_each_cause_has_a_hold_and_words_for_each_peer(why: Cause, peer: Peer):
+def test_each_cause_has_a_hold_and_words_for_each_peer(why: Cause):
     assert Hold(why.hold)
-    for credential in ("", "proxy", "certificate", "token", "password", "nothing"):
+    credentials = ("", "proxy", "certificate", "token", "password", "nothing")
+    for peer, credential in product(Peer, credentials):
         fault = faults.Fault(why, peer, "proxy:3128", credential)
         assert not re.search(r"\{\w+\}", f"{fault.message('x')} {fault.hint}")
         assert fault.party in Party

@@ -85,9 +85,9 @@ def test_an_impure_call_is_seen(call):
     assert impurities(f"def decide(when):\n    return {call}\n") == [f"line 2: {call.rpartition('(')[0]}"]
 
 
-@pytest.mark.parametrize("path", sources(*CORE), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_core_asks_no_clock_no_chance_and_no_file(path):
-    assert impurities(path.read_text()) == []
+def test_the_core_asks_no_clock_no_chance_and_no_file():
+    found = {path: impurities(path.read_text()) for path in sources(*CORE)}
+    assert {path: calls for path, calls in found.items() if calls} == {}
 
 
 def test_the_contract_of_the_core_holds_for_everything_from_analysis_down():
@@ -188,7 +188,8 @@ def test_a_lookaround_in_a_possessive_group_is_seen():
 
 
 def test_no_regular_expression_needs_a_newer_python():
-    assert [found for path in sources(".") for found in possessive_lookarounds(path.read_text())] == []
+    texts = [text for path in sources(".") if re.search(r"[*+?}]\+", text := path.read_text())]  # others have none
+    assert [found for text in texts for found in possessive_lookarounds(text)] == []
 
 
 # Locks

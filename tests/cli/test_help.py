@@ -30,8 +30,8 @@ ALL = list(commands(root))
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
-    """The example stands on a line of its own, as it can be typed."""
+def test_every_command_has_help_with_an_example_and_explains_its_options(path: tuple[str, ...]) -> None:
+    """The example stands on a line of its own, as it can be typed; an option without a word is a riddle."""
     done = run(*path, "--help")
     assert done.exit_code == 0
     lines = [line.strip() for line in done.stdout.splitlines()]
@@ -39,11 +39,6 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
         done.stdout
     )
     assert "\\b" not in done.stdout
-
-
-@pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_every_option_is_explained(path: tuple[str, ...]) -> None:
-    """An option without a word of help is a riddle."""
     command: click.Command = root
     for name in path:
         assert isinstance(command, click.Group)

@@ -189,12 +189,11 @@ def test_what_became_stuck_in_the_night_does_not_hold_a_link_in_the_morning(tmp_
     days = [campaign([day]).menus[0] for day in (first, second)]
     whole = replace(campaign([first]), menus=(days[0], replace(days[1], name="day2.yaml", digest="1")))
     one = world(tmp_path, whole, {"A": items("A", 2000, 5 * GB)})
-    look = one.backend.observe
+    look, chosen = one.backend.observe, dict[int, str]()
 
     def observe(entries, **more):
         """Of one dataset of the second cycle a file is stuck soon, of one of the eighth cycle at night."""
-        chosen: dict[int, str] = {}
-        for entry in one.ledger.entries():
+        for entry in entries:
             chosen.setdefault((entry.injection.cycle.start - START) // CYCLE, entry.injection.key)
         late = one.clock.now() >= START + 10 * CYCLE
         part = {"files_done": 49, "moved": 49 * 5 * GB // 50, "exact": False}

@@ -16,15 +16,6 @@ from dc_inject.summary.why import HeldLink
 from tests.cli import ledgers
 from tests.cli.ledgers import CYCLE, GB, KIT, MESH
 
-SCENARIOS = Path(__file__).parents[2] / "menus" / "twin"
-
-
-def simulate(*more: object):
-    folder = SCENARIOS / "link-at-70-percent"
-    done = ledgers.run("simulate", folder / "menu.yaml", "--grid", folder / "grid.yaml", *more)
-    assert done.exit_code == 0, done.exception
-    return done
-
 
 @pytest.fixture
 def ledger(tmp_path: Path):
@@ -108,18 +99,6 @@ def test_where_nothing_is_advised_nothing_is_said(ledger, capsys):
     decided(ledger, (KIT, "act", Hold.BACKLOG, 0))
     summary_output.show_advice(*advice.advised(ledger))
     assert capsys.readouterr().out == ""
-
-
-def test_advice_stands_below_the_reasons_of_one_simulation_and_of_several():
-    pytest.importorskip("numpy")  # an extra
-    (row,) = json.loads(simulate("--days", 0.3, "--policy", "advise", "--format", "json").stdout)["advice"]
-    assert (row["hold"], row["links"]) == ("backlog", 1)
-    assert row["held_back"] > 0
-    for more, title in (((), ""), (("--seeds", 2), ", medians of 2 seeds")):
-        out = simulate("--days", 0.3, "--policy", "advise", *more).stdout
-        assert f"would have held{title}\nheld by " in out
-        assert "left alone: " in out
-        assert "would have" not in simulate("--days", 0.3, "--policy", "off", *more).stdout
 
 
 def test_the_summary_of_a_campaign_tells_what_was_advised(ledger):

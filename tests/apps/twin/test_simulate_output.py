@@ -84,3 +84,15 @@ def test_csv_of_seeds_has_what_json_has_of_each_seed_under_the_same_names():
     assert {name: told["seeds"][0][name] for name in alone["lost"]} == alone["lost"]
     (link,) = told["seeds"][0]["forecast"]
     assert link == alone["forecast"][0]
+
+
+def test_advice_stands_below_the_reasons_of_one_simulation_and_of_several():
+    words = ("link-at-70-percent", "--days", 0.3, "--policy")
+    (row,) = json.loads(of(*words, "advise", "--format", "json").stdout)["advice"]
+    assert (row["hold"], row["links"]) == ("backlog", 1)
+    assert row["held_back"] > 0
+    for more, title in (((), ""), (("--seeds", 2), ", medians of 2 seeds")):
+        out = of(*words, "advise", *more).stdout
+        assert f"would have held{title}\nheld by " in out
+        assert "left alone: " in out
+        assert "would have" not in of(*words, "off", *more).stdout
