@@ -21,6 +21,7 @@ from rucio.client import Client
 from rucio.common.config import clean_cached_config
 from xdist.scheduler import LoadFileScheduling
 
+from dc_inject.ledger import Ledger
 from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import (
     RELEASES,
@@ -176,6 +177,15 @@ def heed_signals() -> None:
 def _signals_heeded() -> None:
     """Let signals reach what tests start, also under `nohup`, and as a background job of a shell."""
     heed_signals()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_ledger_waits_for_the_disk() -> Iterator[None]:
+    """Let commands of this process write without it, as tests do that open a ledger: no power is cut here."""
+    defaults = Ledger.open.__func__.__kwdefaults__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(defaults, "synchronous", "OFF")
+        yield
 
 
 @pytest.fixture
