@@ -219,7 +219,7 @@ def sandbox_env() -> Path:
 def sandbox(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A running sandbox, one for all of this test run: do nothing to it that disturbs others.
 
-    It is the default grid with a third of the datasets, which is up sooner.
+    It is the default grid with a tenth of the datasets, which is up sooner.
 
     The workers of a parallel run share it: each leaves its process id in a folder, and the last one out
     takes the sandbox down.
@@ -291,9 +291,9 @@ def _two(grid: Grid) -> Grid:
 
 
 def _lighter(grid: Grid) -> Grid:
-    """Take a third of the datasets, and none of those with few files."""
+    """Take a tenth of the datasets, and none of those with few files."""
     large = {source: [one for one in some if len(one.files) >= 5] for source, some in grid.datasets.items()}
-    return replace(grid, datasets={source: tuple(some[::3]) for source, some in large.items()})
+    return replace(grid, datasets={source: tuple(some[::10]) for source, some in large.items()})
 
 
 @pytest.fixture
