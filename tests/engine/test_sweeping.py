@@ -1,0 +1,60 @@
+"""Files that no ledger has: each is young, of a job at work, of one that is not known, or free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.engine.sweeping import delete, find_strays
+from dc_inject.model import Cycle, Entry, naming
+from dc_inject.model.errors import UsageError
+from dc_inject.model.ports import Observation, Status
+from tests.cli.ending import LINK, Service, job
+from tests.cli.ledgers import CYCLE, START
+
+OLD = Cycle(START - timedelta(days=3), CYCLE.length)
+
+
+class Telling(Service):
+    """A service that tells of each job what it is told to."""
+
+    def tell(self, statuses: dict[str, Status]) -> None:
+        self.statuses = statuses
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        del exact
+        return [Observation(e.injection.key, self.statuses[e.injection.key]) for e in entries]
+
+
+def test_each_file_is_in_one_group_and_only_free_ones_are_deleted():
+    service = Telling(SimClock(START), {})
+    jobs = {status: job(number, OLD) for number, status in enumerate(Status)}
+    service.tell({one.key: status for status, one in jobs.items()})
+    recent = job(90)
+    service.strays = [url for one in (*jobs.values(), recent) for url in naming.copies(one)[:2]]
+    found = find_strays(service, LINK.destination, "dc27", None, START, include_recent=False)
+    of = {name: {stray.copy.key for stray in getattr(found, name)} for name in ("young", "unknown", "free")}
+    quiet = {jobs[status].key for status in (Status.ABSENT, Status.COMPLETE)}
+    assert of == {"young": {recent.key}, "unknown": {jobs[Status.UNKNOWN].key}, "free": quiet}
+    assert {stray.copy.key for stray in found.working} == {one.key for one in jobs.values()} - quiet - of[
+        "unknown"
+    ]
+    assert (len(found.every), found.recent) == (2 * len(jobs) + 2, False)
+    assert list(delete(service, found.free, LINK.destination, "dc27")) == [[None] * 4]
+    assert service.deleted == sorted(stray.url for stray in found.free)
+
+
+def test_recent_files_are_free_where_they_are_asked_for():
+    service = Telling(SimClock(START), {})
+    service.strays = naming.copies(job(1))
+    service.tell({job(1).key: Status.ABSENT})
+    found = find_strays(service, LINK.destination, "dc27", None, START, include_recent=True)
+    assert (found.young, found.recent, len(found.free)) == ([], True, 10)
+
+
+def test_a_service_that_leaves_no_files_is_refused():
+    with pytest.raises(UsageError):
+        find_strays(SimBackend(SimClock(START), {}), "", "dc27", None, START, include_recent=False)
