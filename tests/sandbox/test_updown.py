@@ -196,16 +196,9 @@ def test_the_same_seed_makes_the_same_grid():
     assert read_grid() == read_grid()
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ("seed: 1", "is not a grid"),
-        ("quota: 1 TB", "is missing"),
-        ("[]", "is not a grid"),
-        ("{unclosed", "is not a grid"),
-    ],
-)
-def test_a_file_that_is_no_grid_is_refused(tmp_path, change, complaint):
+@pytest.mark.parametrize("change", ["seed: 1", "quota: 1 TB", "[]", "{unclosed"])
+def test_a_file_that_is_no_grid_is_refused(tmp_path, change, wording):
     (tmp_path / "grid.yaml").write_text(change)
-    with pytest.raises(UsageError, match=complaint):
+    with pytest.raises(UsageError) as refused:
         read_grid(tmp_path / "grid.yaml")
+    wording(refused.value)
