@@ -274,9 +274,7 @@ def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempP
     )
     longer_than_a_socket_may_be = "sandbox-" * 14
     grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
-    grid.up(
-        grid=_two(read_grid()), env=sandbox_env, interval=0.1, storage="xrootd", xrootd=xrootd, time_scale=1 / 60
-    )
+    grid.up(grid=_two(read_grid()), env=sandbox_env, storage="xrootd", xrootd=xrootd, time_scale=1 / 60)
     try:
         yield grid
     finally:

@@ -33,7 +33,7 @@ def small_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(sandbox_env: Path, small_grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A running sandbox of the module's own, with Rucio's generic permissions."""
     grid = Sandbox(tmp_path_factory.mktemp("small") / "sandbox")
-    grid.up(grid=small_grid, policy="generic", env=sandbox_env, interval=0.05)
+    grid.up(grid=small_grid, policy="generic", env=sandbox_env)
     try:
         yield grid
     finally:

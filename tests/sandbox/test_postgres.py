@@ -64,7 +64,7 @@ def env(sandbox_env: Path) -> Path:
 def grid(env: Path, small_grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A running sandbox of the module's own, in a folder whose name is longer than a socket's may be."""
     made = Sandbox(tmp_path_factory.mktemp("postgres") / ("sandbox-" * 14))
-    made.up(grid=small_grid, env=env, interval=0.05, db="postgres")
+    made.up(grid=small_grid, env=env, db="postgres")
     try:
         there = server(made)
         yield made

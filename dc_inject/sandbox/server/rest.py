@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 
 from rucio.db.sqla.session import get_engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger("sandbox")
 
+# Queries whose answer is another one when somebody has written to a database.
+VERSIONS = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_wal_insert_lsn()::text"}
 LONGEST = 1.0  # seconds: what only the time brings, such as an arrival, waits no longer for a pass
 GROWTH = 1.5
 
@@ -27,9 +30,9 @@ class Rest:
         self._interval = interval
         self._hurry = hurry
         self._length = interval
-        engine = get_engine()
-        self._reader = engine.connect() if engine.dialect.name == "sqlite" else None
-        self._version = 0
+        self._ask = VERSIONS[get_engine().dialect.name]
+        self._reader: Connection | None = None
+        self._version: object = None
 
     def wait(self, stop: threading.Event, *, idle: bool) -> None:
         """Wait after a pass, longer after each idle one; ends early when anybody writes, or `stop` is set."""
@@ -45,12 +48,14 @@ class Rest:
             return self._written()
         except SQLAlchemyError:  # a database that is away is no reason to end
             log.exception("it cannot be told whether there is anything to do")
+            self._reader, broken = None, self._reader
+            if broken is not None:
+                broken.invalidate()
             return False
 
     def _written(self) -> bool:
-        """Whether anybody has written to the database since this was asked last; of a server that is not known."""
         if self._reader is None:
-            return True
-        version = int(self._reader.exec_driver_sql("PRAGMA data_version").scalar_one())
+            self._reader = get_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
+        version = self._reader.exec_driver_sql(self._ask).scalar_one()
         self._version, before = version, self._version
-        return version != before
+        return bool(version != before)
