@@ -49,7 +49,7 @@ HERE = Path(__file__).parent
 settings.register_profile(
     "any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("unit", settings.get_profile("any machine"), max_examples=15)
+settings.register_profile("unit", settings.get_profile("any machine"), max_examples=5)
 settings.load_profile("any machine")
 
 
