@@ -130,6 +130,9 @@ TESTS_LEFT_OUT = {
     "cli/test_completion.py": {
         "test_the_script_works_in_a_real_bash": SERVER,
     },
+    "cli/test_help.py": {
+        "test_a_command_without_menus_imports_no_schema_of_menus": SERVER,
+    },
     "cli/test_losses.py": {
         "test_a_report_says_which_control_was_in_force": PICTURES,
         "test_people_read_it_in_the_verdict_and_in_tables": PICTURES,
