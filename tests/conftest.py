@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ MEANWHILE = frozenset(f"tests/engine/test_{name}.py" for name in ("crashes", "da
 # Folders of tests that wait for services, or simulate days.
 LONG = ("e2e", "chaos", "sandbox", "backends", "engine")
 
+# The part of the files that need no service which is done between those that wait for one: both at a time leave no
+# processor idle, and in the end there are only short ones.
+BETWEEN = 0.4
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have somebody who ends sandboxes when this run is killed; no defaults of a person's own count here."""
@@ -105,11 +110,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return _storages(file), file not in MEANWHILE, rank.get(folder, len(rank))
 
     items.sort(key=place)
+    at_once = sum(place(item) < (len(STORAGE_USERS), True) for item in items)
+    items[at_once:] = _mixed(items[at_once:])
 
 
-def pytest_collection_finish() -> None:
-    """Look for garbage only among what tests make."""
-    gc.freeze()
+def _mixed(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Spread files that need no service evenly between those that do, and leave the rest to the end."""
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(_file(item.nodeid), []).append(item)
+    waiting = [some for some in files.values() if any(one.get_closest_marker("sandbox") for one in some)]
+    others = [some for some in files.values() if some not in waiting]
+    share = BETWEEN * len(others) / max(len(waiting), 1)
+    for number, some in enumerate(waiting):
+        yield from chain(some, *others[round(number * share) : round((number + 1) * share)])
+    yield from chain(*others[round(len(waiting) * share) :])
 
 
 def pytest_sessionfinish() -> None:
