@@ -131,6 +131,7 @@ class Arm:
             return subprocess.Popen(
                 self._line("run", "--no-drain", "--plain", folder / "menu.yaml"),
                 env=environ,
+                cwd=folder,  # Python looks for the package there before it looks in the named folder
                 stdout=log,
                 stderr=log,
             )
@@ -138,7 +139,9 @@ class Arm:
     def figures(self) -> dict[str, dict[str, float]]:
         """Return what its ledger has of each link, in parts of its due."""
         line = self._line("status", f"trouble-{self.name}", "--summary", "--format", "json")
-        told = json.loads(subprocess.run(line, env=self._environ, stdout=subprocess.PIPE, check=True).stdout)
+        told = json.loads(
+            subprocess.run(line, env=self._environ, cwd=self._folder, stdout=subprocess.PIPE, check=True).stdout
+        )
         return {
             row["scenario"]: {name: row[name] / row["due"] for name in ("injected", "moved")}
             for row in [*told["links"], told["total"]]
