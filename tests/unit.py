@@ -120,6 +120,7 @@ TESTS_LEFT_OUT = {
         "test_who_lets_nothing_out_of_a_small_disk_leads": DAYS,
     },
     "apps/twin/test_fts.py": {
+        "test_a_grid_is_calibrated_from_jobs_too": DAYS,
         "test_its_files_are_deleted_and_make_room": DAYS,
         "test_rules_and_jobs_are_simulated_together_and_are_short_together": DAYS,
         "test_what_failed_is_injected_again": DAYS,

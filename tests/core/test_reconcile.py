@@ -8,7 +8,7 @@ import pytest
 
 from dc_inject.model import Dataset, Entry, Injection, Link, State
 from dc_inject.model.ports import Observation, Status
-from dc_inject.planning.reconcile import Stage, stage, to_end
+from dc_inject.planning.reconcile import Stage, at_a_pace, stage, to_end
 from tests.core.builders import CYCLE, START
 
 MINUTE = timedelta(minutes=1)
@@ -65,3 +65,10 @@ def test_how_far_an_entry_is(one: Entry, status: Status, becomes: Stage) -> None
 def test_what_a_run_ends(one: Entry, ends: bool) -> None:
     """By itself, at this moment."""
     assert bool(to_end([one], START, lambda _: MINUTE)) is ends
+
+
+def test_the_oldest_are_cancelled_first_and_those_that_were_asked_for_in_vain_last() -> None:
+    asked = entry(State.LIVE, expires_at=PAST - MINUTE, end_asked_at=PAST)
+    old, young = entry(State.LIVE, expires_at=PAST), entry(State.LIVE, expires_at=FUTURE)
+    complete = entry(State.COMPLETE)
+    assert at_a_pace([asked, young, complete, old], timedelta(0)) == [complete, old]

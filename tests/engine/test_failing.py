@@ -62,7 +62,7 @@ def test_of_a_rule_that_is_partly_stuck_no_byte_stays_in_flight(tmp_path, moved)
 def test_what_was_not_read_of_a_link_that_fails_is_not_told(tmp_path, monkeypatch):
     """While nothing ends and all is stuck, its guard holds on, and nobody has read then that nothing fails."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 450, 10 * GB)})
     stuck(one, {"now": True})
     one.run(cycles=3)
     monkeypatch.setattr(guarding, "_failing", lambda _: GuardReading(None, {}, "inconclusive"))
@@ -78,7 +78,7 @@ def test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_whi
     """Rucio tries again after hours, or never before the rule expires: what is stuck tells of the past."""
     link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
     part = {"now": True}
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 450, 10 * GB)})
     stuck(one, part)
     one.run(cycles=4)
     rows = one.ledger.rows()
@@ -98,7 +98,7 @@ def test_a_link_that_works_again_is_let_go_by_what_its_probe_brought(tmp_path, m
     """What failed two cycles ago would hold it for two cycles more."""
     link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
     part = {"now": False}
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 450, 10 * GB)})
     stuck(one, part)
     one.run(cycles=6)
     part["now"] = True
@@ -116,7 +116,7 @@ def test_what_is_stuck_since_long_ago_has_not_failed_while_nobody_looked(tmp_pat
     """The ledger is lost, or no injector runs for five cycles."""
     link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=60 * CYCLE, lifetime_max=60 * CYCLE)
     part = {"now": True}
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 450, 10 * GB)})
     stuck(one, part)
     one.run(cycles=3)
     part["now"] = False

@@ -16,6 +16,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, forgetting, lock, paths, schema
 from dc_inject.ledger.errors import translated
+from dc_inject.ledger.finished import without_log
 from dc_inject.model.errors import LedgerError
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
@@ -418,3 +419,11 @@ def test_no_sql_is_newer_than_sqlite_3_34():
         assert f" {word} " not in text
     assert "CURRENT_TIMESTAMP" not in text
     assert "strftime('" not in text
+
+
+def test_a_ledger_that_nobody_writes_any_more_is_read_without_a_log(tmp_path):
+    opened(tmp_path).close()
+    path = tmp_path / "dc27.sqlite"
+    without_log(path)
+    with LedgerView.open(path):
+        assert list(tmp_path.iterdir()) == [path]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject import menu
@@ -419,7 +419,6 @@ def menus(draw: st.DrawFn) -> str:
     return f"{top}scenarios:\n{''.join(parts)}"
 
 
-@settings(max_examples=40, deadline=None)
 @given(menus())
 def test_a_menu_written_out_asks_for_the_same(before: str) -> None:
     """Whatever it is made of; written out once more it does not change, and no comment is lost."""

@@ -288,7 +288,6 @@ def as_matrix(wanted: dict[tuple[str, str], str], separator: str) -> str:
     return out.getvalue()
 
 
-@settings(max_examples=40)
 @given(rates(), st.sampled_from(",\t"), st.sampled_from([as_lines, as_matrix]))
 def test_what_was_written_is_read(wanted: dict[tuple[str, str], str], separator: str, write: object) -> None:
     """Import undoes writing; the menu that is made of it is right, and has the exact sum and links."""
@@ -332,7 +331,6 @@ def test_no_bytes_make_it_fall_over(data: bytes) -> None:
         assert importing.read(data, "in.csv", Options()).links
 
 
-@settings(max_examples=40)
 @given(st.text(max_size=30))
 def test_a_scalar_is_read_as_it_was_written(text: str) -> None:
     """Whatever a description or a contact holds that a menu may hold."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import stat
 import sys
 from dataclasses import replace
@@ -41,18 +42,25 @@ scenarios:
 """
 
 
-@pytest.fixture
-def campaign(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def four_hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ledger of a simulated campaign of four hours, which stands open; one link has nothing to give."""
+    folder = tmp_path_factory.mktemp("four-hours")
     flows = [
         flow("A", "B", 8, scenario="t0-export"),
         flow("A", "C", 8, scenario="t0-export"),
         flow("D", "B", 4, scenario="us-mesh"),
     ]
-    made = world(tmp_path, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
+    made = world(folder, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
     made.run(16)
     made.ledger.close()
-    return tmp_path / "test.sqlite"
+    return folder / "test.sqlite"
+
+
+@pytest.fixture
+def campaign(four_hours: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copy(four_hours, tmp_path))
 
 
 def exported(*words: object) -> list[dict[str, Any]]:
