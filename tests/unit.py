@@ -163,6 +163,7 @@ TESTS_LEFT_OUT = {
         "test_where_fts_takes_nothing_away_or_does_not_tell_nothing_is_foreseen": DAYS,
     },
     "engine/test_restored.py": {
+        "test_within_its_cycle_what_was_injected_since_is_adopted_by_its_key": KILLS,
         "test_brought_to_the_present_it_has_all_that_was_injected_since_and_makes_nothing_up": DAYS,
     },
     "engine/test_slices.py": {
