@@ -99,6 +99,7 @@ def add_accounts(accounts: Iterable[dict[str, Any]], session: Session) -> None:
 def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Session) -> None:
     """Add RSEs with attributes, protocol, space and quotas, at distance 1 from all others."""
     there = {row["rse"]: row["id"] for row in rse.list_rses(session=session)}
+    distances: list[dict[str, Any]] = []
     for wanted in rses:
         rse_id = rse.add_rse(
             wanted["name"],
@@ -117,10 +118,10 @@ def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Se
         for owner, limit in limits.items():
             account_limit.set_local_account_limit(InternalAccount(owner), rse_id, limit, session=session)
         pairs = [pair for other in there.values() for pair in ((rse_id, other), (other, rse_id))]
-        if pairs:  # all at once: there may be hundreds
-            rows = [{"src_rse_id": a, "dest_rse_id": b, "distance": 1} for a, b in pairs]
-            session.execute(insert(models.Distance), rows)
+        distances += [{"src_rse_id": a, "dest_rse_id": b, "distance": 1} for a, b in pairs]
         there[wanted["name"]] = rse_id
+    if distances:  # all at once: there may be hundreds
+        session.execute(insert(models.Distance), distances)
 
 
 def set_quotas(quotas: dict[str, dict[str, int]], session: Session) -> None:
@@ -195,17 +196,12 @@ def _close(datasets: list[dict[str, Any]], session: Session) -> None:
 def _sum_up(datasets: list[dict[str, Any]], rse_id: str, session: Session) -> None:
     """Enter that all of new datasets is at the RSE, which abacus-collection-replica would find out one by one."""
     session.flush()  # what a rule leaves to do
-    complete = [
-        row
-        | {
-            "rse_id": rse_id,
-            "available_bytes": row["bytes"],
-            "available_replicas_cnt": row["length"],
-            "state": ReplicaState.AVAILABLE,
-        }
+    complete = {"rse_id": rse_id, "state": ReplicaState.AVAILABLE}
+    sums = [
+        {**row, **complete, "available_bytes": row["bytes"], "available_replicas_cnt": row["length"]}
         for row in datasets
     ]
-    session.execute(update(models.CollectionReplica), complete)
+    session.execute(update(models.CollectionReplica), sums)
     to_do = models.UpdatedCollectionReplica
     session.execute(delete(to_do).where(to_do.name.in_([row["name"] for row in datasets])))
 
