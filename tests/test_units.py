@@ -248,6 +248,7 @@ def test_what_is_counted_is_singular_where_there_is_one(number: int, things: str
 
 
 @given(rate=st.floats(1e-3, 1e18, allow_nan=False))
+@example(64989807.1592581)  # which no number of digits with a prefix gives back
 def test_an_exact_rate_is_read_back_as_it_was(rate):
     assert parse_rate(exact_rate(rate)) == rate
 
