@@ -61,6 +61,7 @@ LEFT_OUT = {
     "core/test_even.py": DAYS,
     "core/test_patterns.py": CASES,
     "docs/test_measured.py": DAYS,
+    "docs/test_screens.py": PICTURES,
     "engine/test_breaker.py": DAYS,
     "engine/test_calls_a_rule.py": DAYS,
     "engine/test_clocks.py": DAYS,
@@ -77,6 +78,7 @@ LEFT_OUT = {
     "engine/test_second_hops.py": DAYS,
     "engine/test_soak.py": DAYS,
     "ledger/test_machine.py": CASES,
+    "ledger/test_same_process.py": SERVER,
     "menu/test_fuzz.py": CASES,
     "menu/test_real_changes.py": WHOLE,
     "menu/test_real_menus.py": WHOLE,
@@ -99,6 +101,9 @@ TESTS_LEFT_OUT = {
     "apps/menutools/test_menu_new.py": {
         "test_ctrl_c_leaves_nothing": SERVER,
     },
+    "apps/menutools/test_scaling.py": {
+        "test_scale_is_linear": CASES,
+    },
     "apps/menutools/test_workbooks.py": {
         "test_what_is_no_workbook_is_one_problem": CASES,
     },
@@ -117,6 +122,7 @@ TESTS_LEFT_OUT = {
         "test_nothing_is_too_late_for_its_cycle_as_the_clock_stands": DAYS,
         "test_the_same_seed_gives_the_same_ledger": DAYS,
         "test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_that_takes_them": DAYS,
+        "test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up": DAYS,
         "test_who_lets_nothing_out_of_a_small_disk_leads": DAYS,
     },
     "apps/twin/test_fts.py": {
@@ -124,8 +130,10 @@ TESTS_LEFT_OUT = {
         "test_its_files_are_deleted_and_make_room": DAYS,
         "test_rules_and_jobs_are_simulated_together_and_are_short_together": DAYS,
         "test_what_failed_is_injected_again": DAYS,
+        "test_while_fts_is_down_links_are_held": DAYS,
     },
     "apps/twin/test_rucio.py": {
+        "test_deletions_that_are_slower_than_arrivals_fill_a_disk": DAYS,
         "test_the_same_seed_gives_the_same_world": DAYS,
     },
     "cli/test_completion.py": {
@@ -136,8 +144,8 @@ TESTS_LEFT_OUT = {
     },
     "cli/test_losses.py": {
         "test_a_report_says_which_control_was_in_force": PICTURES,
-        "test_people_read_it_in_the_verdict_and_in_tables": PICTURES,
         "test_jobs_that_a_run_ends_after_their_lifetime_have_expired": DAYS,
+        "test_people_read_it_in_the_verdict_and_in_tables": PICTURES,
     },
     "cli/test_run_once.py": {
         "test_a_menu_that_cannot_be_read_is_in_the_log_file_of_the_program": SERVER,
@@ -153,6 +161,7 @@ TESTS_LEFT_OUT = {
     },
     "engine/test_failing.py": {
         "test_a_link_goes_on_failing_when_what_is_stuck_expires": DAYS,
+        "test_a_link_that_works_again_is_let_go_by_what_its_probe_brought": DAYS,
         "test_one_file_that_arrives_does_not_show_that_a_link_works": DAYS,
     },
     "engine/test_leaps.py": {
@@ -163,8 +172,8 @@ TESTS_LEFT_OUT = {
         "test_where_fts_takes_nothing_away_or_does_not_tell_nothing_is_foreseen": DAYS,
     },
     "engine/test_restored.py": {
-        "test_within_its_cycle_what_was_injected_since_is_adopted_by_its_key": KILLS,
         "test_brought_to_the_present_it_has_all_that_was_injected_since_and_makes_nothing_up": DAYS,
+        "test_within_its_cycle_what_was_injected_since_is_adopted_by_its_key": KILLS,
     },
     "engine/test_slices.py": {
         "test_over_a_day_a_coarse_link_is_within_half_a_file_of_its_account": DAYS,
@@ -188,12 +197,20 @@ TESTS_LEFT_OUT = {
     "ledger/test_files.py": {
         "test_processes_that_write_at_the_same_time_wait_for_each_other_and_lose_nothing": SERVER,
     },
+    "ledger/test_lock.py": {
+        "test_the_lock_is_free_when_its_holder_is_gone": SERVER,
+    },
+    "menu/test_nothing_ignored.py": {
+        "test_every_cell_of_a_file_of_links": CASES,
+        "test_every_scalar_of_a_menu": CASES,
+    },
     "test_credentials.py": {
         "test_a_key_with_a_password_is_refused": SERVER,
         "test_ends_are_those_that_openssl_tells": SERVER,
     },
     "test_faults.py": {
         "test_tls": SERVER,
+        "test_too_many_open_files": SERVER,
     },
 }
 
