@@ -246,7 +246,7 @@ def sandbox(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     me = users / str(os.getpid())
     with locked(users, lambda line: None):
         users.mkdir(exist_ok=True)
-        if not _living(users):  # else it is up, however slow its answers are
+        if not (_living(users) and grid.status().daemons):  # else it is up, however slow its answers are
             grid.up(grid=_lighter(read_grid()), env=sandbox_env)
         me.touch()
     try:

@@ -94,6 +94,9 @@ def _text(file: Path) -> str:
 
 
 def _grid(raw: Plain) -> Grid:
+    if not isinstance(raw, dict):
+        kind = "empty" if raw is None else f"a {type(raw).__name__}"
+        raise ValueError(f"the file is {kind}, not a mapping")  # noqa: TRY004 (as all others here)
     seed = int(raw["seed"])
     rses = tuple(_rse(name, text) for name, text in raw["rses"].items())
     names = {rse.name for rse in rses}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import socket
 import time
@@ -152,6 +153,8 @@ class Services:
     def _environment(self, role: str) -> dict[str, str]:
         settings, library = self._folder / "server.cfg", self._folder / "lib"
         plain = processes.environment(self._state.marker, role, settings, library)
+        if Path(self._state.env).stat().st_uid != os.geteuid():  # its owner could not delete our bytecode
+            plain["PYTHONDONTWRITEBYTECODE"] = "1"
         return plain | (postgres.environment(self._folder) if self._state.db == "postgres" else {})
 
     def _last_words(self, role: str) -> str:

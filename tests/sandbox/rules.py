@@ -1,12 +1,53 @@
-"""What the tests of the sandbox do with rules, as an ordinary account."""
+"""What the tests of the sandbox do with rules, as an ordinary account, and in the server's environment."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from rucio.client import Client
 from rucio.common.exception import RuleNotFound
+
+from dc_inject.sandbox import Sandbox
+from dc_inject.sandbox.environment import python_of
+
+REST_AND_WAKE = """
+import threading, uuid
+from rucio.db.sqla.session import get_engine
+from sandbox_server import rest
+from sqlalchemy import text
+
+looks = 0
+
+def write():
+    with get_engine().begin() as connection:
+        connection.execute(text(f"UPDATE accounts SET email = '{uuid.uuid4()}' WHERE account = 'root'"))
+
+def look():
+    global looks
+    looks += 1
+    if looks == 3:
+        write()
+    return False
+
+rest.LONGEST, rest.GROWTH = 3600.0, 1e9
+idle = rest.Rest(0.01, look)
+while looks != 3:  # others may write meanwhile
+    looks = 0
+    idle.wait(threading.Event(), idle=True)
+
+def look_in_a_hurry():
+    global looks
+    looks += 1
+    write()
+    return looks == 2
+
+looks = 0
+rest.Rest(3600.0, look_in_a_hurry).wait(threading.Event(), idle=False)
+print(looks)
+"""
 
 
 def until(done: Callable[[], object], patience: float = 30.0) -> None:
@@ -48,3 +89,16 @@ def standing(client: Client, rule: str) -> tuple[str, tuple[int, int, int]]:
     """The state of a rule with its locks, of one moment: what is stuck is soon tried again."""
     told = client.get_replication_rule(rule)
     return told["state"], (told["locks_ok_cnt"], told["locks_replicating_cnt"], told["locks_stuck_cnt"])
+
+
+def run_in_server(grid: Sandbox, code: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a process of a sandbox's server."""
+    words = [str(python_of(Path(grid._state().env))), "-c", code]
+    environment = grid._services()._environment("test")
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def rest_and_wake(grid: Sandbox) -> None:
+    """Rest for an hour, which a write ends, then for two looks for somebody in a hurry, which it does not."""
+    done = run_in_server(grid, REST_AND_WAKE)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr

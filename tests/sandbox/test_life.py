@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 from rucio.client import Client
-from rucio.common.exception import AccessDenied, RuleNotFound
+from rucio.common.exception import AccessDenied, InvalidObject, RuleNotFound
 
 from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import Link, Rse, Sandbox
@@ -47,6 +47,12 @@ def test_an_owner_deletes_its_rule_but_not_somebody_elses(sandbox, ordinary, fre
         ordinary.delete_replication_rule(pinned[0])
     with pytest.raises(RuleNotFound):  # so the right can be asked for without harm
         ordinary.update_replication_rule(uuid.uuid4().hex, {"lifetime": 0})
+
+
+def test_a_name_that_experiments_do_not_have_is_refused(ordinary):
+    for name in ("a name", "-name", "name?"):
+        with pytest.raises(InvalidObject):
+            ordinary.add_dataset("user.dcops", name)
 
 
 def test_used_space_follows_what_is_there(ordinary, fresh_link):

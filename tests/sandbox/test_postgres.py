@@ -25,7 +25,7 @@ from dc_inject.sandbox.state import State
 from tests.chaos.postgres import PostgresTruth
 from tests.conftest import client_for
 from tests.e2e.tool import Tool, add_stock, asked, given, rules, this_cycle
-from tests.sandbox.rules import inject, locks, state, until
+from tests.sandbox.rules import inject, locks, rest_and_wake, state, until
 from tests.sandbox.test_reach import listeners
 
 pytestmark = pytest.mark.sandbox
@@ -198,6 +198,24 @@ def test_an_outage_of_the_database_is_told_and_afterwards_all_is_there(grid):
     until(lambda: answered(grid))
     assert datasets(grid) == before
     grid.settle()  # the daemons too work again
+
+
+def test_daemons_that_start_while_the_database_is_away_wait_for_it(grid):
+    log = grid.folder / "log" / "daemons.log"
+    grid.stop_daemons()
+    grid.stop_database()
+    try:
+        before = log.stat().st_size
+        grid._services().start_daemons()
+        until(lambda: b"OperationalError" in log.read_bytes()[before:])
+    finally:
+        grid.start_database()
+    grid.settle()
+    until(lambda: answered(grid))  # for the tests behind this one
+
+
+def test_the_daemons_rest_until_anybody_writes_or_is_in_a_hurry(grid):
+    rest_and_wake(grid)
 
 
 def test_a_crashed_server_is_started_again_with_what_was_committed(grid):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from dc_inject.sandbox import processes
+from dc_inject.sandbox.services import Services
+from dc_inject.sandbox.state import State
 
 SECRETS = (
     "BEARER_TOKEN", "BEARER_TOKEN_FILE", "X509_USER_PROXY", "RUCIO_PASSWORD", "RUCIO_CONFIG_SECRET", "FTS_TOKEN",
@@ -36,3 +39,13 @@ def test_programs_that_fetch_and_install_get_no_credentials_of_the_grid(
     made = processes.without_credentials()
     assert "said" not in made.values()
     assert made["https_proxy"] == made["PIP_INDEX_URL"] == "kept"
+
+
+def test_a_server_leaves_bytecode_only_in_an_environment_of_its_own_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    services = Services(tmp_path, State("m", 1, str(tmp_path), "generic", "dcops", 1), print)
+    assert "PYTHONDONTWRITEBYTECODE" not in services._environment("server")
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    assert services._environment("server")["PYTHONDONTWRITEBYTECODE"]

@@ -11,15 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from rucio.common.exception import AccessDenied
 
 from dc_inject.apps.sandbox.command_sandbox import sandbox as command
 from dc_inject.model.errors import ServiceError, UsageError
-from dc_inject.sandbox import Sandbox, processes, read_grid
+from dc_inject.sandbox import Dataset, Sandbox, processes, read_grid
+from dc_inject.sandbox.contents import datasets_plain
 from dc_inject.sandbox.state import State
 from tests.conftest import client_for
-from tests.sandbox.rules import inject, locks, state, until
+from tests.sandbox.rules import inject, locks, rest_and_wake, run_in_server, state, until
 
 pytestmark = pytest.mark.sandbox
 
@@ -94,6 +96,31 @@ def test_paused_daemons_move_nothing_until_they_go_on(small):
     assert locks(client, rule)[:1] == (0,)
     small.resume_daemons()
     until(lambda: state(client, rule) == "OK")
+
+
+def test_the_daemons_rest_until_anybody_writes_or_is_in_a_hurry(small):
+    rest_and_wake(small)
+
+
+def test_a_dataset_added_leaves_those_of_its_name_in_other_scopes_to_the_daemons(small):
+    client, scope, name = client_for(small.root_config), "user.dcops", f"shared.{uuid.uuid4().hex}"
+    (dataset, *_) = client.list_datasets_per_rse("T2_CH_CERN")
+    (file, *_) = client.list_files(dataset["scope"], dataset["name"])
+    client.add_dataset(scope, name)
+    rule = inject(client, scope, name, "T2_CH_CERN", "T1_DE_KIT_Disk")
+    until(lambda: state(client, rule) == "OK")
+    small.pause_daemons()
+    client.attach_dids(scope, name, [{"scope": file["scope"], "name": file["name"]}])
+    added = {"T2_CH_CERN": [Dataset("cms", name, (10**9,))]}
+    small._services().order({"datasets": datasets_plain(small.folder, small._state(), added)})
+    small.resume_daemons()
+    until(lambda: locks(client, rule) == (1, 0, 0))
+
+
+def test_a_rucio_whose_validation_cannot_be_replaced_is_not_served(small):
+    code = "import importlib, rucio.common.schema as s, sandbox_server.names as n; {}importlib.reload(n)"
+    assert run_in_server(small, code.format("")).returncode == 0
+    assert "ImportError" in run_in_server(small, code.format("del s.validate; ")).stderr
 
 
 def test_the_server_comes_back_at_the_same_address(small):
@@ -196,9 +223,11 @@ def test_the_same_seed_makes_the_same_grid():
     assert read_grid() == read_grid()
 
 
-@pytest.mark.parametrize("change", ["seed: 1", "quota: 1 TB", "[]", "{unclosed"])
+@pytest.mark.parametrize("change", ["seed: 1", "quota: 1 TB", "[]", "", "{unclosed"])
 def test_a_file_that_is_no_grid_is_refused(tmp_path, change, wording):
     (tmp_path / "grid.yaml").write_text(change)
     with pytest.raises(UsageError) as refused:
         read_grid(tmp_path / "grid.yaml")
-    wording(refused.value)
+    cause = refused.value.__cause__
+    theirs = {"YAML": cause} if isinstance(cause, yaml.YAMLError) else {}
+    wording(refused.value, **theirs)

@@ -35,11 +35,12 @@ from rucio.db.sqla.constants import (
 )
 from rucio.db.sqla.session import db_session, get_engine
 from rucio.db.sqla.util import build_database, create_base_vo, create_root_account
-from sqlalchemy import delete, insert, inspect, text, update
+from sqlalchemy import ColumnElement, delete, insert, inspect, text, tuple_, update
 from sqlalchemy.orm import Session
 
 ROOT = InternalAccount("root")
 PIN = InternalAccount("production")
+EMAIL = "nobody@example.org"
 PLENTY = 10**18  # bytes; what those get who only set things up
 MOST_FILES = 500  # Rucio asks for all files of a call in one condition, and SQLite takes a depth of 1,000
 
@@ -76,23 +77,11 @@ def add_accounts(accounts: Iterable[dict[str, Any]], session: Session) -> None:
     """Add accounts; one with a password gets a userpass identity of the same name."""
     for wanted in accounts:
         name = InternalAccount(wanted["name"])
-        account.add_account(name, AccountType[wanted["type"]], "nobody@example.org", session=session)
+        account.add_account(name, AccountType[wanted["type"]], EMAIL, session=session)
         if wanted.get("password"):
-            identity.add_identity(
-                wanted["name"],
-                IdentityType.USERPASS,
-                "nobody@example.org",
-                wanted["password"],
-                session=session,
-            )
-            identity.add_account_identity(
-                wanted["name"],
-                IdentityType.USERPASS,
-                name,
-                "nobody@example.org",
-                default=True,
-                session=session,
-            )
+            login = wanted["name"], IdentityType.USERPASS
+            identity.add_identity(*login, EMAIL, wanted["password"], session=session)
+            identity.add_account_identity(*login, name, EMAIL, default=True, session=session)
         scope.add_scope(InternalScope(f"user.{wanted['name']}"), name, session=session)
 
 
@@ -152,15 +141,7 @@ def _add_some(source: str, datasets: list[dict[str, Any]], session: Session) -> 
     files, attachments, owned, sums = [], [], [], []
     for dataset in datasets:
         where = InternalScope(dataset["scope"])
-        members = [
-            {
-                "scope": where,
-                "name": file["name"],
-                "bytes": file["bytes"],
-                "adler32": file.get("adler32", "0cc737eb"),
-            }
-            for file in dataset["files"]
-        ]
+        members = [{"adler32": "0cc737eb", **file, "scope": where} for file in dataset["files"]]
         files += members
         owned.append({"scope": where, "name": dataset["name"], "type": DIDType.DATASET})
         size = sum(file["bytes"] for file in members)
@@ -185,12 +166,11 @@ def _close(datasets: list[dict[str, Any]], session: Session) -> None:
 
     Rucio does so one by one, and judge-evaluator later would look at every file of every rule.
     """
-    names = [row["name"] for row in datasets]
     closed = {"is_open": False, "closed_at": datetime.now(tz=UTC).replace(tzinfo=None), "events": 0}
     session.execute(update(models.DataIdentifier), [row | closed for row in datasets])
     association = models.DataIdentifierAssociation
-    session.execute(update(association).where(association.name.in_(names)).values(rule_evaluation=None))
-    session.execute(delete(models.UpdatedDID).where(models.UpdatedDID.name.in_(names)))
+    session.execute(update(association).where(_of(association, datasets)).values(rule_evaluation=None))
+    session.execute(delete(models.UpdatedDID).where(_of(models.UpdatedDID, datasets)))
 
 
 def _sum_up(datasets: list[dict[str, Any]], rse_id: str, session: Session) -> None:
@@ -203,7 +183,12 @@ def _sum_up(datasets: list[dict[str, Any]], rse_id: str, session: Session) -> No
     ]
     session.execute(update(models.CollectionReplica), sums)
     to_do = models.UpdatedCollectionReplica
-    session.execute(delete(to_do).where(to_do.name.in_([row["name"] for row in datasets])))
+    session.execute(delete(to_do).where(_of(to_do, datasets)))
+
+
+def _of(table: Any, datasets: list[dict[str, Any]]) -> ColumnElement[bool]:  # noqa: ANN401 (any of Rucio's)
+    """Make the condition that a row is of one of the datasets; other scopes may have their names too."""
+    return tuple_(table.scope, table.name).in_([(row["scope"], row["name"]) for row in datasets])
 
 
 def _parts(files: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

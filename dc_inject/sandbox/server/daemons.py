@@ -1,10 +1,10 @@
 """All of Rucio's daemons, round-robin in one process and one thread, so that a grid fits on a laptop.
 
 Run in the server's environment with the sandbox's folder as the only argument. Ends on SIGTERM, at the latest
-after the daemon that is at work. While a file `pause` stands in the folder it does nothing; `slow.json` says how
-many seconds apart single daemons are called (`{"abacus-rse": 20}`); `passes` counts what it has done, so that
-others can wait for a whole pass without asking a clock. It also makes the database, and builds what is ordered
-for the catalogue (orders.py): a process of its own would have to load all of Rucio for that.
+after the daemon that is at work. While a file `pause` stands in the folder it calls none of them; `slow.json`
+says how many seconds apart single daemons are called (`{"abacus-rse": 20}`); `passes` counts what it has done, so
+that others can wait for a whole pass without asking a clock. It also makes the database, and builds what is
+ordered for the catalogue (orders.py), paused or not: a process of its own would have to load all of Rucio.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from rucio.daemons.undertaker import undertaker
 from rucio.db.sqla import models
 from rucio.db.sqla.constants import DatabaseOperationType
 from rucio.db.sqla.session import db_session
+from sqlalchemy.exc import OperationalError
 
 from . import due
-from .build import ensure_database
+from .build import build, ensure_database
 from .network import Network
 from .orders import Orders
 from .rest import Rest
@@ -79,14 +80,8 @@ def delete_replicas() -> None:
 
 def poll(transfertool: str) -> None:
     """Call the poller for the transfers of one transfertool; it cannot tell several apart."""
-    poller.poller(
-        once=True,
-        partition_wait_time=0,
-        older_than=0,
-        db_bulk=2000,
-        transfertool=transfertool,
-        filter_transfertool=transfertool,
-    )
+    only = {"transfertool": transfertool, "filter_transfertool": transfertool}
+    poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000, **only)
 
 
 class Daemon(NamedTuple):
@@ -177,6 +172,18 @@ def tell(passes: Path, done: int, slow: Slow, *, paused: bool) -> None:
         passes.write_text(json.dumps(state))
 
 
+def await_database(stop: threading.Event) -> None:
+    """Make the database unless it is there; while it is away try again, until `stop` is set."""
+    while not stop.is_set():
+        try:
+            ensure_database()
+        except OperationalError as error:
+            log.warning("the database does not answer yet: %s", error)
+            stop.wait(1.0)
+        else:
+            return
+
+
 def main(folder: Path) -> None:
     """Run passes until SIGTERM."""
     os.umask(0o077)
@@ -185,7 +192,7 @@ def main(folder: Path) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    ensure_database()
+    await_database(stop)
     alone()
     LinkTransfertool.network = Network(folder / "links.json")
     transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool
@@ -193,7 +200,7 @@ def main(folder: Path) -> None:
     if "fts3" in config_get_list("conveyor", "transfertool"):
         DAEMONS["conveyor-poller-fts"] = Daemon(lambda: bool(due.submitted("fts3")), lambda: poll("fts3"))
     pause, passes = folder / "pause", folder / "passes"
-    orders, slow = Orders(folder / "orders"), Slow(folder / "slow.json")
+    orders, slow = Orders(folder / "orders", build), Slow(folder / "slow.json")
     rest = Rest(settings["interval"], lambda: (folder / "hurry").exists() or bool(orders.waiting()))
     done = 0
     while not stop.is_set():

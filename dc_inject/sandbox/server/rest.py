@@ -16,10 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger("sandbox")
 
-# Queries whose answer is another one when somebody has written to a database.
+# Queries whose result changes with each write.
 VERSIONS = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_wal_insert_lsn()::text"}
 LONGEST = 1.0  # seconds: what only the time brings, such as an arrival, waits no longer for a pass
 GROWTH = 1.5
+LOOK = 0.2  # seconds between two looks whether somebody is in a hurry, however long the shortest rest is
 
 
 class Rest:
@@ -38,24 +39,23 @@ class Rest:
         """Wait after a pass, longer after each idle one; ends early when anybody writes, or `stop` is set."""
         idle = idle and not self._has_been_written()
         self._length = min(self._length * GROWTH, max(LONGEST, self._interval)) if idle else self._interval
-        until = time.monotonic() + self._length
-        while not stop.wait(min(self._interval, max(until - time.monotonic(), 0.0))):
-            if time.monotonic() >= until or self._hurry() or self._has_been_written():
+        start = now = time.monotonic()
+        until = start + self._length
+        while not stop.wait(max(min(self._interval, LOOK, until - now), 0.0)):
+            now = time.monotonic()
+            if now >= until or self._hurry() or (now >= start + self._interval and self._has_been_written()):
                 return
 
     def _has_been_written(self) -> bool:
         try:
-            return self._written()
+            if self._reader is None:
+                self._reader = get_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
+            version = self._reader.exec_driver_sql(self._ask).scalar_one()
         except SQLAlchemyError:  # a database that is away is no reason to end
             log.exception("it cannot be told whether there is anything to do")
             self._reader, broken = None, self._reader
             if broken is not None:
                 broken.invalidate()
             return False
-
-    def _written(self) -> bool:
-        if self._reader is None:
-            self._reader = get_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
-        version = self._reader.exec_driver_sql(self._ask).scalar_one()
         self._version, before = version, self._version
         return bool(version != before)
