@@ -94,7 +94,7 @@ def timed(make: Callable[[Sequence[Injection]], object], injections: Sequence[In
 def single(injections: Sequence[Injection]) -> None:
     """Make each rule by a call of the plain client."""
     for one in injections:
-        bare().add_replication_rule([Did.of_item(one.item.id).row()], copies=1, **_call(one))
+        bare().add_replication_rule([Did.of_item(one.item.id).row()], copies=1, **_call(one, None))
 
 
 def main() -> None:
