@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine.ending import ManualEnd, files_left
+from dc_inject.engine.reconciler import IN_SERVICE
+from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State, naming
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Observation, Status
@@ -18,6 +22,7 @@ from dc_inject.planning.reconcile import next_cancel
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))
 LINK = Link("A", "B")
+JOBS = Link("davs://a.example.org/dc", "davs://b.example.org/dc", "fts")
 GB = 10**9
 HOUR = timedelta(hours=1)
 
@@ -154,6 +159,61 @@ def test_a_second_process_keeps_the_pace_of_the_first() -> None:
     before = START - timedelta(seconds=1)
     list(w.ending.cancel(w.ending.observe(w.entries).unfinished, 600, last=before))
     assert w.book.asked[0][0] == START + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("state", "asked_ago", "first"),
+    [(State.LIVE, 2, 4), (State.LIVE, 60, 0), (State.LIVE, None, 0), (State.COMPLETE, 2, 0)],
+)
+def test_a_plan_keeps_the_pace_of_an_earlier_process(state: State, asked_ago: int | None, first: int) -> None:
+    """Ends of complete rules, which cancel nothing, do not count."""
+    w = world(2)
+    ago = None if asked_ago is None else START - timedelta(seconds=asked_ago)
+    asked = replace(w.entries[0], state=state, end_asked_at=ago)
+    ledger = cast("Reader", SimpleNamespace(goals=dict, entries=lambda *_: w.entries))
+    plan = w.ending.plan([asked, w.entries[1]], ledger, cancel=True)
+    list(w.ending.carry_out(plan, 600))
+    cancelled = {entry.injection.key for entry in plan.doomed}
+    moment = next(moment for moment, key in w.book.asked if key in cancelled)
+    assert moment == START + timedelta(seconds=first)
+
+
+A_MINUTE = tuple(range(61))  # of jobs
+DOUBLING = (0, 1, 3, 7, 15, 31, 63, 90)  # of rules
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize(
+    ("link", "patience", "waited"),
+    [
+        (LINK, 180, dict.fromkeys(IN_SERVICE, DOUBLING)),
+        (LINK, 10, dict.fromkeys(IN_SERVICE, (0, 1, 3, 7, 10))),
+        (JOBS, 180, {State.LIVE: A_MINUTE, State.COMPLETE: A_MINUTE}),
+    ],
+)
+def test_the_last_look_waits_for_what_was_asked_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+    link: Link,
+    patience: int,
+    waited: dict[State, tuple[int, ...]],
+    state: State,
+    asked: bool,
+) -> None:
+    """Rules with ever longer pauses, also those whose call has no answer; jobs that FTS is known to have."""
+    w = world(1)
+    injection = replace(w.entries[0].injection, link=link)
+    entry = replace(w.entries[0], injection=injection, state=state, end_asked_at=START if asked else None)
+    looks = []
+
+    def observe(entries: Sequence[Entry]) -> None:
+        assert state not in IN_SERVICE or list(entries) == [entry]
+        looks.append((w.clock.now() - START).total_seconds())
+
+    monkeypatch.setattr(w.ending, "observe", observe)
+    left = w.ending.look_again(lambda *states: [entry] if state in states else [], timedelta(seconds=patience))
+    assert tuple(looks) == (waited.get(state, (0,)) if asked else (0,))
+    assert left == ([entry] if asked and link is LINK and state in IN_SERVICE else [])
 
 
 def test_what_has_moved_is_settled_before_the_end() -> None:

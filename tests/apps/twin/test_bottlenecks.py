@@ -57,6 +57,10 @@ def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, wording):
     wording(why)
 
 
+def test_the_other_reasons_in_words(wording):
+    wording([bottlenecks.RETRIED, bottlenecks.NOT_STARTED, bottlenecks.FEWER.format("B")])
+
+
 @pytest.mark.parametrize(("failures", "why"), [(0.01, set()), (0.5, {bottlenecks.RETRIED})])
 def test_files_that_came_or_failed_since_fts_last_started_any_are_not_held_back(failures, why):
     """They wait for a step of 30 s at most, but transfers are free; where many failed, that is why they wait."""

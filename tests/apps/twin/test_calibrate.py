@@ -13,7 +13,6 @@ import pytest
 from click.testing import Result
 
 from dc_inject.apps.twin import calibrating, calibration_tables
-from dc_inject.apps.twin.grid import grid_text
 from dc_inject.apps.twin.grid.grid_file import read
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, UsageError
@@ -186,11 +185,12 @@ def test_nothing_is_overwritten_without_being_told(past):
     assert "exists already" in str(again.exception)
 
 
-def test_that_a_grid_has_no_space_of_disks_is_told_when_it_is_written_and_in_it(past):
+def test_that_a_grid_has_no_space_of_disks_is_told_when_it_is_written_and_in_it(past, wording):
     """Whoever simulates in it is told no disk is full, and believes it."""
-    said = grid_text.NO_SPACE[1:]
-    assert past.done.stderr.splitlines()[-1] == f"warning: t{said}"
-    assert f"# T{said}." in past.file.read_text().splitlines()
+    warning = past.done.stderr.splitlines()[-1]
+    wording(warning)
+    text = warning.removeprefix("warning: ")
+    assert f"# {text[0].upper()}{text[1:]}." in past.file.read_text().splitlines()
 
 
 def test_for_people_it_says_what_was_fitted(past, capsys):

@@ -140,10 +140,12 @@ def measured(folder: Path, links: str, *words: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_what_a_link_moves_beyond_the_highest_rate_that_was_measured_is_inconclusive(three, seeds):
+def test_what_a_link_moves_beyond_the_highest_rate_that_was_measured_is_inconclusive(three, seeds, wording):
     """Without a `rate` a link carries everything in a grid, also what it never carried."""
     link = '{"A:FREE": {highest_measured: 0.5 Gb/s}}'
-    assert measured(three, link, "--seeds", seeds) == {"FREE": beyond("500 Mb/s")}
+    found = measured(three, link, "--seeds", seeds)
+    assert found.keys() == {"FREE"}
+    wording(found["FREE"])
     assert seeds > 1 or measured(three, link, "--scale", 0.5) == {}
     assert seeds > 1 or measured(three, '{"A:FREE": {highest_measured: 0.95 Gb/s}}') == {}
 

@@ -79,7 +79,8 @@ def test_what_it_ends_with_for_people(wording):
     done = of("link-at-70-percent", "--days", 0.25)
     assert done.exit_code == 0, done.exception
     assert "T1_DE_KIT_Disk" in done.stdout
-    wording([" ".join(line.split()) for line in done.stdout.splitlines() if line and not re.search(r"\d", line)])
+    shown = re.sub(r"\b\d[\d.,]*(-\d\d-\d\dT[\d:]+Z)?", "N", done.stdout)
+    wording([" ".join(line.split()) for line in shown.splitlines() if line])
     assert "100 %" in done.stderr
     assert "\x1b" not in done.output
 
