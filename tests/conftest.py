@@ -195,12 +195,16 @@ def _signals_heeded() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_ledger_waits_for_the_disk() -> Iterator[None]:
-    """Let commands of this process write without it, as tests do that open a ledger: no power is cut here."""
+def no_ledger_waits_for_the_disk() -> Iterator[str]:
+    """Let commands of this process write without it, as tests do that open a ledger: no power is cut here.
+
+    Yields the default of the ledger, which users have.
+    """
     defaults = Ledger.open.__func__.__kwdefaults__
     with pytest.MonkeyPatch.context() as patch:
+        default = defaults["synchronous"]
         patch.setitem(defaults, "synchronous", "OFF")
-        yield
+        yield default
 
 
 @pytest.fixture

@@ -146,13 +146,18 @@ def test_what_imports_click_or_rich_or_a_command_decides_nothing_and_all_else_pr
 # Size
 
 
-def test_code_lines_are_without_blanks_comments_and_docstrings():
-    assert (
-        size.code_lines(
-            '"""Docs.\n\nMore."""\n\nx = """a\nb"""  # c\n# d\n\ndef f():\n    """Docs."""\n    return 1\n'
-        )
-        == 4
-    )
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('"""Docs.\n\nMore."""\n\nx = """a\nb"""  # c\n# d\n\ndef f():\n    """Docs."""\n    return 1\n', 4),
+        ('class A(\n    B\n):  # c\n    """Docs."""\n', 3),
+        ('async def f(\n    self,\n) -> "A":\n    "Docs."\n', 3),
+        ('texts = {\n    "key":\n        "value",\n    KEY:\n        """a\n        b""",\n}\n', 7),
+        ("def f(a):\n    if a:\n        'no docs'\n", 3),
+    ],
+)  # fmt: skip
+def test_code_lines_are_without_blanks_comments_and_docstrings(source, lines):
+    assert size.code_lines(source) == lines
 
 
 def test_no_part_is_larger_than_it_may_be():

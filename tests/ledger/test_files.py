@@ -295,6 +295,11 @@ def test_a_closed_ledger_and_a_number_too_large_are_errors_of_ours(tmp_path, wor
     wording(refused(ledger.pauses))
 
 
+def test_a_ledger_survives_a_power_cut_by_default(no_ledger_waits_for_the_disk):
+    """Tests have another default."""
+    assert no_ledger_waits_for_the_disk == "FULL"
+
+
 def test_a_way_to_synchronise_that_there_is_not_is_refused(tmp_path, wording):
     wording(refused(Ledger.open, tmp_path / "a.sqlite", synchronous="FULL; DROP TABLE x"))
     for way, number in {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}.items():

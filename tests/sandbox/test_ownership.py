@@ -59,6 +59,9 @@ ALIKE = {
 }
 
 
+OPTIONS = {up: "--folder", down: "--folder", environment_in: "--env", xrootd_in: "--xrootd"}
+
+
 @pytest.mark.parametrize("alike", ALIKE)
 @pytest.mark.parametrize("act", [up, down, environment_in, xrootd_in])
 def test_what_only_looks_like_ours_is_refused_with_a_hint(tmp_path, act, alike):
@@ -69,7 +72,7 @@ def test_what_only_looks_like_ours_is_refused_with_a_hint(tmp_path, act, alike):
     before = sorted(folder.rglob("*"))
     with pytest.raises(UsageError, match="something else") as caught:
         act(folder)
-    assert " --" in caught.value.hint
+    assert f" {OPTIONS[act]}," in caught.value.hint
     assert sorted(folder.rglob("*")) == before
     assert (folder / "thesis.tex").read_text() == THESIS
 
