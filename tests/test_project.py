@@ -134,6 +134,7 @@ def test_who_decides_and_who_prints_is_seen(pattern, source, found):
 
 
 def test_what_imports_click_or_rich_or_a_command_decides_nothing_and_all_else_prints_nothing():
+    """Only direct imports count: a command calls functions that decide, and those import planning."""
     texts = {path.relative_to(ROOT / "dc_inject").as_posix(): path.read_text() for path in sources(".")}
     on_terminal = {name for name, text in texts.items() if TERMINAL.search(text)}
     commands = on_terminal | {name for name, text in texts.items() if COMMANDING.search(text)}

@@ -137,7 +137,7 @@ def sweep(
     include_recent: bool,
     yes: bool,
 ) -> None:
-    """Find files of a campaign that no ledger answers for, ask, and delete them.
+    """Find files of a campaign that are in no ledger, ask, and delete them.
 
     Files that, or whose cycles, are younger than a day stay unless `include_recent`; those of active jobs always.
     """
@@ -145,8 +145,8 @@ def sweep(
     if not found.every:
         click.echo(f"no files of {campaign} below {prefix} except those in the ledger", err=True)
         return
-    _list(found.working, f"of jobs at work at {backend.name}, left alone:")
-    _list(found.unknown, f"of jobs that {backend.name} does not tell of, left alone:")
+    _list(found.working, f"kept: their jobs are still active at {backend.name}:")
+    _list(found.unknown, f"kept: {backend.name} does not know the state of their jobs:")
     click.echo(f"{_sum(found.every)} of {campaign} below {prefix} that are in no ledger", err=True)
     _list(found.young, "less than a day old, kept (--include-recent deletes them too):")
     if not found.free:

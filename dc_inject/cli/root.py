@@ -51,10 +51,11 @@ class LazyGroup(click.Group):
         return list(registry.COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
-        del ctx
+        """Import a command. Raises NoSuchCommand with similar names; returns None while a shell completes."""
         if cmd_name not in registry.COMMANDS:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            raise click.exceptions.NoSuchCommand(cmd_name, possibilities=registry.COMMANDS, ctx=ctx)
         command = registry.load(registry.COMMANDS[cmd_name][0])
         assert isinstance(command, click.Command)
         _unwrapped(command)

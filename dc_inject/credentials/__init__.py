@@ -19,6 +19,7 @@ from threading import RLock
 from typing import Any, Literal, TypeVar
 
 from dc_inject.credentials.expiry import Pem, read_pem, token_until
+from dc_inject.model import units
 from dc_inject.model.causes import RENEW, Cause, Peer
 from dc_inject.model.errors import ServiceError, of_fault
 from dc_inject.model.faults import Facts, Fault, detail, judge
@@ -311,9 +312,9 @@ def check_time(
 ) -> None:
     """Raise NeedsOperator for what is not valid now."""
     if until is not None and until <= now:
-        raise _wrong(Cause.EXPIRED, kind, f"the {kind} of {origin} expired at {until:%Y-%m-%dT%H:%M:%SZ}")
+        raise _wrong(Cause.EXPIRED, kind, f"the {kind} of {origin} expired at {units.format_time(until)}")
     if since is not None and now < since:
-        times = f"{since:%Y-%m-%dT%H:%M:%SZ}, and now it is {now:%Y-%m-%dT%H:%M:%SZ}"
+        times = f"{units.format_time(since)}, and now it is {units.format_time(now)}"
         raise _wrong(Cause.NOT_YET_VALID, kind, f"the {kind} of {origin} is not valid before {times}")
 
 

@@ -63,10 +63,10 @@ class RulesByStage:
 
 @dataclass(frozen=True, slots=True)
 class ToEnd:
-    """Our rules, and which of them will be ended: complete ones, and the `doomed`, whose transfers are cancelled.
+    """Which of our rules will be ended: the complete ones, and the `doomed`, whose transfers are cancelled.
 
-    `standing` has them without those complete ones that second hops read (`spared`, a number). `last` is when the
-    last one was cancelled, perhaps by an earlier process.
+    `standing` are our rules by stage, without the complete ones that second hops still read; `spared` is their
+    number. `last` is when the last rule was cancelled, perhaps by an earlier process.
     """
 
     standing: RulesByStage

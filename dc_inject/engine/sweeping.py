@@ -56,7 +56,7 @@ class Strays:
 def find_strays(
     backend: Backend, prefix: str, campaign: str, ledger: Reader | None, now: datetime, *, include_recent: bool
 ) -> Strays:
-    """Return the files that no ledger answers for. Raises UsageError for a service that leaves no files.
+    """Return the files that are in no ledger. Raises UsageError for a service that leaves no files.
 
     Files that are less than a day old, or whose cycles are, stay unless `include_recent`; those of active jobs
     always.

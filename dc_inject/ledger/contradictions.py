@@ -16,7 +16,7 @@ from dc_inject.ledger.store import flow_key
 from dc_inject.ledger.types import Finding, Totals
 from dc_inject.ledger.uniqueness import UNIQUE
 from dc_inject.ledger.view import LedgerView
-from dc_inject.model import Bundle, Entry, Hold, State, naming
+from dc_inject.model import Bundle, Entry, Hold, State, naming, units
 from dc_inject.model.errors import LedgerError
 
 _OPEN = frozenset({State.INTENDED, State.CALLED})
@@ -220,4 +220,4 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
 
 
 def _name(start: int) -> str:
-    return moment(start).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return units.format_time(moment(start))

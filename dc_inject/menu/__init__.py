@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,11 +30,12 @@ __all__ = [
     "thresholds_of",
 ]
 
+_MODULES = dict.fromkeys(("campaign", "gather_campaigns", "narrowed"), "campaigns")  # all else is in `draft`
+
 
 def __getattr__(name: str) -> object:
     """Import what is asked for on its first use: the schema takes half of the time of a command without menus."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dc_inject.menu import campaigns, draft  # noqa: PLC0415  see above
-
-    return getattr(campaigns if hasattr(campaigns, name) else draft, name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'draft')}"), name)
+    return value

@@ -164,6 +164,11 @@ def format_time(when: datetime) -> str:
     return f"{when.astimezone(UTC).isoformat()[:19]}Z"  # strftime takes three times as long
 
 
+def format_time_or_none(when: datetime | None) -> str | None:
+    """Write a time as `format_time` does; None stays None."""
+    return None if when is None else format_time(when)
+
+
 def _bytes(match: re.Match[str]) -> Fraction:
     return Fraction(_PREFIXES[match["prefix"]], 8 if _is_bit(match["unit"]) else 1)
 

@@ -364,7 +364,7 @@ def policy_of(view: Reader) -> str | None:
 
 def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
     return [
-        {**mark, "at": units.format_time(mark["at"]), "until": mark["until"] and units.format_time(mark["until"])}
+        {**mark, "at": units.format_time(mark["at"]), "until": units.format_time_or_none(mark["until"])}
         for mark in marks.marks(view, since, until)
     ]
 

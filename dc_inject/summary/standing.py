@@ -67,7 +67,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "end": units.format_time(cycle.end),
             "planned": view.is_planned(cycle),
             "closed": cycle not in view.unclosed(),
-            "joined": (since := joined(view, cycle)) and units.format_time(since),
+            "joined": units.format_time_or_none(joined(view, cycle)),
         },
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),

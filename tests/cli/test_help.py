@@ -83,3 +83,9 @@ def test_a_command_without_menus_imports_no_schema_of_menus(command: str) -> Non
     assert "dc_inject.ledger" in imported
     assert not imported & {"pydantic", "dc_inject.menu.schema", "requests", "numpy"}
     assert ("dc_inject.engine.engine" in imported) is (command == "end")
+
+
+def test_an_unknown_command_is_refused_with_the_nearest_one():
+    done = run("statsu")
+    assert done.exit_code == 2
+    assert "'status'" in done.stderr

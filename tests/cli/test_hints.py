@@ -73,7 +73,7 @@ def wrong(words: str) -> str:
             break
         if word.startswith("-"):
             continue
-        found = command.get_command(click.Context(command), word.strip(".:"))
+        found = command.get_command(click.Context(command, resilient_parsing=True), word.strip(".:"))
         if found is None:
             return "" if not re.fullmatch(r"[a-z]+", word) else f"no command {word!r} in {words!r}"
         command = found

@@ -267,7 +267,7 @@ def list_(source: str | None, scope: str | None, name_prefix: str, timeout: floa
     if not found:
         click.echo(f"no sets of test files at {at or 'Rucio'}", err=True)
     absent = OF_RUCIO if is_storage and fmt == "table" else set()
-    rows = [{**one._asdict(), "until": one.until and units.format_time(one.until)} for one in found]
+    rows = [{**one._asdict(), "until": units.format_time_or_none(one.until)} for one in found]
     tables.emit(fmt, [column for column in LISTED if column.key not in absent], rows)
 
 

@@ -218,9 +218,8 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, sa
             "must be deleted at the destination in time, to be used again"
         )
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
-    lasting = (
-        timedelta(0) if ladder.saturate else challenge.until - challenge.start
-    )  # a search waits for FTS itself
+    # A search waits for FTS itself.
+    lasting = timedelta(0) if ladder.saturate else challenge.until - challenge.start
     short = ramp.too_short((ladder.every, rate) for rate in ladder.rates(lasting))
     if short is not None and "fts-ramp" not in challenge.options.accept:
         say(

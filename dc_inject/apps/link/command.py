@@ -44,9 +44,8 @@ from dc_inject.summary import left
 from dc_inject.summary.left import EndState
 from dc_inject.system.clock import SystemClock
 
-WHEN_STOPPED = timedelta(
-    seconds=15
-)  # for how long, as the user waits, files that resist deletion are asked for again
+# For how long, as the user waits, files that resist deletion are asked for again.
+WHEN_STOPPED = timedelta(seconds=15)
 
 
 @click.command()

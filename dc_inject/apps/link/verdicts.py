@@ -113,7 +113,7 @@ def verdict_json(
         ],
         "failed_files": failed_files(challenge, progress, view),
         "resident": resident(view),
-        "resident_at": (known := _known_at(view)) and units.format_time(known),
+        "resident_at": units.format_time_or_none(_known_at(view)),
         "in_doubt": _bytes(view, State.CALLED),
         "space": challenge.space,
     }

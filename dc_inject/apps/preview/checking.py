@@ -50,12 +50,12 @@ def check(
     links: Sequence[str],
     scale: float,
     file_speed: float,
-    recall: Callable[[str], Trust],
+    recall: Callable[..., Trust],
     connect: Connect | None,
 ) -> Checked:
     """Check menus as `run` would take them with these links, and rates times `scale`.
 
-    `recall` takes a campaign, and returns the hosts that are trusted, with those that its ledger has.
+    `recall` takes campaigns, and returns the hosts that are trusted, with those that their ledgers have.
     `file_speed` is that of one file through FTS, in bytes per second; without `connect` no service is asked.
     """
     found = Checked()
@@ -106,11 +106,11 @@ def _ask(
     )
 
 
-def _describe_credentials(drafts: Sequence[MenuDraft], recall: Callable[[str], Trust]) -> list[str]:
+def _describe_credentials(drafts: Sequence[MenuDraft], recall: Callable[..., Trust]) -> list[str]:
     """Say where credentials would go, and what names each host; a campaign's ledger may have an answer."""
     if not any(FTS.name in draft.services for draft in drafts):
         return []
-    trusted = [recall(campaign) for campaign in sorted({draft.campaign for draft in drafts})][-1]
+    trusted = recall(*sorted({draft.campaign for draft in drafts}))
     ends = trust.ends(flow.link for draft in drafts for flow in draft.preview.flows)
     endpoint = menu.endpoint_of(drafts) or os.environ.get(destinations.ENDPOINT, "")
     return [

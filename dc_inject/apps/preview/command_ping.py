@@ -117,9 +117,7 @@ def _waiting(message: str) -> Iterator[None]:
 
 
 def _row(values: Mapping[str, Any], storages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    times = {
-        name: values[name] and units.format_time(values[name]) for name in ("credentials_until", "delegated_until")
-    }
+    times = {name: units.format_time_or_none(values[name]) for name in ("credentials_until", "delegated_until")}
     return {**values, **times, "storages": storages if SERVICES[values["service"]].ends_are_urls else []}
 
 

@@ -54,7 +54,7 @@ def number(value: int) -> Cell:
 
 def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
     """Return a ratio in percent, with the sign of its colour beside."""
-    return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour, value)
+    return Cell(NONE) if value is None else Cell(f"{units.percent(value)} {sign}", colour, value)
 
 
 def rate(value: float, seconds: float) -> Cell:

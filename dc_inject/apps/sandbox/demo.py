@@ -100,8 +100,7 @@ def write_menus(grid: Sandbox, cycles: int, seconds: int) -> list[Path]:
                 grid.put(storage, f"/source/{number:02}.bin", FILE_SIZE + 10_000 * number, f"{storage} {number}")
     start = Cycle.at(SystemClock().now() + timedelta(seconds=4), timedelta(seconds=seconds)).next.start
     end = start + cycles * timedelta(seconds=seconds)
-    form = "%Y-%m-%dT%H:%M:%SZ"
-    values |= {"start": start.strftime(form), "end": end.strftime(form), "cycle": str(seconds)}
+    values |= {"start": units.format_time(start), "end": units.format_time(end), "cycle": str(seconds)}
     for name in names:
         text = resources.files("dc_inject.apps.sandbox").joinpath(name).read_text(encoding="utf-8")
         (grid.folder / name).write_text(Template(text).substitute(values), encoding="utf-8")

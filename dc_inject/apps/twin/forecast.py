@@ -160,7 +160,7 @@ def queues(world: World, start: datetime) -> list[dict[str, Any]]:
         most, at = max(values, key=lambda pair: pair[0])
         moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo) if most else None
         mean = sum(value for value, _ in values) / len(values)
-        rows.append({"queue": text, "mean": mean, "most": most, "at": moment and units.format_time(moment)})
+        rows.append({"queue": text, "mean": mean, "most": most, "at": units.format_time_or_none(moment)})
     return rows
 
 

@@ -50,9 +50,10 @@ def recall_from(path: Path, campaign: str) -> None:
         log.warning("cannot read where credentials may go: %s", error.message)
 
 
-def recall(campaign: str) -> Trust:
-    """Return the hosts that are trusted, with those that a campaign's ledger in its default place has."""
-    recall_from(ledger_files.file_of(None, campaign), campaign)
+def recall(*campaigns: str) -> Trust:
+    """Return the hosts that are trusted, with those that campaigns' ledgers in their default places have."""
+    for campaign in campaigns:
+        recall_from(ledger_files.file_of(None, campaign), campaign)
     return trust()
 
 

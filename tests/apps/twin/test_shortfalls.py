@@ -19,7 +19,10 @@ from dc_inject.summary.why import Cause, Kind
 from tests.cli import ledgers
 from tests.cli.ledgers import CYCLE, GB, ME, START, Ledger
 
-bottlenecks = pytest.importorskip("dc_inject.apps.twin.grid.bottlenecks")  # numpy is an extra
+pytest.importorskip("numpy")  # an extra
+
+from dc_inject.apps.twin.grid import bottlenecks
+
 SCENARIOS = Path(__file__).parents[3] / "menus" / "twin"
 KEY, OTHER = FlowKey("test", Link("A", "B")), FlowKey("test", Link("A", "C"))
 HELD = ("hold", "backlog", 1)  # in the last of the cycles below

@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
     def __str__(self) -> str:
         sizes = f"{units.format_size(round(self.predicted))} instead of {units.format_size(round(self.moved))}"
         more = "more" if self.predicted > self.moved else "less"
-        return sizes if self.error is None else f"{sizes}, {100 * self.error:.1f} % {more}"
+        return sizes if self.error is None else f"{sizes}, {units.percent(self.error)} {more}"
 
     def misses(self, of_all: float) -> bool:
         """Whether it is off by more than 10 %: if nothing moved, by so much of all that the link moved."""
