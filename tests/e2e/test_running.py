@@ -124,8 +124,7 @@ def test_a_rate_is_set_from_another_terminal_and_taken_back(tool, three, label):
     )
     running = tool.start("run", menu, now=cycle.start)
     until(lambda: given(tool.entries(campaign)), "a rule")
-    said = tool.run("set", source, one, "rate", "12Gb/s", "--why", "more").err
-    assert "12 Gb/s" in said
+    tool.run("set", source, one, "rate", "12Gb/s", "--why", "more")
 
     def targets():
         rows = tool.status(campaign)["rows"]
