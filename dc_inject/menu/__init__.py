@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,12 +29,14 @@ __all__ = [
     "thresholds_of",
 ]
 
-_MODULES = dict.fromkeys(("campaign", "gather_campaigns", "narrowed"), "campaigns")  # all else is in `draft`
+_OF_CAMPAIGNS = {"campaign", "gather_campaigns", "narrowed"}  # all else is in `draft`
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for on its first use: the schema takes half of the time of a command without menus."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'draft')}"), name)
+    from dc_inject.menu import campaigns, draft  # noqa: PLC0415  see above
+
+    value = globals()[name] = getattr(campaigns if name in _OF_CAMPAIGNS else draft, name)
     return value
