@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
         return list(registry.COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command. Raises NoSuchCommand with similar names; returns None while a shell completes."""
+        """Import a command; an unknown one is refused with similar names, or is None while a shell completes."""
         if cmd_name not in registry.COMMANDS:
             if ctx.resilient_parsing:
                 return None
