@@ -197,7 +197,8 @@ def simulate_seeds(
     `warn` is told once what the grid lacks, which is the same for all seeds.
     """
     context = multiprocessing.get_context("spawn")
-    parts, lacking = context.Array("d", len(seeds)), context.SimpleQueue()
+    # The last number stops them. It has no lock: a process that ended with a lock would keep all others waiting.
+    parts, lacking = context.RawArray("d", len(seeds) + 1), context.SimpleQueue()
     with (
         tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
         ProcessPoolExecutor(min(len(seeds), os.cpu_count() or 1), context, _begin, (parts, lacking)) as pool,
@@ -210,12 +211,12 @@ def simulate_seeds(
                 more = _some_run(runs)
                 while not lacking.empty():
                     warn(lacking.get())
-                passed(sum(parts[:]) / len(seeds))
+                passed(sum(parts[:-1]) / len(seeds))
             passed(1.0)
             return [run.result() for run in runs]
         except BaseException:
-            for child in multiprocessing.active_children():
-                child.terminate()
+            parts[-1] = 1
+            pool.shutdown(cancel_futures=True)
             raise
 
 
@@ -234,7 +235,9 @@ def _without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_parts: Any = None  # of each seed that is simulated, which part is done: shared with the command
+_parts: Any = (
+    None  # of each seed that is simulated, which part is done, and whether to stop: shared with the command
+)
 _lacking: Any = None  # what the first one finds that the grid lacks, for the command to say
 
 
@@ -245,6 +248,8 @@ def _begin(parts: Any, lacking: Any) -> None:  # noqa: ANN401  an array and a qu
 
 def _in_process(request: simulation.Request, seed: int, folder: Path, number: int) -> SeedRun:
     def passed(part: float) -> None:
+        if _parts[-1]:
+            raise KeyboardInterrupt
         _parts[number] = part
 
     def warn(problem: Problem) -> None:

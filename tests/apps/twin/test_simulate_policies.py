@@ -316,7 +316,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing(seeds, again, tmp_path):
     while again and process.poll() is None:
         process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     assert "Traceback" not in err
     assert err.splitlines()[-1] == "dc-inject: interrupted"
     assert list(tmp_path.iterdir()) == []
