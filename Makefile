@@ -30,7 +30,7 @@ unexport PYTHONPATH PYTHONHOME
 # Without bytecode each start of a program compiles it anew, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test format-check lint types imports side-by-side pytest browser format chaos shards trouble bench fuzz hostile twin calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports side-by-side pytest browser format chaos shards trouble bench fuzz hostile twin bounds calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +96,9 @@ hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMM
 
 twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)
 	@JOBS=$(JOBS) $(BIN)/python -m tests.apps.twin.scenarios $(or $(SEEDS),3)
+
+bounds: $(READY) ## Compute what a perfect injector could move in each scenario, and search the best constant rates; SCENARIOS= chooses (20 min)
+	@JOBS=$(JOBS) $(BIN)/python -m tests.apps.twin.bounds $(SCENARIOS)
 
 calibrate: $(FTS) ## Run a campaign on the sandbox, fit a grid to its ledger, and compare what it predicts, link by link (16 min)
 	@$(BIN)/python -m tests.apps.twin.sandbox_check

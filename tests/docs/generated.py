@@ -9,6 +9,7 @@ from html import escape
 
 from dc_inject.apps.report.export import FIELDS
 from dc_inject.metrics.catalogue import LEDGER, LINK, PROCESS, Spec
+from tests.apps.twin.bounds_stored import in_words, stored_bounds
 from tests.docs import DOCS, ROOT, responses
 from tests.docs.command_reference import cli
 
@@ -149,6 +150,21 @@ def metrics() -> str:
     return with_tables((DOCS / "reference" / "metrics.md").read_text(), tables)
 
 
+def twin() -> str:
+    """Return the page on the twin with the bounds of its scenarios as they are stored."""
+    head = (
+        "| scenario | could be moved | short is | best constant rates | times the menu's |\n|---|---|---|---|---|"
+    )
+    rows = (
+        f"\n| {name} | {' | '.join((most, ', '.join(row['why']), best, factors))} |"
+        for name, row in stored_bounds().items()
+        for most, best in [in_words(row)]
+        for factors in [", ".join(f"{factor:g}" for factor in row.get("factors", ()))]
+    )
+    heading = "### What a perfect injector could move"
+    return with_tables((DOCS / "explanation" / "twin.md").read_text(), {heading: head + "".join(rows)})
+
+
 def with_tables(page: str, tables: Mapping[str, str]) -> str:
     """Return a page in which the first table below each of these headings is another one."""
     for heading, table in tables.items():
@@ -173,6 +189,7 @@ FILES: dict[str, Callable[[], str]] = {
     "explanation/control.svg": responses.picture,
     "explanation/control.md": control,
     "how-to/choose-control.md": choose_control,
+    "explanation/twin.md": twin,
     "reference/grafana-dashboard.json": dashboard,
 }
 

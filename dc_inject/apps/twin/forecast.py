@@ -43,17 +43,17 @@ def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime)
     arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
     comes later was left in a queue.
     """
-    moved, due = _moved_in_time(ledger, end), sum(line.due for line in lines)
+    moved, due = moved_in_time(ledger, end), sum(line.due for line in lines)
     return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
 
 
 def late_bytes(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> int:
     """Return how much of what links were due has moved, but too late for `moved_of_target`."""
-    moved = _moved_in_time(ledger, end)
+    moved = moved_in_time(ledger, end)
     return sum(max(min(line.moved, line.due) - min(moved[line.key], line.due), 0) for line in lines)
 
 
-def _moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
+def moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
     """Return what each link has moved a cycle after the menus' end."""
     first = ledger.first_cycle()
     until = end + timedelta.resolution

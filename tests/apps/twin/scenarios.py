@@ -1,7 +1,8 @@
 """All scenarios in the twin, each with several seeds: `python -m tests.apps.twin.scenarios [SEEDS [NAME ...]]`.
 
 Prints a table for each policy (POLICIES="fixed act"): of each figure the median and, where seeds differ, its
-range. JOBS=2 simulations run at a time. SIZE=full runs whole challenges too.
+range, beside the stored bound and best constant rates (`bounds.py`). JOBS=2 simulations run at a time. SIZE=full
+runs whole challenges too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from dc_inject.apps.twin.several_seeds import FIGURES, SeedRun, simulate_seed, spread
 from dc_inject.apps.twin.simulation import FIXED, Request
 from dc_inject.model import units
+from tests.apps.twin.bounds_stored import in_words, stored_bounds
 
 MENUS = Path(__file__).resolve().parents[3] / "menus"
 FOLDER = MENUS / "twin"
@@ -24,6 +26,7 @@ LARGE = {  # whole challenges, run with SIZE=full only: their menus, and for how
     "atlas-one-activity": ([MENUS / "atlas" / "flexible.yaml"], 0.25),
 }
 POLICIES = (FIXED, "act")
+BOUNDS = ("bound", "best constant")
 
 
 def menus(name: str) -> list[Path]:
@@ -55,11 +58,15 @@ def main(seeds: int, names: list[str]) -> None:
             for future in futures:
                 future.result()
             print(f"{name}, {policy}: {units.counted(seeds, 'seeds')}", file=sys.stderr, flush=True)
+    stored = stored_bounds()
     for policy in policies:
-        table = [[policy, *(figure.words for figure in FIGURES.values())]]
+        table = [[policy, *BOUNDS, *(figure.words for figure in FIGURES.values())]]
         for name in names:
             made = [future.result().figures for future in runs[policy, name]]
-            table.append([name, *(spread([m[key] for m in made], figure.form) for key, figure in FIGURES.items())])
+            known = in_words(stored[name]) if name in stored else ("", "")
+            table.append(
+                [name, *known, *(spread([m[key] for m in made], figure.form) for key, figure in FIGURES.items())]
+            )
         widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
         for row in table:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
