@@ -235,9 +235,8 @@ def _without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_parts: Any = (
-    None  # of each seed that is simulated, which part is done, and whether to stop: shared with the command
-)
+# Of each seed that is simulated, which part is done, and whether to stop: shared with the command.
+_parts: Any = None
 _lacking: Any = None  # what the first one finds that the grid lacks, for the command to say
 
 

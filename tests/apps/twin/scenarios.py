@@ -1,7 +1,7 @@
 """All scenarios in the twin, each with several seeds: `python -m tests.apps.twin.scenarios [SEEDS [NAME ...]]`.
 
 Prints a table for each policy (POLICIES="fixed act"): of each figure the median and, where seeds differ, its
-range, beside the stored bound and best constant rates (`bounds.py`). JOBS=2 simulations run at a time. SIZE=full
+range, after the stored bound and best constant rates (`bounds.py`). JOBS=2 simulations run at a time. SIZE=full
 runs whole challenges too.
 """
 

@@ -34,9 +34,8 @@ def test_all_is_moved_where_nothing_is_short():
 
 def test_slots_go_to_the_link_that_moves_most_with_them():
     program = links(fast=1000, slow=1000)
-    share(
-        program, "transfers", 20.0, fast=1, slow=10
-    )  # the fast one takes 10 of 20, the rest is 1 byte/s of the slow
+    share(program, "transfers", 20.0, fast=1, slow=10)
+    # The fast one takes 10 of 20; the rest is 1 byte/s of the slow one.
     assert program.solve() == (pytest.approx((1000 + 100) / 2000), ("transfers",))
 
 
