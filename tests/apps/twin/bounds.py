@@ -27,7 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -50,16 +50,14 @@ ALONE = (0.2, 0.4, 0.7)  # of one rate, where a menu has several
 WORTH, ALL = 0.01, 0.999  # parts of what is due: below and above them nothing binds
 NEAR = 0.003  # of the bound: nothing better is searched for
 
-RATE = r"rate: ([\d.]+) Gb/s"
+RATE, TARGET = r"rate: ([\d.]+) Gb/s", r"(?m)^target: .*\n"
 HEAD = """# What a perfect injector could move, and the best constant rates, in % of what is due, by `make bounds`.
 # `factors` are those of the menu's rates, in their order. Without `constant` none was searched; null: none keeps
 # all disks below 98 %.
 """
 
 Link = tuple[str, str]
-Rows: TypeAlias = Iterator[
-    tuple[str, list[tuple[int, float]], float]
-]  # what is short, columns with factors, and the most
+Row = tuple[str, list[tuple[int, float]], float]  # what is short, columns with factors, and the most
 
 
 class Bound(NamedTuple):
@@ -125,7 +123,7 @@ class Program:
         why = tuple(name for name, part in binds.most_common(3) if part > WORTH)
         return Bound(moved_of_due, why if moved_of_due < ALL else ())
 
-    def _shared(self, moved: Mapping[Link, int], steps: int) -> Rows:
+    def _shared(self, moved: Mapping[Link, int], steps: int) -> Iterator[Row]:
         """Yield what links may use of each resource in each step."""
         for name, uses in self.shares.items():
             for k in range(steps):
@@ -133,7 +131,7 @@ class Program:
                 row += [(moved[link] + k - 1, -use) for link, use in uses.items() if k]
                 yield name, row, float(self.rooms[name][k])
 
-    def _staying(self, moved: Mapping[Link, int], deleted: Mapping[str, int], steps: int) -> Rows:
+    def _staying(self, moved: Mapping[Link, int], deleted: Mapping[str, int], steps: int) -> Iterator[Row]:
         """Yield what may be where bytes stay, and what may be deleted there until each step's end."""
         for held in self.held:
             gone = deleted[held.name]
@@ -153,7 +151,7 @@ class Program:
                     yield f"deletions for the {held.name}", [(gone + k, 1.0), *before], held.rate[k] * self.step
 
 
-def _growing(firsts: Sequence[int], steps: int) -> Rows:
+def _growing(firsts: Sequence[int], steps: int) -> Iterator[Row]:
     """Yield that sums of bytes never fall."""
     for first in firsts:
         for k in range(1, steps):
@@ -379,6 +377,7 @@ def constant(name: str, factors: tuple[float, ...]) -> Constant:
     with tempfile.TemporaryDirectory() as place:
         menu, remaining = Path(place) / "menu.yaml", iter(factors)
         text = (scenarios.FOLDER / name / "menu.yaml").read_text()
+        text = re.sub(TARGET, "", text)  # which the rates would not sum to
         menu.write_text(re.sub(RATE, lambda rate: f"rate: {float(rate[1]) * next(remaining):.6g} Gb/s", text))
         request = simulation.Request([menu], scenarios.FOLDER / name / "grid.yaml", policy="off")
         with simulation.new_ledger(Path(place) / "ledger.sqlite") as ledger:
