@@ -131,3 +131,28 @@ def test_a_signal_whose_exception_was_dropped_ends_the_work_at_its_next_check() 
         signal.raise_signal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         check()
+
+
+IN_A_WRITE = """
+import io, signal, sys
+from dc_inject.cli.shared import hangup
+
+class Raw(io.FileIO):
+    def write(self, data):
+        signal.raise_signal(signal.SIGINT)
+        return super().write(data)
+
+sys.stderr = io.TextIOWrapper(io.BufferedWriter(Raw(2, "w", closefd=False)))
+hangup.interrupt_once()
+try:
+    print("10 %", file=sys.stderr, flush=True)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.usefixtures("signals_of_a_terminal")
+def test_a_signal_while_something_is_written_ends_the_work_like_any_other() -> None:
+    command = [sys.executable, "-c", IN_A_WRITE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr

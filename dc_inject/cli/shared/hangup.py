@@ -122,7 +122,7 @@ def outlive_readers() -> None:
         raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED they are one
         if not isinstance(raw, io.FileIO) or isinstance(raw, _Output) or raw.fileno() not in OUTPUTS:
             continue  # a view of a run has taken it
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # of which the second is a write that a signal interrupts
             stream.flush()
         output = _Output(raw.fileno(), "w", closefd=False)
         text = io.TextIOWrapper(
