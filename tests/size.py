@@ -18,8 +18,6 @@ from tests.pinned import TOKEN
 
 ROOT = Path(__file__).resolve().parents[1]
 SLACK = 1.02
-# Until control has a room of its own.
-CONTROL = ("planning/control", "planning/guards", "engine/control", "engine/guarding", "engine/queues")
 # A docstring, where each line of a string has become a \0: after the beginning, or the last line of a header that
 # begins with `def`, `class`, or a closing bracket. Asking `ast` takes ten times as long.
 DOCSTRING = re.compile(r"(\A|^[ \t]*(?:(?:async )?def |class |[)\]]).*:[ \t]*\n)\s*\0(?:\n\0)*", re.MULTILINE)
@@ -37,10 +35,8 @@ def _lines_of(string: str) -> str:
 
 def part(path: str) -> str:
     """Return the part of the house that a file of dc_inject/ belongs to: core, control, apps or sandbox."""
-    if path.startswith(CONTROL):
-        return "control"
     top = path.split("/", maxsplit=1)[0]
-    return top if top in {"apps", "sandbox"} else "core"
+    return top if top in {"apps", "control", "sandbox"} else "core"
 
 
 def room(path: str) -> str:

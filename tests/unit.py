@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FOLDERS = ("core", "menu", "ledger", "metrics", "cli", "engine", "docs", "summary", "apps")
+FOLDERS = ("control", "core", "menu", "ledger", "metrics", "cli", "engine", "docs", "summary", "apps")
 
 # Not in FOLDERS, since they need a service or a storage, or try thousands of cases:
 # backends, chaos, deploy, e2e, fuzz, golden, hostile, sandbox and storage.
@@ -65,15 +65,14 @@ LEFT_OUT = {
     "engine/test_breaker.py": DAYS,
     "engine/test_calls_a_rule.py": DAYS,
     "engine/test_clocks.py": DAYS,
-    "engine/test_controlling.py": DAYS,
     "engine/test_crashes.py": KILLS,
     "engine/test_cycles.py": DAYS,
     "engine/test_day.py": DAYS,
     "engine/test_files.py": DAYS,
     "engine/test_goals.py": DAYS,
     "engine/test_goals_crashes.py": KILLS,
-    "engine/test_guarding.py": DAYS,
     "engine/test_overrides.py": DAYS,
+    "engine/test_rooms.py": DAYS,
     "engine/test_second_hop_ends.py": DAYS,
     "engine/test_second_hops.py": DAYS,
     "engine/test_soak.py": DAYS,
@@ -166,10 +165,6 @@ TESTS_LEFT_OUT = {
     },
     "engine/test_leaps.py": {
         "test_a_leap_that_no_service_confirms_changes_nothing": DAYS,
-    },
-    "engine/test_queues.py": {
-        "test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_quarter": DAYS,
-        "test_where_fts_takes_nothing_away_or_does_not_tell_nothing_is_foreseen": DAYS,
     },
     "engine/test_restored.py": {
         "test_brought_to_the_present_it_has_all_that_was_injected_since_and_makes_nothing_up": DAYS,

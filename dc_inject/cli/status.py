@@ -15,7 +15,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
-from dc_inject.model.holds import format_numbers
+from dc_inject.model.holds import describe_window, format_numbers
 from dc_inject.model.services import describe_right
 from dc_inject.summary import advice, closing, standing
 from dc_inject.system.clock import SystemClock
@@ -59,14 +59,12 @@ CONTROL = (
     tables.Column("mode", "control"),
     tables.Column("target", "target", units.format_rate, right=True, spare=2),
     tables.Column("hold", "hold", lambda hold: hold or "none"),
-    tables.Column("bias", "bias", units.percent, right=True, spare=3),
     tables.Column("numbers", "why", numbers, below=True),
 )
 DECISIONS = (
     tables.Column("cycle", "cycle", heading=True),
     *CONTROL[:-1],
     tables.Column("held", "held", quiet=True),
-    tables.Column("guards", "guards", " ".join, spare=4),
     tables.Column("numbers", "why", "; ".join, below=True),
 )
 PAUSES = (
@@ -101,7 +99,7 @@ CHANGED = (
     "--decisions",
     type=click.IntRange(1),
     metavar="CYCLES",
-    help="Show what control decided or advised of each link in the last so many cycles, and on which signals.",
+    help="Show what control decided or advised of each link in the last so many cycles, and its windows.",
 )
 @common.LINKS
 @common.LEDGER
@@ -154,9 +152,11 @@ def _require_known(view: Reader, links: Iterable[str]) -> None:
 
 
 def _behind(row: Mapping[str, Any]) -> list[str]:
-    """Return the numbers of what binds first: the window's come after those of another hold."""
-    parts = [row["held"]] if row["hold"] == Hold.BACKLOG.value else [row["held"], row["numbers"]]
-    return [numbers(part) for part in parts if part]
+    """Return what binds first, in words: the window comes after the numbers of another hold."""
+    window = describe_window(row["numbers"])
+    if row["hold"] == Hold.BACKLOG.value:
+        return [describe_window({**row["numbers"], **row["held"]})]
+    return [numbers(row["held"]), window] if row["held"] else [window]
 
 
 def _undecided(links: Iterable[str], last: Cycle | None) -> str:
@@ -181,7 +181,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
-        tables.emit(fmt, summary_output.columns(rows) if summary else ROWS, rows)
+        tables.emit(fmt, summary_output.SUMMARY if summary else ROWS, rows)
         if summary and fmt == "table":
             if lost := summary_output.lost_line(shown):
                 click.echo(lost)

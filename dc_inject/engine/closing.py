@@ -51,6 +51,9 @@ class Closing:
             self._submitting.withdraw(failed, "its service did not answer until its cycle was over")
             waited = set(self._submitting.without_room)  # not for want of time, which planning would believe
             self._submitting.withdraw(waited, "there was no room at its destination until its cycle was over")
+            self._submitting.withdraw(
+                set(self._submitting.withheld), "enough was in flight until its cycle was over"
+            )
             self._submitting.withdraw(None, transitions.OVER)
         self._write(cycle, holds, troubled)
         if log.isEnabledFor(logging.INFO):  # in a simulation nobody reads it
@@ -166,7 +169,8 @@ class Closing:
             if sizes and (trouble is None or (Trait.ITEMS in trouble.hold.traits and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
                 waited = self._submitting.without_room.get(row.key)
-                lack = Held(Hold.OVERLOAD) if waited is None else waited[0].lacks(sum(sizes), waited[1])
+                withheld = self._submitting.withheld.get(row.key, Held(Hold.OVERLOAD))
+                lack = withheld if waited is None else waited[0].lacks(sum(sizes), waited[1])
                 troubles[row.key] = Held(lack.hold, {**lack.numbers, **numbers})
         return troubles
 

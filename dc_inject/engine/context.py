@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from dc_inject.control import Governor
 from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.call_limits import Breaker, Limit, LinkWaits
 from dc_inject.engine.calls import Calls
@@ -92,6 +93,7 @@ class EngineContext:
     observer: Observer
     settings: Settings
     planner: Planner = plan
+    governor: Governor = field(default_factory=Governor)
     alone: Alone | None = None
     undeletable: dict[tuple[str, str], str] = field(default_factory=dict)  # destination of a service -> why
     breakers: dict[str, Breaker] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Deleting: what has ended is gone once nothing of it is left at its destination.
 
 Rucio deletes by itself what its rules leave; it is asked one cycle later whether the bytes are gone, and at once
-where room is waited for (`guarding.py`). Through FTS nobody deletes: the files of ended jobs are deleted here, at
+where room is waited for (`rooms.py`). Through FTS nobody deletes: the files of ended jobs are deleted here, at
 their destinations (which files those are, and that they are ours, is settled in `model/deletion.py`). Deleting is
 slow and storages may hang, so every destination has its own pace, beside everything else: one that does not answer
 is asked by one call at a time, with waits between, and the others go on. That bytes are gone is written down as

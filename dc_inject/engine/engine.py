@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
+from dc_inject.control import Windows
 from dc_inject.engine import second_hops
 from dc_inject.engine.another_injector import Alone, AnotherInjector
 from dc_inject.engine.calls import Calls
@@ -95,6 +96,7 @@ class Engine:
             settings=settings,
             alone=alone,
             planner=planner or plan,
+            governor=Windows(ledger),
         )
         self._opening = Opening(self._context)
         self._submitting = Submitting(self._context)

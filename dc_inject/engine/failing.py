@@ -4,7 +4,7 @@ FTS tells of each file that failed. Rucio tells of no failures before a rule is 
 given up for now, perhaps until the rule expires, long after the link works again. So the bytes that became stuck
 in the last cycles are set against those that arrived, and count as failed; what is stuck waits in no queue. What
 was stuck in those cycles is kept as a signal in the ledger. The hold `failing` rests on it, with control or
-without (`planning/link_plan.py`, `guarding.py`).
+without (`planning/link_plan.py`, `rooms.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dc_inject.engine import control_records
 from dc_inject.ledger import Ledger, Row, Signal
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, State
@@ -77,10 +76,7 @@ def failed_parts(
 def remember(ledger: Ledger, now: datetime) -> None:
     """Keep what is stuck in a ledger that was rebuilt: nobody knows when it became so."""
     ledger.record_signals(
-        [
-            (STUCK, control_records.subject(key), _Before(now, size).text, "")
-            for key, size in stuck_bytes(ledger).items()
-        ],
+        [(STUCK, _subject(key), _Before(now, size).text, "") for key, size in stuck_bytes(ledger).items()],
         now,
     )
 
@@ -139,8 +135,7 @@ def _became_stuck(
     if not kept and not stuck:
         return {}
     before = {
-        key: _Before.read(kept.get(control_records.subject(key)))
-        or _Before(now, 0 if key in planned else stuck.get(key, 0))
+        key: _Before.read(kept.get(_subject(key))) or _Before(now, 0 if key in planned else stuck.get(key, 0))
         for key in flows
     }
     since = min((one.at for one in before.values()), default=now)
@@ -155,9 +150,13 @@ def _became_stuck(
             sizes[cycle.start] = sizes.get(cycle.start, 0) + max(own + gone - one.stuck, 0)
             became[key] = sizes
             just_ended = sum(size for at, size in ended.get(key, ()) if at == now)
-            keeping.append((STUCK, control_records.subject(key), _Before(now, own, just_ended, sizes).text, ""))
+            keeping.append((STUCK, _subject(key), _Before(now, own, just_ended, sizes).text, ""))
     ledger.record_signals(keeping, now)
     return became
+
+
+def _subject(key: FlowKey) -> str:
+    return f"{key.scenario} {key.link} {key.link.through}"
 
 
 @dataclass(frozen=True, slots=True)

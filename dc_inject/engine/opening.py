@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine import controlling, goals, guarding, preflight, second_hops
+from dc_inject.engine import goals, preflight, queues, rooms, second_hops
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
-from dc_inject.engine.controlling import Controlled
 from dc_inject.engine.inventories import Inventories
 from dc_inject.engine.situation import SituationReader, booked, site_of
 from dc_inject.ledger import Pause
@@ -25,6 +25,7 @@ from dc_inject.model import (
     Hold,
     Item,
     Link,
+    Mode,
     PoolKey,
     State,
     overrides,
@@ -64,7 +65,7 @@ class Opening:
         self._context = context
         self._inventories = Inventories(context)
         self._situations = SituationReader(context)
-        self._controlled = Controlled()  # in the open cycle
+        self._extras: dict[FlowKey, int] = {}  # what links are due in the open cycle on top of their dues
 
     def dues(self, campaign: Campaign, cycle: Cycle, since: datetime, hold: Held | None = None) -> None:
         """Write what each link is due in this cycle; a pause makes it nothing. A repetition changes nothing."""
@@ -86,14 +87,25 @@ class Opening:
                 dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
         amounts = {key: amount for key, (amount, _) in dues.items()}
         goal_of = {key: flow.goal for key, flow in current_flows.items()}
-        with self._context.ledger.together():
-            controlled = (
-                controlling.decide(self._context, cycle, current_flows, amounts) if hold is None else Controlled()
-            )
-            extras = {key: controlled.on_top(current_flows[key], amount) for key, amount in amounts.items()}
-            if self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goal_of):
-                self._context.ledger.forgive(cycle, controlled.forgiven)
-            self._controlled = controlled
+        lost = {} if hold is not None else self._lost(cycle, current_flows)
+        self._extras = {
+            key: round(amount * current_flows[key].overhead) + lost.get(key, 0) for key, amount in amounts.items()
+        }
+        self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), self._extras, goal_of)
+
+    def _lost(self, cycle: Cycle, flows: Mapping[FlowKey, Flow]) -> dict[FlowKey, int]:
+        """Return what expired or stayed stuck in the cycle before on links where control acts: it is due again.
+
+        A goal is what is to arrive: it is due again by itself.
+        """
+        ledger, since = self._context.ledger, cycle.start - cycle.length
+        acting = {key: f for key, f in flows.items() if f.control.mode is Mode.ACT and f.goal is None}
+        begun = since - max((flow.lifetime_max for flow in acting.values()), default=timedelta(0))
+        lost: dict[FlowKey, int] = defaultdict(int)
+        for ended in (ledger.expired(since, begun), ledger.stuck_until_ended(since, begun)) if acting else ():
+            for key in acting.keys() & ended.keys():
+                lost[key] += sum(size for at, size in ended[key] if since < at <= cycle.start)
+        return lost
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that bytes that still arrive have a row."""
@@ -129,9 +141,10 @@ class Opening:
         pools, unread = self._read_pools(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
-        demands = self._situations.demands(cycle, rows, flows, held, self._controlled)
+        demands = self._situations.demands(cycle, rows, flows, held, self._extras)
         situation = self._situations.read(campaign, cycle, demands, facts, pools)
-        situation = guarding.guarded(context, situation, facts, self._controlled, deadline)
+        queues.record(context, situation.demands, deadline)
+        situation = context.governor.govern(rooms.with_rooms(context, situation, facts))
         decided = context.planner.plan(situation)
         budgets = {decision.key: decision.budget for decision in decided.decisions}
         chosen, unseen = preflight.replace_unusable(context, situation, decided.injections, budgets, deadline)

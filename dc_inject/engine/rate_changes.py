@@ -19,7 +19,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from dc_inject.engine import control_records
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.situation import booked
 from dc_inject.engine.submitting import Submitting
@@ -68,11 +67,9 @@ class Overriding:
         before = [overrides.overlaid(menus, earlier) for earlier in self._held]
         less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
         self._seen, self._held = after, [*self._held, after]
-        # Where nothing was due, since it is paused, say, there is nothing to forgive. What others have of an older
-        # debt was forgiven in this row too, and was not due in it.
+        # Where nothing was due, since it is paused, say, there is nothing to forgive.
         rows = self._context.ledger.rows(cycle=cycle)
-        older = control_records.moved_over(self._context.ledger, cycle, (row.key for row in rows))
-        booked = {row.key: row.due - row.forgiven + older.get(row.key, 0) for row in rows}
+        booked = {row.key: row.due - row.forgiven for row in rows}
         less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
         why = {flow: next((o for o in after if covers(o.subject, flow)), None) for flow in less}
         goals = {flow.key for flow in menus.flows if flow.goal is not None}

@@ -255,6 +255,7 @@ class Rounds:
         ]
         current = self._reconciler.observed(before, current)
         context.looks.observed(before, current, now)
+        context.governor.observed(before, current, now)
         self._end_stalled(before, current, now)
         self._report_moved_by_others(before, current, now)
         self._say_what_failed(before, current)

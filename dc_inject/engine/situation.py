@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 
 from dc_inject.engine import failing
 from dc_inject.engine.context import EngineContext
-from dc_inject.engine.controlling import Controlled
 from dc_inject.ledger import Row
 from dc_inject.model import (
     Campaign,
@@ -27,7 +26,6 @@ from dc_inject.model import (
     Limits,
     Link,
     Menu,
-    Mode,
     PoolKey,
     RseSpec,
     Site,
@@ -63,11 +61,14 @@ class SituationReader:
         rows: Iterable[Row],
         flows: Mapping[FlowKey, Flow],
         held: Mapping[FlowKey, Held | None],
-        controlled: Controlled,
+        extras: Mapping[FlowKey, int],
     ) -> tuple[plan.Demand, ...]:
-        """Return what is known of each flow: its account, and how its bytes went lately, as its rows tell."""
+        """Return what is known of each flow: its account, and how its bytes went lately, as its rows tell.
+
+        `extras` are the bytes on top of what flows are due in this cycle.
+        """
         ledger, now = self._context.ledger, self._context.clock.now()
-        accounts, extras = ledger.accounts(), ledger.extras()
+        accounts, all_extras = ledger.accounts(), ledger.extras()
         of_flow: dict[FlowKey, dict[datetime, Row]] = defaultdict(dict)
         for row in rows:
             of_flow[row.key][row.cycle.start] = row
@@ -92,7 +93,7 @@ class SituationReader:
                     accounts[key].injected,
                     accounts[key].forgiven,
                     accounts[key].in_doubt,
-                    extras[key],
+                    all_extras[key],
                 ),
                 held=held[key],
                 before=held_before[key].hold if key in held_before else None,
@@ -103,10 +104,7 @@ class SituationReader:
                 # What its service has given up for now is in no queue, and may not move before it expires.
                 coming=max(accounts[key].coming - stuck.get(key, 0), 0),
                 arriving=arriving.get(key),
-                decision=controlled.acting(flow),
-                failing=False if flow.control.mode is Mode.ACT else None,  # until its guard says otherwise
-                moved_over=of_flow[key][cycle.start].forgiven,
-                extra=controlled.on_top(flow, of_flow[key][cycle.start].due),
+                extra=extras.get(key),
                 refused=key in refused,
             )
             for key, flow in flows.items()

@@ -12,7 +12,7 @@ Without an observation, nothing counts. Later observations can only add bytes th
 report is evaluated again in every cycle; and the least space of five cycles counts. Observations are kept for two
 hours and stored in each round, so that a run from cron, which starts anew in each cycle, has them as well.
 
-With a report that has no time, all bytes count that are ours now, and only once the report changes. `guarding.py`
+With a report that has no time, all bytes count that are ours now, and only once the report changes. `rooms.py`
 says how much of a space may be used; this module also says at which destinations releases wait for room.
 """
 

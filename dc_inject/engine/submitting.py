@@ -8,8 +8,9 @@ are alike and can share it (`_batches`), FTS's a request for each job. That they
 service gets at once follows how it answers (`call_limits.py`). What an answer makes of an entry is decided in
 `model/transitions.py`; what follows a refusal here: another item in the same cycle, a later try, or none.
 
-Where a destination is nearly full and control acts (`guarding.py`), an intent waits also for room: until what is
-there and on its way leaves space for it. What is planned counts on deletions that may come late.
+Where a destination is nearly full and control acts (`rooms.py`), an intent waits also for room: until what is
+there and on its way leaves space for it. What is planned counts on deletions that may come late. Where control
+acts, an intent waits until the windows of its link and storages have room for it (`control/`).
 
 The call itself is `submit` of a back end, such as `backends/rucio/rules.py`.
 """
@@ -26,7 +27,7 @@ from functools import partial
 from dc_inject.engine import preflight
 from dc_inject.engine.context import EngineContext, Room
 from dc_inject.engine.intents import IntentQueue, moment
-from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, State, transitions
+from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Held, Hold, Injection, State, transitions
 from dc_inject.model.errors import LinkRefused, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.events import Answered, Called, Calling, Refused
 from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE, Outcome
@@ -37,6 +38,7 @@ from dc_inject.planning.release import release_times
 log = logging.getLogger(__name__)
 
 WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
+LOOK_AGAIN = 1 / 30  # of a cycle: how often it is asked whether a window has room
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 
 
@@ -58,6 +60,8 @@ class Submitting:
         self._wrong: Counter[FlowKey] = Counter()  # jobs of this cycle that were refused for good
         # Flows that waited for room in this cycle: for what, and how many bytes of ours were there.
         self.without_room: dict[FlowKey, tuple[Room, int]] = {}
+        self.withheld: dict[FlowKey, Held] = {}  # flows that waited for a window in this cycle, and why last
+        self._look_again: datetime | None = None  # whether windows have room
         self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
@@ -77,6 +81,7 @@ class Submitting:
             self._wrong.clear()
             self._context.refused.begin_cycle()
             self.without_room.clear()
+            self.withheld.clear()
             self._tries, self._replace_at = 0, self._context.clock.now()  # a new cycle, a new chance
 
     def spread_overdue(self) -> None:
@@ -101,7 +106,7 @@ class Submitting:
 
     def next_release(self) -> datetime | None:
         """When the next intent is due to go out, or a replacement to be tried."""
-        moments = [self._waiting.next_moment(), self._replace_at if self._short else None]
+        moments = [self._waiting.next_moment(), self._replace_at if self._short else None, self._look_again]
         return min((at for at in moments if at is not None), default=None)
 
     def withdraw(self, flows: set[FlowKey] | None, why: str) -> dict[FlowKey, int]:
@@ -152,6 +157,8 @@ class Submitting:
         for key in keys:
             self._waiting.take(key)
         self._context.tell(Calling(tuple(called)))
+        released = [entry for together in batches for entry in together if entry.injection.key in called]
+        self._context.governor.released(released, now)
         for together in batches:
             if batch := [transitions.called(e, now) for e in together if e.injection.key in called]:
                 self._call(batch)
@@ -163,9 +170,13 @@ class Submitting:
         rooms: dict[str, int] = {}
         spaces: dict[str, int] = {}
         batches: list[list[Entry]] = []
-        for flow, ready_entries in ready.items():
-            service, entries = flow.link.through, self._with_room(flow, ready_entries, spaces)
-            if service in context.broken or not entries or self._context.refused.waits(flow, now):
+        self._look_again = None
+        for flow in context.governor.turn(ready, now):
+            service = flow.link.through
+            if service in context.broken or context.refused.waits(flow, now):
+                continue
+            entries = self._in_window(self._with_room(flow, ready[flow], spaces), now)
+            if not entries:
                 continue
             if service not in rooms:
                 at_once = context.limit(service).whole - self._submits[service]
@@ -194,6 +205,18 @@ class Submitting:
             spaces[place] -= entry.injection.item.bytes
             if spaces[place] < 0:
                 self.without_room[flow] = room, room.bytes - left
+                break
+            fitting[key] = entry
+        return fitting
+
+    def _in_window(self, entries: dict[str, Entry], now: datetime) -> dict[str, Entry]:
+        """Return the first of these for which windows have room."""
+        fitting: dict[str, Entry] = {}
+        for key, entry in entries.items():
+            held = self._context.governor.withheld(entry, now)
+            if held is not None:
+                self.withheld[entry.injection.flow] = held
+                self._look_again = now + entry.injection.cycle.length * LOOK_AGAIN
                 break
             fitting[key] = entry
         return fitting

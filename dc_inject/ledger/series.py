@@ -344,28 +344,22 @@ class SeriesReader(CycleReader):
     def advice(self) -> Iterator[Advised]:
         """Yield what control advised of each link in each cycle, one cycle after the other."""
         keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
-        for cycle, account, hold, numbers, guards, due, injected in self._db.stream(
-            "SELECT d.cycle, d.account, d.hold, d.numbers, d.guards, r.due, r.injected FROM decision AS d "
+        for cycle, account, hold, numbers, injected in self._db.stream(
+            "SELECT d.cycle, d.account, d.hold, d.numbers, r.injected FROM decision AS d "
             "JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE mode = ? ORDER BY d.cycle",
             Mode.ADVISE.value,
         ):
             advised = None if hold is None else Hold(hold)
-            of_guard = read_object(guards).get(hold, {})
-            yield Advised(moment(cycle), keys[account], advised, read_object(numbers), of_guard, due, injected)
+            yield Advised(moment(cycle), keys[account], advised, read_object(numbers), injected)
 
 
 class Advised(NamedTuple):
-    """What control advised of a link in the cycle that began then: its hold, None for none.
-
-    `numbers` are those of the law, `guard` those of the guard that the hold is; bytes `due` and `injected`.
-    """
+    """What control advised of a link in the cycle that began then: its hold, None for none; bytes `injected`."""
 
     at: datetime
     key: FlowKey
     hold: Hold | None
     numbers: Numbers
-    guard: Numbers
-    due: int
     injected: int
 
 

@@ -83,8 +83,8 @@ class ControlDecision:
 
     `hold` is the leading one, None where nothing holds the link; with `act` the same as in the cycle's row, unless
     that names something else than control. `target` is in bytes per second. `numbers` are
-    the signals of the law, bytes and seconds; `guards` are the readings of the guards that hold. `held` are the
-    numbers behind `hold`, which follow from the others and from the cycle's row.
+    those of its window, in bytes. `held` are the numbers behind `hold`, which follow from them and from the
+    cycle's row.
     """
 
     cycle: Cycle
@@ -92,9 +92,9 @@ class ControlDecision:
     mode: str
     hold: Hold | None
     target: float
-    bias: float
     numbers: Numbers
-    guards: Mapping[Hold, Numbers]
+    bias: float = 0.0  # of dc_inject 0.1.0, as are guards
+    guards: Mapping[Hold, Numbers] = field(default_factory=dict)
     held: Numbers = field(default_factory=dict)
 
 

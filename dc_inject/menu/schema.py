@@ -117,9 +117,7 @@ class ControlEntry(MenuModel):
     """Whether what a link has in flight is controlled; `control: act` is short for `{mode: act}`."""
 
     mode: f.ControlMode | None = Field(None, description="off, advise (say what would be done) or act")
-    redistribute: f.Switch | None = Field(
-        None, description="What held links leave goes to other links of their scenario"
-    )
+    catch_up: f.Duration | None = Field(None, description="For how long a debt is kept, to be made up")
 
 
 def _mode(value: Node) -> Node:

@@ -140,8 +140,6 @@ def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
         yield _by_link(
             f"control_{name}_bytes", {key: float(decision.numbers[name]) for key, decision in made.items()}
         )
-    yield _by_link("control_bias", {key: decision.bias for key, decision in made.items()})
-    yield _by_link("control_guards", {key: len(decision.guards) for key, decision in made.items()})
     held = Counter((decision.hold, decision.mode) for decision in made.values())
     links = family("control_held_links")
     for hold in (hold for hold in Hold if Trait.CONTROL in hold.traits):

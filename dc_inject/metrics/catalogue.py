@@ -79,12 +79,9 @@ LEDGER = (
         "With `control`, as in the last plan: the most that the link may have in flight.",
     ),
     Spec("control_in_flight_bytes", "gauge", LINK, "The same: what it had in flight then."),
-    Spec("control_bias", "gauge", LINK, "The same: what is added to what it is due, as a part of it."),
-    Spec("control_guards", "gauge", LINK, "The same: how many guards hold it, or would hold it with `advise`."),
     Spec(
         "control_held_links", "gauge", ("hold", "mode"),
-        "Links that control holds (`act`) or would hold (`advise`), by the leading reason: `backlog` and those of "
-        "guards, also those with 0.",
+        "Links that control holds (`act`) or would hold (`advise`), by the leading reason, also those with 0.",
     ),
     Spec("rse_info", "gauge", ("rse", "site"), "1 for each RSE or URL prefix of the menus in force, by site."),
     Spec("rules", "gauge", ("state",), "Injections by state."),

@@ -15,6 +15,7 @@ What a link has on its way may be bounded beside that, by what the link carries:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import ClassVar
 
@@ -115,11 +116,11 @@ class Mode(StrEnum):
 class Control:
     """Whether what a link has in flight is controlled.
 
-    `redistribute`: what the link leaves while it is held goes to other links of its scenario.
+    `catch_up` is for how long a debt is kept, to be made up as far as its window has room.
     """
 
     mode: Mode = Mode.OFF
-    redistribute: bool = False
+    catch_up: timedelta = timedelta(hours=3)
 
 
 UNCONTROLLED = Control()

@@ -10,17 +10,17 @@ A hold arises in one of five places, in this order of time:
    due. A missed cycle is `not-running` (`engine/engine.py`: `_turn`).
 2. Before planning (`engine/opening.py`: `_held`). The first that applies, in the order of that function: a service
    that stands still, an availability that could not be read, a closed end, deletions that do not work, an
-   inventory that could not be read. Where control acts, guards (`planning/guards.py`, `engine/guarding.py`) hold a
-   link by such signals too, and do not let go at once.
+   inventory that could not be read.
 3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the tightest limit
    (`planning/limits.py`: `leading`), if one takes at least half of what is missing; among equals the one that
    comes first in `Hold`. A lack of space is told by its cause (`Destination`). Else it is what stopped the choice
    of datasets; else that nothing fitted. Where only old debt is forgiven, it is the hold of the cycle before.
 4. In the middle of the cycle (`engine/context.py`: `trouble`). The first kind of trouble of a link counts.
-5. When the cycle is closed (`engine/closing.py`). Calls for which there was no time are `overload` (`_troubles`).
-   Trouble replaces what planning said if it cost at least half of what is missing (`_leading`). A row that is
-   short without a hold gets one (`_why_short`): that of a service that stands still, `failing`, `api-errors`, or
-   else `too-coarse`. A cycle that was left open is `not-running` (`close`).
+5. When the cycle is closed (`engine/closing.py`). Calls for which there was no time are `overload`, and what no
+   window had room for is `backlog` (`_troubles`). Trouble replaces what planning said if it cost at least half of
+   what is missing (`_leading`). A row that is short without a hold gets one (`_why_short`): that of a service that
+   stands still, `failing`, `api-errors`, or else `too-coarse`. A cycle that was left open is `not-running`
+   (`close`).
 
 The ledger writes them into the rows that got less than their due (`ledger/cycles.py`: `close_cycle`); after that
 they never change.
@@ -44,8 +44,8 @@ Numbers = Mapping[str, int | float | str]
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 _SIZES = frozenset(  # numbers that are bytes
     {"allowed", "budget", "bytes", "cap", "coming", "debt", "deleted", "deliverable", "delivered", "failed_bytes"}
-    | {"for_others", "forgiven", "free", "in_flight", "injected", "left", "needed", "overdue", "pool_bytes"}
-    | {"probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered", "wanted", "window"}
+    | {"arrives", "forgiven", "free", "in_flight", "injected", "left", "needed", "overdue", "pool_bytes"}
+    | {"probe", "quota_left", "resident", "smallest", "space", "unanswered", "wanted", "window"}
     | {"withdrawn"}
 )
 _DURATIONS = frozenset(  # numbers that are seconds
@@ -67,7 +67,7 @@ class Trait(Flag):
     ITEMS = auto()  # trouble with single datasets or files, not with calls
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything
-    CONTROL = auto()  # `control` holds links by it: its window, or one of its guards
+    CONTROL = auto()  # `control` holds links by it: its window, or what bounds its plan
 
 
 class Hold(StrEnum):
@@ -155,13 +155,13 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.DESTINATION_UNAVAILABLE: "the destination is down or closed",
     Hold.QUARANTINED: "the service refuses what was chosen",
     Hold.FAILING: "most transfers fail",
-    Hold.BACKLOG: "bytes in flight would not arrive in time",
+    Hold.BACKLOG: "enough is in flight already",
     Hold.DELETION_LAG: "files are deleted late there, or not at all",
     Hold.DESTINATION_FULL: "no space, or too little for the rates",
     Hold.QUOTA: "the account's quota is used up",
     Hold.SITE_LIMIT: "the menu's own limit on a site",
     Hold.CAMPAIGN_LIMIT: "the menu's own limit on the campaign",
-    Hold.FTS_QUEUE: "the queue in FTS is too long",
+    Hold.FTS_QUEUE: "the queue in FTS is too long (0.1.0)",
     Hold.POOL_DRY: "nothing left to inject",
     Hold.API_ERRORS: "the service fails or does not answer",
     Hold.OVERLOAD: "no time for all calls",
@@ -169,7 +169,7 @@ IN_SHORT: Mapping[Hold, str] = {
 }
 _SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
 _ATTEMPTS_FAIL = "so many files fail that FTS adds no transfers"
-_OF = ("by", "why", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
+_OF = ("by", "why", "storage", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
 _OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
     "total": "{} in total: raise `total` in its `limits`, or lower rates",
     "rules_per_hour": "{} rules an hour: raise `rules_per_hour` in its `limits`, or take larger datasets",
@@ -241,6 +241,15 @@ def beside(held: Held, others: Iterable[Hold]) -> Held:
     named = [Hold(name) for name in str(held.numbers.get("also", "")).split(", ") if name]
     also = ", ".join(dict.fromkeys(hold.value for hold in (*named, *others) if hold is not held.hold))
     return Held(held.hold, {**held.numbers, "also": also}) if also else held
+
+
+def describe_window(numbers: Numbers) -> str:
+    """Return what is in flight and the window of a link or a storage in words; other numbers as they are."""
+    if not {"window", "in_flight"} <= numbers.keys():
+        return format_numbers(numbers)
+    in_flight, window = (units.format_size(int(numbers[name])) for name in ("in_flight", "window"))
+    arrives = f"; {units.format_size(int(numbers['arrives']))} arrive in a cycle" if "arrives" in numbers else ""
+    return f"{in_flight} in flight {numbers.get('storage', 'on the link')}, window {window}{arrives}"
 
 
 def format_numbers(numbers: Numbers) -> str:

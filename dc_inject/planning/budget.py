@@ -5,11 +5,11 @@
     cap     = max(2 x largest due of the last three cycles x (1 + overhead), smallest free dataset)
     budget  = clamp(debt - limited, 0, cap) - what others get of what is scarce now
 
-What is beyond the cap is forgiven as well. Where the controller acts (`control.py`), a cycle makes up 1.5 cycles'
-worth at most, and what is forgiven is what is beyond the cap still.
+What is beyond the cap is forgiven as well. Where control acts, a cycle makes up 1.5 cycles' worth at most, and
+what is forgiven is what is beyond `catch_up`.
 Lasting limits take from what is due and not from the debt, so that a link with coarse datasets, whose debt grows
 over many cycles, keeps to its part of a limit in the long run, and still gets a dataset out when half of it is
-covered. Where control acts, a backlog or failures bound also what is chosen (`limits.py`): what was saved up for a
+covered. Where control acts, failures bound also what is chosen (`limits.py`): what was saved up for a
 dataset lets none out then.
 """
 
@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dc_inject.planning import control, limits
+from dc_inject.model import Mode
+from dc_inject.planning import limits
 from dc_inject.planning.limits import Constraint
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 
 CAP = 2  # cycles' worth of debt that a cycle may make up
+MOST = 1.5  # the same where control acts
 
 
 def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) -> None:
@@ -46,13 +48,15 @@ def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) ->
 def cap(line: LinkPlan) -> None:
     """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
     demand, rest = line.demand, line.want - line.limited
-    worth, most = with_overhead(demand.recent_due, demand.flow), CAP if demand.decision is None else control.MOST
+    worth, most, keep = with_overhead(demand.recent_due, demand.flow), float(CAP), float(CAP)
+    if demand.flow.control.mode is Mode.ACT:
+        most, keep = MOST, max(demand.flow.control.catch_up / line.cycle, MOST)
     # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
     # free since: that is no reason to forgive it.
     least = max(line.smallest, min(rest, demand.saved + line.due if demand.saved else 0))
     line.cap = max(round(most * worth), least)
     # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
-    beyond = max(0, rest - max(CAP * worth, least))
+    beyond = max(0, rest - max(round(keep * worth), least))
     line.forgiven = line.limited + (beyond if line.pool is not None else 0)
     line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
     line.unspent = line.budget - demand.intended

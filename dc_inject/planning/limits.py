@@ -59,8 +59,7 @@ class Destination:
     """What is known of a destination RSE, in bytes; None where a signal is missing (then it does not hold).
 
     `space` is all that we may fill in the steady state; `free` what can be written right now, less what is on
-    its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
-    where deletions lag and no more may come than goes; `late` are the numbers behind that. `going` is what will be
+    its way there; `quota_left` what the account may still put there. `going` is what will be
     deleted there in the course of the cycle: what is chosen counts on it, and is released when there is room.
     `age` is the age of the reported space in seconds. `measured` is false where data may go before their shortest
     lifetime is over, and it is not known yet how soon.
@@ -72,10 +71,8 @@ class Destination:
     free: int | None = None
     quota_left: int | None = None
     deletion_lag: timedelta = timedelta(0)
-    deleted: int | None = None
     going: int = 0
     age: int | None = None
-    late: Numbers = field(default_factory=dict)
     deletions: Deletions | None = None
     measured: bool = True
     guarded: Destination | None = None
@@ -146,7 +143,6 @@ class Claim:
     probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
     failed: float | None = None  # the part of what came to its end of late that failed; None: not known
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
-    room: int | None = None  # the same, to the end of a dataset of which half would arrive
     backlog: Numbers = field(default_factory=dict)  # on what that rests
     guarded: bool = False
 
@@ -365,7 +361,6 @@ def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
             claim.deliverable_bytes,
             False,
             claim.backlog,
-            room=claim.room,
         )
         for i, claim in enumerate(claims)
         if claim.deliverable_bytes is not None
@@ -420,18 +415,6 @@ def _of_destination(
         numbers = {"free": destination.free, **destination.age_numbers}
         result.append(
             Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room, space_of=destination)
-        )
-    if destination.deleted is not None:
-        # A bound on what is chosen: half of a coarse dataset that waits to go out must not let it out here.
-        result.append(
-            Constraint(
-                Hold.DELETION_LAG,
-                members,
-                destination.deleted,
-                False,
-                destination.late,
-                room=destination.deleted,
-            )
         )
     if destination.quota_left is not None:
         # Rucio refuses a dataset unless what is left is larger than it.

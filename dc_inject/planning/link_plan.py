@@ -58,6 +58,7 @@ class LinkPlan:
     """What is known and decided of one demand; bytes everywhere."""
 
     demand: Demand
+    cycle: timedelta  # its length
     lifetime: timedelta
     claim: Claim
     pool: Pool | None
@@ -154,10 +155,11 @@ class LinkPlans:
         # Nor where a goal says how often one goes out: once, or whenever it is back.
         unknown = flow.link.through in s.may_end and demand.completion is None
         bounded = isinstance(flow.goal, Volume | Recycle)
-        deliverable, room, why = _deliverable(demand, smallest or 0)
+        deliverable, why = _deliverable(demand)
         reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
         return LinkPlan(
             demand=demand,
+            cycle=s.cycle.length,
             lifetime=life.lifetime,
             claim=Claim(
                 flow.link,
@@ -169,7 +171,6 @@ class LinkPlans:
                 probe=_probe(demand, smallest),
                 failed=demand.failed,
                 deliverable_bytes=deliverable,
-                room=room,
                 backlog=why,
                 guarded=_guarded(flow),
             ),
@@ -250,30 +251,20 @@ def _guarded(flow: Flow) -> bool:
 
 def _probe(demand: Demand, smallest: int | None) -> int | None:
     """Return what a link may have while most of its transfers fail (hold `failing`); None while they do not."""
-    if not ((demand.failed or 0.0) > FAILING if demand.failing is None else demand.failing):
+    if (demand.failed or 0.0) <= FAILING:
         return None
     return max(int(PROBE * demand.due), smallest or 0)
 
 
-def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, int | None, Numbers]:
-    """Return how many bytes more would arrive in time, the most that may be chosen for that, and on what it rests.
+def _deliverable(demand: Demand) -> tuple[int | None, Numbers]:
+    """Return how many bytes more would arrive in time, None where that is not known or not bounded, and why.
 
-    None is not known, or no such bound. That is the hold `backlog`. Where the controller acts it is what its
-    window has room for. Then a dataset may go out when half of it fits and all of it arrives in time, and the
-    smallest on an empty link: what waits in the debt for a coarse dataset is no reason to let it out on a link
-    that is held.
+    That is the hold `backlog`. Where control acts it is what its window has room for.
     """
-    decision = demand.decision
-    if decision is None:
-        most = lifetime.deliverable_bytes(demand.flow, demand.arriving, demand.coming)
-        return most, None, {} if most is None else {"coming": demand.coming, "deliverable": most}
-    is_empty = decision.signals.in_flight == 0  # what its service has given up for now is in no queue
-    allowed = max(decision.allowed, smallest) if is_empty else decision.allowed
-    half = -(-smallest // 2)
-    most = max(allowed + half, smallest) if max(allowed, decision.room) >= half else allowed
-    if not is_empty:
-        most = min(most, decision.in_time)
-    return allowed, max(most - demand.intended, 0), decision.numbers
+    if _guarded(demand.flow):
+        return demand.releasable, demand.window
+    most = lifetime.deliverable_bytes(demand.flow, demand.arriving, demand.coming)
+    return most, {} if most is None else {"coming": demand.coming, "deliverable": most}
 
 
 def with_overhead(amount: int, flow: Flow) -> int:

@@ -97,10 +97,10 @@ def _decision(line: LinkPlan) -> FlowDecision:
     return FlowDecision(
         key=line.demand.flow.key,
         due=line.demand.due,
-        want=line.want + line.demand.moved_over,
+        want=line.want,
         cap=line.cap,
         budget=line.budget,
-        forgiven=line.forgiven + line.demand.moved_over,
+        forgiven=line.forgiven,
         held=why(line),
         lifetime=line.lifetime,
         items=tuple(line.items),

@@ -13,8 +13,7 @@ keeps what was assigned, and an edited menu that would move a destination is ref
 **What one number says for all is divided** (`divided`): the limits of the campaign and of sites, in proportion to
 the rates of the flows of a cycle. What belongs to a destination (space, quota, deletions) is in one shard and
 stays whole, as do signals of a link. What is shared out among links (a rate set for a scenario, what an exclusion
-redistributes) is computed over all flows, those of other shards included (`Menu.elsewhere`). Only control with
-`redistribute` shares among the links of its own shard.
+redistributes) is computed over all flows, those of other shards included (`Menu.elsewhere`).
 """
 
 from __future__ import annotations

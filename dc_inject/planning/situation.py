@@ -15,11 +15,11 @@ from dc_inject.model import (
     Item,
     Limits,
     Link,
+    Numbers,
     PoolKey,
     Site,
 )
 from dc_inject.model.items import ItemId
-from dc_inject.planning import control
 from dc_inject.planning.limits import Destination
 
 
@@ -47,7 +47,7 @@ class Demand:
     """What one flow wants in this cycle.
 
     `due` is this cycle's; `recent_due` the largest of the last three cycles, this one included. `extra` are the
-    bytes on top of this cycle's due: overhead, the controller's bias, what other links left; None: the overhead.
+    bytes on top of this cycle's due: overhead, and with control what was lost; None: the overhead.
     `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
     `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
     `before` is the hold of the cycle before, which the debt comes from, and `made_up` whether that one was of
@@ -58,9 +58,8 @@ class Demand:
     is the part of what came to its end in the last cycles that did not arrive, None where that is not known.
     `coming` are bytes on their way; `arriving` is the rate at which they came in the last cycles, None unless some
     were on their way all the time.
-    `decision` is what the controller says, None where it does not act; `moved_over` are bytes of the debt that
-    were forgiven when the cycle was opened, since other links have them. `failing` is what its guard says; None:
-    it has none, and `failed` alone says it. `refused` is whether its service refused the link when it was last
+    `releasable` are the bytes for which its window has room in the cycle, None where control does not bound it,
+    and `window` the numbers behind that. `refused` is whether its service refused the link when it was last
     tried: its choice will hardly go out, so it takes what others leave.
     """
 
@@ -77,9 +76,8 @@ class Demand:
     failed: float | None = None
     coming: int = 0
     arriving: float | None = None
-    decision: control.Decision | None = None
-    moved_over: int = 0
-    failing: bool | None = None
+    releasable: int | None = None
+    window: Numbers = field(default_factory=dict)
     extra: int | None = None
     refused: bool = False
 

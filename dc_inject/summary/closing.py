@@ -3,8 +3,6 @@
 `dc-inject status --summary` shows it at any time, `run` at its end, and `simulate` for its forecast. It comes from
 the running totals of the ledger, not from single cycles. Holds are counted in cycles, the harmless ones apart.
 `not moved` are bytes that were injected and had not arrived when their rule or job ended (`model/losses.py`).
-Where control has redistributed anything, each row has what its link was due for others that were held, and what it
-left to others.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dc_inject.engine import control_records
-from dc_inject.engine.control_records import ForOthers
 from dc_inject.ledger import SummaryLine, Totals
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey
@@ -32,7 +28,6 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
     """
     lines, failures, goals = view.summary(), view.failures(), goals_of(view)
     failed = view.not_moved_failed() if any(line.totals.not_moved for line in lines) else {}
-    shared = control_records.redistributed(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),
@@ -40,7 +35,6 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
             {
                 **line.key.names(),
                 **_sums([line], failures, failed),
-                **_shared([shared.get(line.key)] if shared else []),
                 "goal": goals.get(line.key, {}),
             }
             for line in lines
@@ -51,7 +45,6 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
             "destination": "",
             "service": "",
             **_sums(lines, failures, failed),
-            **_shared(list(shared.values())),
             "goal": {},
         },
     }
@@ -102,14 +95,6 @@ def _sums(
         "harmless": harmless,
         "failed_files": dict(failed.most_common()),
     }
-
-
-def _shared(amounts: Sequence[ForOthers | None]) -> dict[str, dict[str, int]]:
-    """Return the bytes that links were due for others and left to others; empty where control moved none."""
-    recorded = [amount for amount in amounts if amount is not None]
-    received, left = sum(amount.received for amount in recorded), sum(amount.left for amount in recorded)
-    both = {"for_others": received, "to_others": left} if recorded else {}
-    return {"redistributed": both} if amounts else {}
 
 
 def _ratio(part: int, whole: int) -> float | None:

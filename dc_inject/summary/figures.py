@@ -129,12 +129,8 @@ def report(
     scope: ReportScope,
     progress: Progress | None,
     now: datetime,
-    redistributed: Mapping[FlowKey, tuple[int, int]] | None = None,
 ) -> dict[str, Any] | None:
-    """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle.
-
-    `redistributed` are the bytes that links were due for others that were held, and that these left to others.
-    """
+    """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle."""
     chosen = period(view, scope)
     if chosen is None:
         return None
@@ -175,10 +171,6 @@ def report(
         "series": {dimension: _series(names[dimension]) for dimension in DIMENSIONS},
         "holds": _holds(view, chosen, long, times),
         "failed_files": _failures(view),
-        "redistributed": [
-            {**key.names(), "for_others": received, "to_others": left}
-            for key, (received, left) in sorted((redistributed or {}).items())
-        ],
         "completion": completion(completions.values()),
         "links": _links(links, view.holds_of_links(chosen), completions, hops),
         "marks": _marks(view, scope.since or EPOCH, until),  # what came before the first cycle too

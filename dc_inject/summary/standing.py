@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dc_inject.engine import control_records
-from dc_inject.ledger import LedgerView, Row
+from dc_inject.ledger import ControlDecision, LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
@@ -31,12 +30,13 @@ NOTES = 5
 
 def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
-    last = view.last_cycle()
     # Cycles of draining and after the menus are not planned, so the last cycles may have no decision.
-    planned = max((signal.at for signal in view.signals() if signal.name == control_records.NAME), default=None)
-    if last is not None and planned is not None:
-        last = Cycle.at(planned, last.length)
-    made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
+    planned = view.last_planned()
+    made = () if planned is None else view.decisions(planned.start - (cycles - 1) * planned.length)
+    return _decisions(made)
+
+
+def _decisions(made: Iterable[ControlDecision]) -> list[dict[str, Any]]:
     return [
         {
             "cycle": units.format_time(decision.cycle.start),
@@ -44,10 +44,8 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
             "mode": decision.mode,
             "hold": decision.hold,
             "target": decision.target,
-            "bias": decision.bias,
             "held": dict(decision.held),
             "numbers": dict(decision.numbers),
-            "guards": {hold.value: dict(numbers) for hold, numbers in decision.guards.items()},
         }
         for decision in made
     ]
@@ -77,7 +75,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
-        "control": control_records.last_decisions(view),
+        "control": [] if cycle is None else _decisions(view.decisions(cycle.start)),
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "overrides": [

@@ -36,7 +36,7 @@ ALL = [*PARTS, "volume", "postgres"]
 CYCLES = {"rucio": 8, "fts": 4}  # seconds: Rucio takes longer for what planning asks of it
 # What is done one after the other in one world, beside the other worlds: most of the time is waiting.
 TOGETHER = {
-    "rucio": (("kills", "guards"), ("classes",), ("accidents",), ("storms", "two-at-once", "credentials")),
+    "rucio": (("kills", "closed-ends"), ("classes",), ("accidents",), ("storms", "two-at-once", "credentials")),
     "fts": (("kills", "storms"), ("classes", "accidents", "credentials")),
 }
 SIZES = {

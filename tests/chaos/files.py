@@ -29,7 +29,7 @@ end: {end}
 limits: {{rules_per_hour: 1000000}}
 accept: [rate-outlier]
 defaults:
-  control: {{mode: act, redistribute: true}}
+  control: act
   through: fts
   cycle: {cycle} s
   lifetime: {{min: {least} s, max: {lifetime} s}}

@@ -72,11 +72,11 @@ def kills(ground: Ground, size: Size) -> None:
         ground.campaign(row, KILLING, wishes, cycles=8)
 
 
-def guards(ground: Ground, size: Size) -> None:
-    """Die while a guard holds links whose ends their sites close, and when it lets them go."""
-    world, dice = ground.world, random.Random(f"{ground.seed} guards {ground.world.label}")
-    row = ground.row("guards that hold")
-    aim = crashes.Aim(world.folder / "guarded", dice, after=AFTER)
+def closed_ends(ground: Ground, size: Size) -> None:
+    """Die while links are held whose ends their sites close, and when they are let go."""
+    world, dice = ground.world, random.Random(f"{ground.seed} closed {ground.world.label}")
+    row = ground.row("closed ends")
+    aim = crashes.Aim(world.folder / "closed", dice, after=AFTER)
     with ground.endless(row, KILLING):
         for closed in (True, False):
             for destination in world.destinations[::2]:  # the others give it work to die at
@@ -248,7 +248,7 @@ def volume(ground: Ground, part: float, cycles: int) -> None:
 
 PARTS: dict[str, Callable[[Ground, Size], None]] = {
     "kills": kills,
-    "guards": guards,
+    "closed-ends": closed_ends,
     "storms": storms,
     "classes": classes,
     "accidents": accidents,

@@ -48,7 +48,7 @@ end: {end}
 limits: {{total: 10000 Gb/s, per_site: 10000 Gb/s, rules_per_hour: 1000000, files_in_flight: 1000000}}
 accept: [rate-outlier]
 defaults:
-  control: {{mode: act, redistribute: true}}
+  control: act
   cycle: {cycle} s
   lifetime: {{min: {lifetime} s, max: {lifetime} s}}
   datasets: {{did: ["{did}"], files: 1..100, mean_file: 0.1..20 GB}}

@@ -236,16 +236,14 @@ def test_a_report_says_which_control_was_in_force(campaign: Path) -> None:
     """For how many links, and when where that changed; a cycle that only drains does not count."""
     assert "Control: off for 3 links." in run("report", campaign).stdout
     with Ledger.open(campaign, synchronous="OFF") as ledger:
-        ledger.record_decisions(
-            [ControlDecision(CYCLE, key, "act", None, 1.0, 0.0, {}, {}) for key in (FNAL, KIT)]
-        )
+        ledger.record_decisions([ControlDecision(CYCLE, key, "act", None, 1.0, {}) for key in (FNAL, KIT)])
     assert "Control: act for 2 links, off for 1 link." in run("report", campaign).stdout
     modes = {row["mode"]: (row["links"], row["cycles"]) for row in told("report", campaign)["control"]}
     assert modes == {"act": (2, 2), "off": (1, 1)}
     assert told("report", campaign, "--since", "2027-02-09T00:00Z")["control"] == []  # not planned
     with Ledger.open(campaign, synchronous="OFF") as ledger:
         (later,) = ledger.unclosed()
-        ledger.record_decisions([ControlDecision(later, FNAL, "advise", Hold.BACKLOG, 1.0, 0.0, {}, {})])
+        ledger.record_decisions([ControlDecision(later, FNAL, "advise", Hold.BACKLOG, 1.0, {})])
         ledger._db.run("UPDATE cycle SET planned_at = opened_at WHERE closed_at IS NULL")
     words = "advise for 1 link (2027-02-09 10:00 to 2027-02-09 10:15)."
     assert words in run("report", campaign).stdout

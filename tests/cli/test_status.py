@@ -14,18 +14,13 @@ from typing import Any
 
 import pytest
 
-from dc_inject.engine import control_records
-from dc_inject.engine.control_records import Before
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
-from dc_inject.ledger.inventory import Reading
-from dc_inject.model import Control, Cycle, Flow, Held, Hold, Mode
+from dc_inject.model import Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Observation, Status
-from dc_inject.planning.control import Memory, Past, Signals, decide
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
-from tests.core.builders import flow
 
 TB = 1000 * GB
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "status.md"
@@ -240,25 +235,12 @@ def test_what_is_no_ledger_is_said(tmp_path: Path) -> None:
     assert isinstance(run("status", tmp_path / "x.sqlite").exception, LedgerError)
 
 
-FLOW = replace(flow(KIT.link.source, KIT.link.destination), scenario=KIT.scenario, control=Control(Mode.ADVISE))
-OLD = replace(FLOW, scenario="of-yesterday")  # a link of a menu that is over
-WORTH = 450 * GB
-SEEN = Signals(
-    target=WORTH / 900,
-    length=CYCLE.length,
-    lifetime=timedelta(hours=2),
-    in_flight=800 * GB,
-    past=(Past(WORTH, WORTH, WORTH),) * 4,
-    completion=CYCLE.length,
-    age=CYCLE.length / 5,
-    oldest=2 * CYCLE.length,
-)
+WINDOW = {"in_flight": 800 * GB, "window": 900 * GB, "arrives": 440 * GB}
 
 
-def kept(link: Flow, cycle: Cycle) -> Reading:
-    """What is kept of a decision."""
-    record = control_records.new_record(link, cycle, Before(), decide(Memory(), SEEN))
-    return control_records.reading(control_records.subject(link.key), record)
+def decided(cycle: Cycle, *, mode: Mode = Mode.ADVISE, hold: Hold | None = Hold.BACKLOG) -> ControlDecision:
+    """What control decided of a link."""
+    return ControlDecision(cycle, KIT, mode.value, hold, 5e8, WINDOW)
 
 
 def keys(value: Any) -> Any:
@@ -278,7 +260,7 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
         if kind == "status":
             ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (600 * GB, None)), CYCLE.end)
-            ledger.record_signals([kept(FLOW, CYCLE.next)], CYCLE.end)
+            ledger.record_decisions([decided(CYCLE.next)])
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
     if kind == "status":
@@ -288,26 +270,22 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
 def test_what_control_advises_is_shown(made: Made) -> None:
     """The hold that it would have put on the link, and on what that rests."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        ledger.record_signals([kept(FLOW, CYCLE)], START)
-        ledger.record_signals([kept(OLD, Cycle(START - CYCLE.length, CYCLE.length))], START)
+        ledger.record_decisions([decided(CYCLE)])
     shown = run("status", made.path).stdout
     (line,) = [line for line in shown.splitlines() if "  advise  " in line]
     assert "backlog" in line
-    assert "in_flight=800 GB window=990 GB" in line
-    assert "completion=15min" in line
+    assert "in_flight=800 GB window=900 GB arrives=440 GB" in line
 
 
 def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
-    """With the signals of the law, and of guards that hold; the keys are as documented."""
-    window, failing = {"in_flight": 8 * GB, "window": 9 * GB}, {Hold.FAILING: {"reading": 0.61, "until": 0.25}}
-    made_here = [
-        ControlDecision(CYCLE, FLOW.key, "advise", Hold.BACKLOG, 5e8, 0.0, window, {}),
-        ControlDecision(CYCLE.next, FLOW.key, "act", Hold.FAILING, 5e8, 0.012, window, failing),
-    ]
+    """With the numbers of the window, and of the hold of the row where that is another; keys are as documented."""
+    failing = {"failed": 0.61, "probe": 45 * GB}
+    made_here = [decided(CYCLE), decided(CYCLE.next, mode=Mode.ACT, hold=None)]
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        ledger.open_cycle(CYCLE.next, {FNAL: (450 * GB, None)}, CYCLE.end)
+        rows = {FNAL: (450 * GB, None), KIT: (450 * GB, Held(Hold.FAILING, failing))}
+        ledger.open_cycle(CYCLE.next, rows, CYCLE.end)
         ledger.record_decisions(made_here)
-        held = [replace(made_here[0], held=window), replace(made_here[1], held=failing[Hold.FAILING])]
+        held = [replace(made_here[0], held=WINDOW), replace(made_here[1], hold=Hold.FAILING, held=failing)]
         assert list(ledger.decisions()) == held
     told = json.loads(run("status", made.path, "--decisions", "2", "--format", "json").stdout)
     assert [(one["cycle"], one["mode"], one["hold"]) for one in told] == [
@@ -317,10 +295,12 @@ def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
     (example,) = re.findall(r"```json decisions\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     (documented,) = json.loads(example)
     assert told[1].keys() == documented.keys()
-    assert told[1]["guards"] == documented["guards"]
-    (line,) = run("status", made.path, "--decisions", "1").stdout.splitlines()[1:]
-    assert "failing" in line
-    assert "reading=0.61 until=0.25; in_flight=8 GB window=9 GB" in line
+    assert told[1]["numbers"].keys() == documented["numbers"].keys()
+    shown = run("status", made.path, "--decisions", "1").stdout
+    assert "failing" in shown
+    assert "failed=0.61 probe=45 GB; 800 GB in flight on the link, window 900 GB; 440 GB" in " ".join(
+        shown.split()
+    )
     refused = run("status", made.path, "--decisions", "1", "--summary")
     assert isinstance(refused.exception, UsageError)
 
@@ -328,8 +308,7 @@ def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
 def test_decisions_are_shown_when_the_last_cycles_had_none(made: Made) -> None:
     """As in cycles that only drain, or after the end of the menus."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        ledger.record_signals([kept(FLOW, CYCLE)], START)
-        ledger.record_decisions([ControlDecision(CYCLE, FLOW.key, "act", Hold.BACKLOG, 5e8, 0.0, {}, {})])
+        ledger.record_decisions([decided(CYCLE)])
         ledger.open_cycle(CYCLE.next, {}, CYCLE.end)
         ledger.open_cycle(CYCLE.next.next, {}, CYCLE.next.end)
     (told,) = json.loads(run("status", made.path, "--decisions", "1", "--format", "json").stdout)

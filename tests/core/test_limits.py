@@ -243,13 +243,11 @@ def test_a_destination_has_space_in_the_long_run_and_room_now() -> None:
     assert [c.room for c in none[Hold.DESTINATION_FULL] + none[Hold.QUOTA]] == [0, 0]
 
 
-def test_what_guards_leave_of_a_destination_bounds_the_links_that_control_acts_on_and_no_other() -> None:
+def test_what_control_leaves_of_a_destination_bounds_the_links_that_control_acts_on_and_no_other() -> None:
     """The others have what they would have without it; nobody has it twice."""
-    known = {"B": Destination(free=100, guarded=Destination(free=60, deleted=10))}
+    known = {"B": Destination(free=100, guarded=Destination(free=60))}
     acted, other = replace(claim(), guarded=True), claim("C")
     found = kept([other, acted], destinations=known)
-    (lag,) = found[Hold.DELETION_LAG]
-    assert (lag.members, lag.capacity) == ((1,), 10)
     assert [(c.members, c.room) for c in found[Hold.DESTINATION_FULL]] == [((1,), 60), ((0, 1), 100)]
     found = kept([acted, acted], destinations=known)
     assert [(c.members, c.room) for c in found[Hold.DESTINATION_FULL]] == [((0, 1), 60)]

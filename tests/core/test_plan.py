@@ -61,13 +61,6 @@ def test_overhead_is_part_of_the_debt() -> None:
     assert one([10] * 500, more=told, overhead=0.1).budget == pytest.approx(1.1 * DUE)
 
 
-def test_what_others_have_of_the_debt_is_in_the_row_as_wanted_and_as_forgiven() -> None:
-    """So the rest is what was wanted less what was forgiven and injected, as in every row."""
-    books = account(10, 6, forgiven=3)  # one of them since others have it
-    decision = one([10] * 500, more={**books, "moved_over": DUE})
-    assert (decision.want, decision.forgiven, decision.budget) == (2 * DUE, DUE, DUE)
-
-
 def test_what_was_due_before_an_hour_of_lower_rate_keeps_its_cap() -> None:
     """The cap looks at the largest due of the last three cycles."""
     decision = one([10] * 500, due=DUE // 10, more={"recent_due": DUE, **account(10, 8)})

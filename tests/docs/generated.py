@@ -82,48 +82,6 @@ def control() -> str:
     return re.sub(r"^\| link \| policy.*?\n\n", responses.table() + "\n\n", page, flags=re.MULTILINE | re.DOTALL)
 
 
-TROUBLES = {  # scenarios of the twin, in the words of an operator
-    "full-disk": "a disk is too small",
-    "tier2-at-3-hours": "a disk is too small, and rules live long",
-    "slow-deletions": "a site deletes slowly",
-    "link-at-70-percent": "a link carries 0.7 of what is asked for",
-    "overloaded-storage": "a storage slows down with many connections",
-    "in2p3-600-connections": "FTS gives a storage too few transfers",
-    "slow-link-holds-slots": "slow files hold FTS's transfers at a source",
-    "failing-transfers": "18 % of the attempts fail",
-    "failing-transfers-fts-named": "the same, and you have named the FTS",
-    "cut-link": "a network is cut for three hours",
-    "storage-down": "a storage is down for an hour",
-    "rucio-down": "Rucio is down for 40 minutes",
-    "one-link": "none",
-    "cms-days-9-to-12": "a day of CMS in Data Challenge 2024",
-    "atlas-one-activity": "six hours of ATLAS in one activity",
-}
-FIGURES = ("moved/target", "expired unsent", "files cancelled", "hours above 98 %")
-
-
-def choose_control() -> str:
-    """Return the page on choosing control with the figures that the page on the twin has of `off` and `act`."""
-    _, _, measured = (DOCS / "explanation" / "twin.md").read_text().partition("### Beside no control\n")
-    heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in _first_table(measured))
-    places = [
-        number for name in FIGURES for number in (heads.index(f"{name}: off"), heads.index(f"{name}: off") + 1)
-    ]
-    figures = {name: [cells[place - 1] for place in places] for name, *cells in rows}
-    path = "../../menus/twin"
-    lines = (f"\n| [{words}]({path}/{name}/) | {' | '.join(figures[name])} |" for name, words in TROUBLES.items())
-    head = "| the trouble | " + " | ".join(f"{name.partition('/')[0]}: off | act" for name in FIGURES) + " |"
-    table = head + "\n|---|" + "---|" * len(places) + "".join(lines)
-    page = (DOCS / "how-to" / "choose-control.md").read_text()
-    return with_tables(page, {"### Measured": table})
-
-
-def _first_table(text: str) -> list[str]:
-    match = re.search(r"(?m)^\|.*(\n\|.*)*", text)
-    assert match
-    return match[0].splitlines()
-
-
 def export() -> str:
     """Return the page on export with the fields of its records as the code has them."""
     heads = ("## Injections", "## Planned flows")
@@ -188,7 +146,6 @@ FILES: dict[str, Callable[[], str]] = {
     "explanation/layers.svg": layers,
     "explanation/control.svg": responses.picture,
     "explanation/control.md": control,
-    "how-to/choose-control.md": choose_control,
     "explanation/twin.md": twin,
     "reference/grafana-dashboard.json": dashboard,
 }

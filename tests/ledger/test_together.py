@@ -105,9 +105,9 @@ def test_what_belongs_to_a_link_stays_with_it(shards: Shards, view: LedgerView) 
         (key,) = accepted(ledger, one)
         failed = {"moved": 100 * GB - (n + 1) * GB, "failed": (n + 1) * GB, "exact": True}
         ledger.observe([seen(key, Status.COMPLETE, reasons={"timeout": n + 1}, **failed)], LATER)
-        ledger.record_decisions([ControlDecision(CYCLE, flow, "act", None, 1e9, float(n), {}, {})])
+        ledger.record_decisions([ControlDecision(CYCLE, flow, "act", None, 1e9 * n, {})])
     assert view.failures() == {flow: {"timeout": n + 1} for n, flow in enumerate(FLOWS)}
-    assert [(decision.key, decision.bias) for decision in view.decisions()] == [(FLOWS[0], 0.0), (FLOWS[1], 1.0)]
+    assert [(decision.key, decision.target) for decision in view.decisions()] == [(FLOWS[0], 0.0), (FLOWS[1], 1e9)]
     assert {flow: totals.failed for flow, totals in view.accounts().items()} == dict(
         zip(FLOWS, (GB, 2 * GB), strict=True)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from dc_inject.model import Control, Mode
@@ -30,11 +32,11 @@ def test_nothing_is_controlled_where_nothing_is_said():
         (("off",), OFF),
         (("advise",), ADVISE),
         (("act",), ACT),
-        (("{mode: act, redistribute: true}",), Control(Mode.ACT, redistribute=True)),
+        (("{mode: act, catch_up: 90 min}",), Control(Mode.ACT, timedelta(minutes=90))),
         (("advise", "act"), ACT),
         (("act", "advise", "off"), OFF),
-        (("{redistribute: yes}", "act"), Control(Mode.ACT, redistribute=True)),
-        (("{mode: act, redistribute: yes}", "", "{redistribute: no}"), ACT),
+        (("{catch_up: 1 h}", "act"), Control(Mode.ACT, timedelta(hours=1))),
+        (("{mode: act, catch_up: 1 h}", "", "{catch_up: 3 h}"), ACT),
     ],
 )
 def test_the_nearest_level_counts_for_each_key(levels, expected):
@@ -50,3 +52,9 @@ def test_what_is_not_known_is_refused_with_the_words_that_are():
     (problem,) = problems(text(defaults=DEFAULTS.format("on")))
     assert problem.message == "`control`: expected off, advise or act, got 'on'"
     assert problem.hint == "write off, advise or act"
+
+
+def test_what_held_links_leave_is_not_given_to_others_any_more():
+    """`redistribute` of exclusions stays."""
+    (problem,) = problems(text(defaults=DEFAULTS.format("{mode: act, redistribute: true}")))
+    assert "redistribute" in problem.message

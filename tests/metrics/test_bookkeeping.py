@@ -30,9 +30,9 @@ from dc_inject.model import (
     events,
     naming,
 )
+from dc_inject.model.holds import Trait
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
-from dc_inject.planning.guards import GUARDS
 from tests.engine import world as simulated
 from tests.metrics.test_counters import drive
 
@@ -78,8 +78,8 @@ def path(tmp_path: Path) -> Iterator[Path]:
             DRY, 90 * GB, 90 * GB, forgiven=0, held=Held(Hold.POOL_DRY), pool_items=0, pool_bytes=0, **nothing
         )
         ledger.record_plan(Plan(CYCLE, (good, dry), tuple(some)), START)
-        window, lag = {"in_flight": 5 * GB, "window": 9 * GB}, {Hold.DELETION_LAG: {"reading": 0.3}}
-        ledger.record_decisions([ControlDecision(CYCLE, GOOD, "act", Hold.DELETION_LAG, 5e8, -0.01, window, lag)])
+        window = {"in_flight": 5 * GB, "window": 9 * GB}
+        ledger.record_decisions([ControlDecision(CYCLE, GOOD, "act", Hold.BACKLOG, 5e8, window)])
         keys = [one.key for one in some]
         ledger.call(keys, START)
         ledger.answer([Outcome(keys[0], "r0"), Outcome(keys[1], "r1", present=3)], START, {})
@@ -134,12 +134,13 @@ def test_what_control_decided_is_told_of_links_that_have_it(path: Path) -> None:
     found = scrape(Metrics(path))
     told = {name[len("dc_inject_control_") :]: value for (name, of), value in found.items() if of == labels(GOOD)
             and name.startswith("dc_inject_control_")}  # fmt: skip
-    assert told == {"window_bytes": 9 * GB, "in_flight_bytes": 5 * GB, "bias": -0.01, "guards": 1}
+    assert told == {"window_bytes": 9 * GB, "in_flight_bytes": 5 * GB}
     assert not any(of == labels(DRY) for name, of in found if name.startswith("dc_inject_control_"))
     held = {of: value for (name, of), value in found.items() if name == "dc_inject_control_held_links"}
-    assert len(held) == 2 * (1 + len(GUARDS))
+    assert {dict(of)["hold"] for of in held} == {hold.value for hold in Hold if Trait.CONTROL in hold.traits}
+    assert {dict(of)["mode"] for of in held} == {"act", "advise"}
     assert {of for of, value in held.items() if value} == {
-        frozenset({("hold", "deletion-lag"), ("mode", "act")}),
+        frozenset({("hold", "backlog"), ("mode", "act")}),
     }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Every query of the dashboard and of the rules has an answer on a real Prometheus that has a campaign's metrics.
 
-On real services `tests/e2e/test_guards.py` asks most of them. Here the campaign is simulated: one link has
+On real services `tests/e2e/test_control.py` asks most of them. Here the campaign is simulated: one link has
 control, one has nothing to give, and one has files that fail. Its metrics are sampled when each cycle is closed,
 and written into Prometheus as its past.
 """

@@ -9,7 +9,7 @@ import pytest
 
 from dc_inject.cli.shared import summary_output
 from dc_inject.ledger import ControlDecision, Ledger
-from dc_inject.model import Cycle, FlowKey, Hold, Link
+from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.model.holds import IN_SHORT
 from dc_inject.summary import advice
 from dc_inject.summary.why import HeldLink
@@ -27,12 +27,11 @@ def ledger(tmp_path: Path):
 
 
 def decided(
-    ledger: Ledger, *decisions: tuple[FlowKey, str, Hold | None, int], cycle: Cycle = CYCLE, deleted: int = 0
+    ledger: Ledger, *decisions: tuple[FlowKey, str, Hold | None, int], cycle: Cycle = CYCLE, arrives: int = 0
 ) -> None:
     """Let control decide: by which hold, and with which window; 50 GB are in flight."""
-    guards = {Hold.DELETION_LAG: {"deleted": deleted}}
     ledger.record_decisions(
-        ControlDecision(cycle, key, mode, hold, 1.0, 0.0, {"in_flight": 50 * GB, "window": window}, guards)
+        ControlDecision(cycle, key, mode, hold, 1.0, {"in_flight": 50 * GB, "window": window, "arrives": arrives})
         for key, mode, hold, window in decisions
     )
 
@@ -58,34 +57,17 @@ def test_what_is_beyond_the_window_in_two_cycles_would_have_been_held_back_once(
     assert (link.cycles, link.missing) == (2, 60 * GB)
 
 
-def test_a_guard_that_gives_a_link_nothing_takes_all_whatever_the_window_allows(ledger):
-    decided(ledger, (KIT, "advise", Hold.DESTINATION_FULL, 90 * GB), (MESH, "advise", Hold.FAILING, 140 * GB))
-    assert {link.hold: link.missing for link in advice.advised(ledger).held} == {
-        Hold.DESTINATION_FULL: 100 * GB,
-        Hold.FAILING: 55 * GB,  # it is left a tenth of the 450 GB that it was due
-    }
+@pytest.mark.parametrize(("arrives", "missing"), [(30, 45), (100, 0), (900, 0)])
+def test_what_arrives_in_the_cycle_makes_room_for_as_much(ledger, arrives, missing):
+    """Of 100 GB that were injected, with a window of 75 GB: what is more is beyond it."""
+    decided(ledger, (KIT, "advise", Hold.BACKLOG, 75 * GB), arrives=arrives * GB)
+    assert sum(link.missing for link in advice.advised(ledger).held) == missing * GB
 
 
-def test_links_to_a_destination_that_deletes_late_share_what_it_deletes(tmp_path):
-    """Both are held however much their windows allow."""
-    to_kit = FlowKey("other", Link("T1_US_FNAL_Disk", KIT.link.destination))
-    ledgers.make(tmp_path / "made.sqlite", {KIT: 1, to_kit: 1})
-    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as ledger:
-        ledger.close_cycle(CYCLE, CYCLE.end)
-        held = [(key, "advise", Hold.DELETION_LAG, 900 * GB) for key in (KIT, to_kit)]
-        decided(ledger, *held, deleted=50 * GB)
-        assert [link.missing for link in advice.advised(ledger).held] == [75 * GB, 75 * GB]
-
-
-def test_a_guard_is_left_out_where_nothing_was_injected_anyway(tmp_path):
-    """In the cycles of `deletion-lag` the plan without control gave the link nothing either."""
-    ledgers.make(tmp_path / "made.sqlite", {KIT: 1})
-    with Ledger.open(tmp_path / "made.sqlite", synchronous="OFF") as ledger:
-        ledger.close_cycle(CYCLE, CYCLE.end)
-        ledger.open_cycle(CYCLE.next, {KIT: (GB, None)}, CYCLE.end)
-        ledger.close_cycle(CYCLE.next, CYCLE.next.end)
-        decided(ledger, (KIT, "advise", Hold.DELETION_LAG, 90 * GB), cycle=CYCLE.next)
-        assert advice.advised(ledger) == (True, [])
+def test_holds_of_old_ledgers_that_no_window_gives_take_all_that_was_injected(ledger):
+    """As guards of dc_inject 0.1.0 did, such as `fts-queue`."""
+    decided(ledger, (KIT, "advise", Hold.FTS_QUEUE, 900 * GB))
+    assert [(link.hold, link.missing) for link in advice.advised(ledger).held] == [(Hold.FTS_QUEUE, 100 * GB)]
 
 
 def test_what_acts_is_no_advice_and_what_would_not_be_held_is_none(ledger, capsys, wording):

@@ -51,7 +51,8 @@ def test_links_that_are_held_for_the_same_reason_share_a_line(ledger):
     "hold",
     [
         Held(Hold.BACKLOG, {"window": 5 * GB}),
-        Held(Hold.BACKLOG, {"window": 5 * GB, "transfers": 2, "success": 0.55}),
+        Held(Hold.BACKLOG, {"storage": "to KIT", "window": 5 * GB, "in_flight": 6 * GB}),
+        Held(Hold.BACKLOG, {"window": 5 * GB, "success": 0.55}),
         Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2}),
         Held(Hold.FTS_QUEUE, {"waiting": 90, "limit": 2, "success": 0.55, "also": "failing"}),
         Held(Hold.SITE_LIMIT, {"site": "KIT", "direction": "in", "allowed": GB}),

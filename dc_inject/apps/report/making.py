@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from dc_inject.apps.report import overlay as wan
 from dc_inject.apps.report import page, pictures, text
 from dc_inject.apps.report.compare import compared
-from dc_inject.engine import control_records
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError
 from dc_inject.summary import figures, readings, thresholds
@@ -80,8 +79,8 @@ def _rows(view: LedgerView, name: str, scope: ReportScope) -> Made:
 
 
 def _read_figures(view: LedgerView, name: str, scope: ReportScope) -> dict[str, Any]:
-    progress, shared = readings.progress(view.challenge()), control_records.redistributed(view)
-    values = figures.report(view, scope, progress, SystemClock().now(), shared)
+    progress = readings.progress(view.challenge())
+    values = figures.report(view, scope, progress, SystemClock().now())
     if values is None:
         raise _nothing(name, scope)
     return values

@@ -48,9 +48,6 @@ def sections(report: Report) -> Iterator[Section]:
     yield from losses.sections(report)
     if report["failed_files"]:
         yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(report))
-    if report["redistributed"]:
-        due = "What links were due for others that were held, and what these left to them, in the whole campaign."
-        yield Section("redistributed", "Redistributed by control", (due,), _redistributed(report))
     yield Section("behind", "Links that are furthest behind", (), _behind(report))
     if report["completion"]:
         yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))
@@ -208,17 +205,6 @@ def _holds(report: Report) -> Table:
 def _failures(report: Report) -> Table:
     rows = tuple((Cell(name), number(files)) for name, files in report["failed_files"].items())
     return Table(("class", "files"), 1, rows)
-
-
-def _redistributed(report: Report) -> Table:
-    rows = tuple(
-        (
-            *(Cell(row[name]) for name in ("scenario", "source", "destination")),
-            *(size(row[name]) for name in ("for_others", "to_others")),
-        )
-        for row in report["redistributed"]
-    )
-    return Table(("scenario", "source", "destination", "due for others", "left to others"), 3, rows)
 
 
 def _link(row: Report) -> tuple[Cell, ...]:

@@ -70,7 +70,7 @@ def show(fmt: str, ledger: Reader, made: Simulated, seed: int, policy: str | Non
     """Print the results of one seed: as tables, as one JSON object, or the closing table as CSV."""
     if fmt == "csv":
         links = closing.totals(made.campaign, ledger)["links"]
-        tables.emit("csv", summary_output.columns(links), links)
+        tables.emit("csv", summary_output.SUMMARY, links)
         return
     report = forecast.results(ledger, made, seed, policy)
     if fmt == "json":
@@ -80,7 +80,7 @@ def show(fmt: str, ledger: Reader, made: Simulated, seed: int, policy: str | Non
     rows = [report["total"]] if many else [*report["links"], report["total"]]
     subject = f"closing table of {made.campaign}, seed {seed},"
     title = forecast.title(subject, report["grid"], policy, made.control)
-    tables.emit("table", summary_output.columns(rows), rows, title)
+    tables.emit("table", summary_output.SUMMARY, rows, title)
     if many:
         click.echo(f"{units.counted(len(report['links']), 'links')}; --format csv has a row for each")
     summary_output.show_reasons(report["holds"])

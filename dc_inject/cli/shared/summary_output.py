@@ -1,7 +1,6 @@
 """Printing what `summary/` finds, for every command: the closing table, reasons of holds, advice, what is left.
 
-In tables, `~` marks bytes that are partly an estimate. Where control has redistributed anything, a column of the
-closing table has what links were due for others that were held (`+`), and what held ones left to them (`-`).
+In tables, `~` marks bytes that are partly an estimate.
 """
 
 from __future__ import annotations
@@ -63,12 +62,6 @@ LINK = (
 )
 
 
-def _redistributed(shared: Mapping[str, int]) -> str:
-    """Say what a link was due for others, and what it left to them: `+1.2 TB, -300 GB`."""
-    signs = {"for_others": "+", "to_others": "-"}
-    return ", ".join(f"{signs[name]}{size(amount)}" for name, amount in shared.items() if amount)
-
-
 GOAL = tables.Column("goal", "goal", _goal, spare=3)
 SUMMARY = (
     *LINK,
@@ -90,12 +83,6 @@ SUMMARY = (
     tables.Column("failed_files", "failed files", _holds, spare=3),
     GOAL,
 )
-REDISTRIBUTED = tables.Column("redistributed", "redistributed", _redistributed, spare=2)
-
-
-def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tables.Column, ...]:
-    """Return the columns of these rows: one more where control has redistributed anything."""
-    return (*SUMMARY, REDISTRIBUTED) if any(row.get("redistributed") for row in rows) else SUMMARY
 
 
 def lost_line(totals: Mapping[str, Any]) -> str:
@@ -111,7 +98,7 @@ def show_totals(campaign: str, view: Reader) -> None:
     totals = closing.totals(campaign, view)
     many = len(totals["links"]) > MOST_ROWS
     rows = [totals["total"]] if many else [*totals["links"], totals["total"]]
-    tables.emit("table", columns(rows), rows, f"closing table of {campaign}")
+    tables.emit("table", SUMMARY, rows, f"closing table of {campaign}")
     if lost := lost_line(totals):
         click.echo(lost)
     advised = advice.advised(view)

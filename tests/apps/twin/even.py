@@ -142,7 +142,7 @@ def _course(flows: Sequence[Flow], cycle: Cycle) -> Course:
 
 
 def _extras(path: Path) -> Mapping[tuple[datetime, FlowKey], int]:
-    """Return what overhead, bias and the dues of held links add to each row: nobody else needs to read it."""
+    """Return what overhead, and what was lost, add to each row: nobody else needs to read it."""
     with closing(sqlite3.connect(path)) as database:
         rows = database.execute(
             "SELECT cycle, scenario, source, destination, through, cycle_row.extra "

@@ -1,8 +1,8 @@
-"""Guards of controlled links on real services: each one acts, says why with its numbers, and lets go.
+"""Holds of controlled links on real services: each one comes, says why with its numbers, and lets go.
 
-One campaign through Rucio and FTS has a link for each trouble: transfers that fail, a link that is slow, a
-destination that somebody else fills, one at which nothing is deleted any more, ends that their sites close, and a
-storage that is slow. All of it happens at once, and ends at once. A real Prometheus scrapes the injector, and
+One campaign through Rucio and FTS has a link for each trouble: transfers that fail, links that are slow through
+either service, a destination that somebody else fills, and ends that their sites close. All of it happens at once,
+and ends at once. A real Prometheus scrapes the injector, and
 answers what the dashboard asks.
 """
 
@@ -61,11 +61,6 @@ scenarios:
       - {{from: {open}, to: {label}_failing, rate: 0.8 Gb/s}}
       - {{from: {open}, to: {label}_backlog, rate: 0.8 Gb/s, lifetime: {{min: {long} s, max: {long} s}}}}
       - {{from: {open}, to: {label}_destination-full, rate: 0.8 Gb/s}}
-      - from: {open}
-        to: {label}_deletion-lag
-        rate: 0.8 Gb/s
-        lifetime: {{min: {short} s, max: {short} s}}
-        dwell: 0 s
       - {{from: {open}, to: {label}_destination-unavailable, rate: 0.8 Gb/s}}
       - {{from: {closed}, to: {label}_source-unavailable, rate: 0.8 Gb/s}}
   files:
@@ -74,18 +69,16 @@ scenarios:
     files: {{folder: src}}
     jobs: {{files: 10, longest_transfer: 1 s}}
     links:
-      - {{from: "{files}", to: "{files_to}/{label}_fts-queue", rate: 48 Mb/s}}
+      - {{from: "{files}", to: "{files_to}/{label}_backlog", rate: 48 Mb/s}}
 """
 
 # Of each hold: numbers that say why, with what each has to be at least.
 NUMBERS: Mapping[Hold, Mapping[str, float | str]] = {
     Hold.FAILING: {"failed": 0.5, "probe": 1},
-    Hold.BACKLOG: {"in_flight": 0, "window": 1, "delivered": 1},  # the first of them may go out in the same cycle
-    Hold.DESTINATION_FULL: {"reading": 0.97, "until": 0.95, "space": 1},
-    Hold.DELETION_LAG: {"reading": 0.25, "until": 0.1, "bytes": 1, "resident": 1, "deleted": 0},
-    Hold.DESTINATION_UNAVAILABLE: {"signal": "availability_write"},
-    Hold.SOURCE_UNAVAILABLE: {"signal": "availability_read"},
-    Hold.FTS_QUEUE: {"reading": 0.5, "until": 0.25, "waiting": 1, "waits": 1},
+    Hold.BACKLOG: {"in_flight": 0, "window": 1},
+    Hold.DESTINATION_FULL: {},
+    Hold.DESTINATION_UNAVAILABLE: {},
+    Hold.SOURCE_UNAVAILABLE: {},
 }
 
 
@@ -106,13 +99,12 @@ class Trouble:
 
     def furnish(self) -> None:
         """Make sources and destinations."""
-        of_rucio = [self.place(hold) for hold in NUMBERS if hold is not Hold.FTS_QUEUE]
+        of_rucio = [self.place(hold) for hold in NUMBERS]
         stock = {
             name: make_datasets(name, count, files=(1, 1), file_size=(GB // 4, GB // 4), seed=name)
             for name, count in ((self.open, 120), (self.closed, 20))
         }
-        unknown = self.place(Hold.DELETION_LAG)  # where there is room, late deletions would hold nothing
-        self.grid.add([Rse(name, None if name == unknown else SPACE) for name in (*stock, *of_rucio)], stock)
+        self.grid.add([Rse(name, SPACE) for name in (*stock, *of_rucio)], stock)
         for number in range(20):
             self.grid.put("XRD1", f"/{self.label}/src/{number:02}", FILE + number, seed=number)
 
@@ -125,12 +117,11 @@ class Trouble:
                 (self.open, self.place(Hold.BACKLOG)): Link(rate=4e6),
                 **{
                     (self.open, self.place(hold)): fast
-                    for hold in (Hold.DESTINATION_FULL, Hold.DELETION_LAG, Hold.DESTINATION_UNAVAILABLE)
+                    for hold in (Hold.DESTINATION_FULL, Hold.DESTINATION_UNAVAILABLE)
                 },
                 (self.closed, self.place(Hold.SOURCE_UNAVAILABLE)): fast,
             }
         )
-        self.grid.slow_daemon("reaper", 3600)
         self.grid.slow_daemon("judge-repairer", 10)  # it would try again and again what always fails
         self.root.update_rse(self.place(Hold.DESTINATION_UNAVAILABLE), {"availability_write": False})
         self.root.update_rse(self.closed, {"availability_read": False})
@@ -156,7 +147,6 @@ class Trouble:
         for hold in (Hold.FAILING, Hold.BACKLOG):
             self.grid.set_links({(self.open, self.place(hold)): Link(rate=1e12)})
         self.empty()
-        self.grid.slow_daemon("reaper", 0)
         self.grid.slow_daemon("judge-repairer", 2)
         self.root.update_rse(self.place(Hold.DESTINATION_UNAVAILABLE), {"availability_write": True})
         self.root.update_rse(self.closed, {"availability_read": True})
@@ -224,14 +214,14 @@ def still_unanswered(scraper: Prometheus, missing: set[str], campaign: str) -> s
     return missing
 
 
-def test_each_guard_acts_says_why_and_lets_go(tool, trouble):
-    campaign, grid = f"guards-{trouble.label}", trouble.grid
+def test_each_hold_comes_says_why_and_lets_go(tool, trouble):
+    campaign, grid = f"control-{trouble.label}", trouble.grid
     start = Cycle.at(datetime.now(UTC), timedelta(seconds=CYCLE)).start
 
-    stamp, menu = "%Y-%m-%dT%H:%M:%SZ", tool.state / "guards.yaml"
+    stamp, menu = "%Y-%m-%dT%H:%M:%SZ", tool.state / "control.yaml"
     text = MENU.format(
         campaign=campaign, start=start.strftime(stamp), end=(start + timedelta(hours=1)).strftime(stamp),
-        cycle=CYCLE, short=2 * CYCLE, long=7 * CYCLE, queued=20 * CYCLE, label=trouble.label,
+        cycle=CYCLE, long=7 * CYCLE, queued=20 * CYCLE, label=trouble.label,
         open=trouble.open, closed=trouble.closed,
         files=f"{grid.storages['XRD1']}/{trouble.label}", files_to=grid.storages["XRD2"],
     )  # fmt: skip

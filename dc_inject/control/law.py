@@ -1,0 +1,291 @@
+"""The law of control: how many files may be in flight on a link, and at a storage that is overloaded. Pure.
+
+A service takes all rules at once, and shares out what it can carry. The rest waits: then all files take longer,
+storages lose connections to files that wait, and what waits too long expires. So this law bounds the files in
+flight. It reads nothing of a service but when our own files were asked for, and when they were seen to arrive; so
+it works for every account. A dataset that is due goes out as soon as its windows have room for it; what has found
+no room when the cycle ends stays in the debt.
+
+Quantities, per link. Times are seconds, T is the length of a cycle, a round is the time between two observations:
+
+    slow  = least time that a file took, for its size (s per byte);  quick = least time that a file took (s)
+    base  = max(slow x size, quick, one round)             what a file takes when nothing is in its way
+    rate  = files that arrived in max(T, base), over that time;   best = its highest of two hours
+    runs  = rate x base                                    files that move (Little's law); other files wait
+    x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
+
+Least times double in a day without a lower one, since a path may become longer. A file is late when it is on its
+way for more than AIM x base; its age is the time that it has taken so far, and it counts as often as such files
+come: with max(T, base) / age. Time in which the service reported nothing, or in which nothing arrived anywhere, is
+no latency. The lower quartile, since a queue slows all files of a link, while retries, failing files and a broken
+source slow some: while x <= AIM, files older than OVER x base wait in no queue and do not count as in flight.
+
+The window of a link, W, in files, after each observation:
+
+    W = r x min(GAIN x base, LIFE x lifetime),     r = best, or while x <= AIM the target if that is more
+
+so that as many wait as move, since FTS adds transfers only then, and all arrive within their lifetime. W
+grows by GROW in max(T, base) at most. A new link begins with FIRST of a cycle's worth, and grows until it is known
+how long its files take; a link from which nothing arrives for most of a lifetime falls back to FIRST.
+
+The window of a storage, S, for all links from it (or all links to it) together:
+
+    free --(x > OVER over all its files, of two links or more, and less than FALLS of the most runs now)--> held
+    held --(nothing had to wait for S for four hours)--> free
+    held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
+
+S begins with the most that ran. After each round, of max(T, what files take there), it is multiplied by
+
+    sqrt(AIM / x), at least 1/2      if x > AIM: in a collapse x grows as the square of what is in flight
+    FAST if x < 1.13, else UP        if something had to wait for S
+
+A storage is given up when others fill it: what we leave, they take. Then x is no reason to send less.
+
+Yielding. All links of a storage share FTS's slots there. A slow link takes many of them for few files: while a
+link whose files take SLOW times less waits, and moves less than FALLS of its target, the slow link's window is
+what ran at the storage in the last hour, less what the fast links need and the others use. A fast link that moves
+no more after TRIAL rounds waits for something else: then no link yields to it for four hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+GAIN = 2.2  # FTS's optimizer adds transfers while at least as many files wait as move
+LIFE = 0.75  # of a lifetime, in which what is in flight arrives
+FIRST = 0.25  # of a cycle's worth: what a new link may have in flight; more hides where a storage collapses
+GROW = 2.0  # by which a link's window grows at most in a round
+SHY = 1.1  # the same while the link yields
+AIM = 1.4  # times base: at which an overloaded storage is kept, (files / knee)^2
+OVER = 3.0  # times base: more than the queue that links may have (GAIN), and a dataset
+FALLS = 0.9  # of the most that ran, or of a target: less is short of it
+FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the rest
+UP, FAST = 1.05, 1.3  # by which a storage's window grows
+SHORT = 0.9  # of its target, in the mean of an hour: a link below that is short
+SLOW = 3.0  # times slower: speeds of equal links differ by less by chance
+MORE = 1.25  # of what a link's target needs: what is left to a fast link, which has a debt to make up
+HOUR = 3600.0
+HOURS = 2 * HOUR  # for which the highest rate counts
+ALONE = 4 * HOUR  # for which a storage is given up, and no link yields to one that gained nothing by it
+FEW = 20  # files: of fewer, those count that arrived in LONGER times the time
+LONGER = 4
+TRIAL = 2  # rounds in which a fast link has to gain by what is left to it
+ROUNDS = 5  # observations in a cycle
+DAY = 24 * HOUR
+
+
+class Arrival(NamedTuple):
+    """Files of a rule that were seen to arrive: when, how many, in which time (None: not known), of which size."""
+
+    at: float
+    files: float
+    took: float | None
+    size: float
+
+
+class Flight(NamedTuple):
+    """Files of one rule that are on their way: how many, for how long, and their size in bytes."""
+
+    files: float
+    age: float
+    size: float
+
+
+@dataclass(slots=True)
+class LinkState:
+    """What is known of a link: bytes per file, seconds, files, files per second. All of it is kept."""
+
+    acts: bool = False  # the menu says `act`
+    target: float = 0.0  # bytes per second
+    lifetime: float = 0.0
+    size: float = 0.0  # bytes of a mean file
+    slow: float | None = None  # seconds per byte
+    quick: float = 0.0  # seconds
+    least: float = 0.0  # seconds between two observations: nothing is seen to be faster
+    files: float = 0.0  # in flight, as last seen, with what was released since
+    rate: float = 0.0
+    lately: float = 0.0  # the mean rate of about an hour
+    window: float = 0.0
+    shy: bool = False  # it yields, or has just yielded
+    renewed: float = 0.0  # when the window was set
+    began: float = 0.0  # when its first rule was released
+    arrived_at: float = 0.0
+    refused: float = 0.0  # when something last had to wait
+    yields: float = 0.0  # when its present trial of yielding began
+    moved_then: float = 0.0  # what the links to which it yields moved then
+    alone: float = 0.0  # until when no link yields to it
+    freed: float = 0.0  # until when its storage is given up
+    best: list[tuple[float, float]] = field(default_factory=list)
+    arrived: list[Arrival] = field(default_factory=list)
+    ratios: list[tuple[float, float]] = field(default_factory=list)  # files, and their time / base
+
+    def takes(self, size: float) -> float:
+        """Return how long a file of so many bytes takes when nothing is in its way; 0 while that is not known."""
+        return max(self.slow * size, self.quick, self.least) if self.slow else 0.0
+
+    @property
+    def base(self) -> float:
+        """How long a mean file takes when nothing is in its way."""
+        return self.takes(self.size)
+
+    @property
+    def aim(self) -> float:
+        """The target in files per second."""
+        return self.target / self.size if self.size else 0.0
+
+    @property
+    def runs(self) -> float:
+        """How many files move."""
+        return self.rate * self.base
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is below its target, though files wait; a quarter of an hour would be noise."""
+        return self.lately < SHORT * self.aim and self.files > 1.2 * self.lately * self.base
+
+
+@dataclass(slots=True)
+class StorageState:
+    """What is known of a storage as the source, or as the destination, of links; files. All of it is kept."""
+
+    window: float | None = None
+    floor: float = 0.0  # below which it never falls
+    decided: float = 0.0
+    refused: float = 0.0
+    recent: list[float] = field(default_factory=list)  # how many files ran in the last observations
+    lately: float = 0.0  # the mean of about an hour
+    renewed: float = 0.0
+    most: list[tuple[float, float]] = field(default_factory=list)
+
+
+def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: float) -> None:
+    """Set the window of a link after an observation, from what has arrived and what is on its way."""
+    over = max(cycle, link.base)
+    span = min(over, max(now - link.began, cycle / ROUNDS))
+    link.rate = sum(arrival.files for arrival in link.arrived if now - arrival.at < over) / span
+    link.arrived = [arrival for arrival in link.arrived if now - arrival.at < LONGER * over]
+    link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
+    passed = now - link.renewed if link.renewed else 0.0
+    if link.slow:
+        link.slow, link.quick = link.slow * 2 ** (passed / DAY), link.quick * 2 ** (passed / DAY)
+    link.lately = _mean(link.lately, link.rate, passed)
+    link.ratios = _ratios(link, flights, now, over)
+    is_slowed = slowness(link.ratios) > AIM and link.freed < now
+    counted = [f for f in flights if is_slowed or not link.slow or f.age <= OVER * link.takes(f.size)]
+    link.files = sum(flight.files for flight in counted)
+    first = FIRST * cycle * link.aim
+    oldest = max((flight.age for flight in flights), default=0.0)
+    if min(oldest, now - link.arrived_at) > LIFE * link.lifetime:
+        link.window = wanted = first
+    elif not link.slow:
+        wanted = link.aim * LIFE * link.lifetime
+    else:
+        rate = highest(link.best) if is_slowed else max(highest(link.best), link.aim)
+        wanted = rate * min(GAIN * link.base, LIFE * link.lifetime)
+    grown = link.window * (SHY if link.shy else GROW) ** (passed / over) if link.window else first
+    link.window = min(wanted, grown)
+    link.renewed = now
+
+
+def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float, cycle: float) -> None:
+    """Set the window of a storage after links of it were observed, and let slow links of it yield."""
+    links = [link for link in links if link.slow]
+    if len(links) < 2:
+        return
+    run = sum(link.runs for link in links)
+    storage.recent = [*storage.recent[-2:], run]
+    storage.most = _with_highest(storage.most, now, run, HOURS)
+    storage.lately = _mean(storage.lately, run, now - storage.renewed if storage.renewed else 0.0)
+    storage.renewed = now
+    most, slower = highest(storage.most), slowness(ratio for link in links for ratio in link.ratios)
+    if storage.window is None:
+        falls = sum(storage.recent) < FALLS * most * len(storage.recent)
+        is_free = all(link.freed < now for link in links)
+        if falls and slower > OVER and is_free and sum(1 for link in links if link.ratios) > 1:
+            storage.window, storage.decided, storage.refused = most, now, now
+            storage.floor = FLOOR * most
+    elif now - storage.decided >= max(cycle, slower * run / max(sum(link.rate for link in links), 1e-9)):
+        if slower > OVER and storage.window <= storage.floor:
+            storage.window = None
+            for link in links:
+                link.freed = now + ALONE
+        elif slower > AIM:
+            storage.window = max(storage.window * max((AIM / slower) ** 0.5, 0.5), storage.floor)
+        elif storage.refused >= storage.decided:
+            storage.window *= FAST if slower < 1 + (AIM - 1) / 3 else UP
+        elif now - storage.refused > ALONE:
+            storage.window = None
+        storage.decided = now
+    for link in links:
+        _yield(link, links, storage.lately, now, cycle)
+
+
+def _yield(own: LinkState, links: Sequence[LinkState], run: float, now: float, cycle: float) -> None:
+    """Leave transfers to links of the same storage that are much faster, and wait."""
+    fast = [x for x in links if own.base >= SLOW * x.base and x.waits and x.alone < now]
+    if not fast:
+        own.yields = 0.0
+        return
+    lately = sum(x.lately for x in fast)
+    if not own.yields:
+        own.yields, own.moved_then = now, lately
+    if now - own.yields > TRIAL * max(own.base, cycle):
+        if sum(max(x.lately, x.rate) for x in fast) < 1.2 * own.moved_then:
+            own.shy = False
+            for x in fast:
+                x.alone = now + ALONE
+        own.yields = 0.0
+        return
+    kept = sum(min(MORE * x.aim * x.base, max(highest(x.best) * x.base, x.runs)) for x in fast)
+    others = sum(x.runs for x in links if x is not own and x not in fast)
+    own.window, own.shy = min(own.window, max(run - kept - others, own.aim * own.base / 10)), True
+
+
+def slowness(ratios: Iterable[tuple[float, float]]) -> float:
+    """Return x: the lower quartile of time / base of files, each with its weight; 1 if there are none."""
+    ordered = sorted(ratios, key=lambda ratio: ratio[1])
+    left = sum(weight for weight, _ in ordered) / 4
+    for weight, ratio in ordered:
+        left -= weight
+        if left <= 0:
+            return ratio
+    return 1.0
+
+
+def _ratios(link: LinkState, flights: Iterable[Flight], now: float, over: float) -> list[tuple[float, float]]:
+    if not link.slow:
+        return []
+    late = [f for f in flights if f.age > AIM * link.takes(f.size)]
+    ratios = [(f.files * min(1.0, over / f.age), f.age / link.takes(f.size)) for f in late]
+    files = sum(weight for weight, _ in ratios)
+    for arrival in reversed(link.arrived):
+        if now - arrival.at >= over and files >= FEW:
+            break
+        if arrival.took is not None:
+            ratios.append((arrival.files, arrival.took / link.takes(arrival.size)))
+            files += arrival.files
+    return ratios
+
+
+def highest(values: Iterable[tuple[float, float]]) -> float:
+    """Return the highest of what `_with_highest` kept."""
+    return max((value for _, value in values), default=0.0)
+
+
+def _with_highest(
+    kept: Sequence[tuple[float, float]], now: float, value: float, span: float
+) -> list[tuple[float, float]]:
+    """Return the highest value of each quarter of a span, with this one; older quarters are forgotten."""
+    *before, last = kept or [(now, value)]
+    if now - last[0] < span / 4:
+        before.append((last[0], max(last[1], value)))
+    else:
+        before += [last, (now, value)]
+    return [one for one in before if now - one[0] <= span]
+
+
+def _mean(before: float, value: float, passed: float) -> float:
+    """Return the mean of about an hour; it begins with the first value that is not 0."""
+    return before + (value - before) * min(passed / HOUR, 1.0) if before else value
