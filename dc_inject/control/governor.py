@@ -30,5 +30,8 @@ class Governor:
     def released(self, entries: Iterable[Entry], now: datetime) -> None:
         """Hear what was asked of a service."""
 
+    def returned(self, entry: Entry) -> None:
+        """Hear that a service did not take what was asked."""
+
     def observed(self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime) -> None:
         """Hear how entries stand, known `before` by their keys."""

@@ -64,6 +64,8 @@ FALLS = 0.9  # of the most that ran, or of a target: less is short of it
 FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the rest
 UP, FAST = 1.05, 1.3  # by which a storage's window grows
 SHORT = 0.9  # of its target, in the mean of an hour: a link below that is short
+LEAST = 0.1  # of what its target needs: what the window of a link is at least
+LONGEST = 10  # rounds without an observation that count as growth
 SLOW = 3.0  # times slower: speeds of equal links differ by less by chance
 MORE = 1.25  # of what a link's target needs: what is left to a fast link, which has a debt to make up
 HOUR = 3600.0
@@ -97,6 +99,7 @@ class Flight(NamedTuple):
 class LinkState:
     """What is known of a link: bytes per file, seconds, files, files per second. All of it is kept."""
 
+    place: str = ""  # source and destination, which links of several scenarios may share
     acts: bool = False  # the menu says `act`
     target: float = 0.0  # bytes per second
     lifetime: float = 0.0
@@ -114,6 +117,7 @@ class LinkState:
     arrived_at: float = 0.0
     refused: float = 0.0  # when something last had to wait
     yields: float = 0.0  # when its present trial of yielding began
+    yielded: float = 0.0  # when it last yielded
     moved_then: float = 0.0  # what the links to which it yields moved then
     alone: float = 0.0  # until when no link yields to it
     freed: float = 0.0  # until when its storage is given up
@@ -165,9 +169,9 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     over = max(cycle, link.base)
     span = min(over, max(now - link.began, cycle / ROUNDS))
     link.rate = sum(arrival.files for arrival in link.arrived if now - arrival.at < over) / span
-    link.arrived = [arrival for arrival in link.arrived if now - arrival.at < LONGER * over]
+    link.arrived = _latest(link.arrived, now, over)
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
-    passed = now - link.renewed if link.renewed else 0.0
+    passed = max(now - link.renewed, 0.0) if link.renewed else 0.0
     if link.slow:
         link.slow, link.quick = link.slow * 2 ** (passed / DAY), link.quick * 2 ** (passed / DAY)
     link.lately = _mean(link.lately, link.rate, passed)
@@ -184,15 +188,17 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     else:
         rate = highest(link.best) if is_slowed else max(highest(link.best), link.aim)
         wanted = rate * min(GAIN * link.base, LIFE * link.lifetime)
-    grown = link.window * (SHY if link.shy else GROW) ** (passed / over) if link.window else first
-    link.window = min(wanted, grown)
+    if now - link.yielded > ALONE:
+        link.shy = False
+    grown = link.window * (SHY if link.shy else GROW) ** min(passed / over, LONGEST) if link.window else first
+    link.window = max(min(wanted, grown), LEAST * link.aim * over, 1.0)
     link.renewed = now
 
 
 def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float, cycle: float) -> None:
-    """Set the window of a storage after links of it were observed, and let slow links of it yield."""
-    links = [link for link in links if link.slow]
-    if len(links) < 2:
+    """Set the window of a storage after links of it were observed; links that are idle do not count."""
+    links = [link for link in links if link.slow and now - link.renewed <= 2 * max(link.base, cycle)]
+    if len({link.place for link in links}) < 2:
         return
     run = sum(link.runs for link in links)
     storage.recent = [*storage.recent[-2:], run]
@@ -203,7 +209,7 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
     if storage.window is None:
         falls = sum(storage.recent) < FALLS * most * len(storage.recent)
         is_free = all(link.freed < now for link in links)
-        if falls and slower > OVER and is_free and sum(1 for link in links if link.ratios) > 1:
+        if falls and slower > OVER and is_free and len({link.place for link in links if link.ratios}) > 1:
             storage.window, storage.decided, storage.refused = most, now, now
             storage.floor = FLOOR * most
     elif now - storage.decided >= max(cycle, slower * run / max(sum(link.rate for link in links), 1e-9)):
@@ -218,29 +224,38 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
         elif now - storage.refused > ALONE:
             storage.window = None
         storage.decided = now
-    for link in links:
-        _yield(link, links, storage.lately, now, cycle)
 
 
-def _yield(own: LinkState, links: Sequence[LinkState], run: float, now: float, cycle: float) -> None:
-    """Leave transfers to links of the same storage that are much faster, and wait."""
-    fast = [x for x in links if own.base >= SLOW * x.base and x.waits and x.alone < now]
+def yield_to_fast(
+    own: LinkState, places: Sequence[tuple[StorageState, Sequence[LinkState]]], now: float, cycle: float
+) -> None:
+    """Let a link leave transfers to links that are much faster and wait, at its source and its destination."""
+    fast = {
+        id(x): x
+        for _, links in places
+        for x in links
+        if x.slow and own.base >= SLOW * x.base and x.waits and x.alone < now
+    }
     if not fast:
         own.yields = 0.0
         return
-    lately = sum(x.lately for x in fast)
+    lately = sum(x.lately for x in fast.values())
     if not own.yields:
         own.yields, own.moved_then = now, lately
     if now - own.yields > TRIAL * max(own.base, cycle):
-        if sum(max(x.lately, x.rate) for x in fast) < 1.2 * own.moved_then:
+        if sum(max(x.lately, x.rate) for x in fast.values()) < 1.2 * own.moved_then:
             own.shy = False
-            for x in fast:
+            for x in fast.values():
                 x.alone = now + ALONE
         own.yields = 0.0
         return
-    kept = sum(min(MORE * x.aim * x.base, max(highest(x.best) * x.base, x.runs)) for x in fast)
-    others = sum(x.runs for x in links if x is not own and x not in fast)
-    own.window, own.shy = min(own.window, max(run - kept - others, own.aim * own.base / 10)), True
+    for storage, links in places:
+        here = [x for x in links if id(x) in fast]
+        kept = sum(min(MORE * x.aim * x.base, max(highest(x.best) * x.base, x.runs)) for x in here)
+        others = sum(x.runs for x in links if x is not own and id(x) not in fast)
+        if here:
+            own.window = min(own.window, max(storage.lately - kept - others, LEAST * own.aim * own.base, 1.0))
+            own.shy, own.yielded = True, now
 
 
 def slowness(ratios: Iterable[tuple[float, float]]) -> float:
@@ -252,6 +267,17 @@ def slowness(ratios: Iterable[tuple[float, float]]) -> float:
         if left <= 0:
             return ratio
     return 1.0
+
+
+def _latest(arrived: Sequence[Arrival], now: float, over: float) -> list[Arrival]:
+    """Return what has arrived in a time; of fewer than FEW files, what arrived in LONGER times that time."""
+    kept, files = [], 0.0
+    for arrival in reversed(arrived):
+        if now - arrival.at >= (over if files >= FEW else LONGER * over):
+            break
+        kept.append(arrival)
+        files += arrival.files
+    return kept[::-1]
 
 
 def _ratios(link: LinkState, flights: Iterable[Flight], now: float, over: float) -> list[tuple[float, float]]:
@@ -288,4 +314,4 @@ def _with_highest(
 
 def _mean(before: float, value: float, passed: float) -> float:
     """Return the mean of about an hour; it begins with the first value that is not 0."""
-    return before + (value - before) * min(passed / HOUR, 1.0) if before else value
+    return before + (value - before) * min(max(passed / HOUR, 0.0), 1.0) if before else value

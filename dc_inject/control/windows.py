@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -30,6 +32,7 @@ from dc_inject.control.law import (
     renew_link,
     renew_storage,
     slowness,
+    yield_to_fast,
 )
 from dc_inject.ledger import ControlDecision, Ledger
 from dc_inject.ledger.inventory import Reading
@@ -45,6 +48,7 @@ NAME = "windows"  # of the signals that keep the state
 FINE = 1 / 5  # of a window: datasets are not larger, if the menu's rules an hour and the calls suffice
 SPARE = 0.8  # of the menu's rules an hour: what small datasets may use
 SEEN = 0.2  # of a rule's files: so many together show how long they take
+BATCHES = 0.25  # of a round: its answers come in parts
 LONG = 2.5  # rounds without news of a service, or without any arrival: silence
 _State = TypeVar("_State", LinkState, StorageState, "Service")
 
@@ -64,8 +68,11 @@ class Service:
 
     def silent(self, since: float, now: float) -> float:
         """Return for how long of a time it was silent."""
-        spans = [*self.silences, [self.moved, now]] if self.stands else self.silences
-        return sum(max(min(end, now) - max(begin, since), 0.0) for begin, end in spans)
+        silent, heard = 0.0, since
+        for begin, end in sorted([*self.silences, [self.moved, now]] if self.stands else self.silences):
+            silent += max(min(end, now) - max(begin, heard), 0.0)
+            heard = max(heard, min(end, now))
+        return silent
 
 
 class Windows(Governor):
@@ -77,7 +84,7 @@ class Windows(Governor):
         self._links: dict[FlowKey, LinkState] = {}
         self._storages: dict[str, StorageState] = {}
         self._services: dict[str, Service] = {}
-        self._members: defaultdict[str, set[FlowKey]] = defaultdict(set)
+        self._members: defaultdict[str, list[FlowKey]] = defaultdict(list)  # sorted
         self._taken: Counter[FlowKey] = Counter()  # files that may go out at this moment
         self._released: Counter[FlowKey] = Counter()  # files that went out since their windows were set
         self._read()
@@ -89,6 +96,7 @@ class Windows(Governor):
         now, cycle = situation.now.timestamp(), situation.cycle.length.total_seconds()
         self._taken.clear()  # what went out of it is in flight
         self._renew(now)
+        self._forget_ended()
         before = set(self._links)
         for demand in situation.demands:
             if demand.flow.control.mode is not Mode.OFF:
@@ -99,7 +107,11 @@ class Windows(Governor):
                 before.discard(demand.flow.key)
         for key in before:  # not in this plan
             self._links[key].acts, self._links[key].target = False, 0.0
-        hourly = sum(link.target for link in self._links.values()) * 3600
+            if not self._links[key].files and not self._released[key]:
+                del self._links[key]
+                for name in _storages(key):
+                    self._members[name].remove(key)
+        hourly = sum(with_overhead(one.recent_due, one.flow) for one in situation.demands) * 3600 / cycle
         smallest = max(hourly / (SPARE * situation.limits.rules_per_hour), hourly / 3600 * cycle / CALLS)
         governed, decisions = [], []
         for demand in situation.demands:
@@ -184,7 +196,7 @@ class Windows(Governor):
         seen = 0.0
         for key in keys:
             link = self._links[key]
-            age = min(now - link.renewed, link.least)
+            age = min(max(now - link.renewed, 0.0), link.least)
             seen += max(link.files + self._released[key] - age * link.rate, 0.0) + self._taken[key]
         return seen
 
@@ -202,6 +214,18 @@ class Windows(Governor):
         for entry in entries:
             if entry.injection.flow in self._links:
                 self._count(entry, now.timestamp())
+
+    def returned(self, entry: Entry) -> None:
+        """Take back what a service did not take."""
+        key = entry.injection.flow
+        self._released[key] = max(self._released[key] - entry.injection.item.files, 0)
+
+    def _forget_ended(self) -> None:
+        """Take links for empty of which nothing is on its way: it may have ended without an observation."""
+        live = {entry.injection.flow for entry in self._ledger.entries(State.CALLED, State.LIVE)}
+        for key in self._links.keys() - live:
+            self._links[key].files = 0.0
+            del self._released[key]
 
     def _count(self, entry: Entry, moment: float) -> None:
         link = self._links[entry.injection.flow]
@@ -223,21 +247,27 @@ class Windows(Governor):
             subject = _subject(key)
             if subject not in service.seen:
                 service.seen.append(subject)
-            whole = round(item.files * (1 - seen.failed / item.bytes))
+            whole = round(item.files * (1 - (seen.failed + (seen.present or 0)) / item.bytes))
             new = (whole if seen.status is Status.COMPLETE else seen.files_done) - entry.files_done
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
                 took = now.timestamp() - _since(entry, now.timestamp())
-                service.fresh.append((subject, new, took, _size(entry), new >= SEEN * item.files))
-        links = {_key(subject) for service in services.values() for subject in service.seen}
-        storages = self._storages.keys() & {name for key in links for name in _storages(key)}
-        self._write(links, storages, services, now)
+                service.fresh.append(
+                    (subject, new, took, _size(entry), new >= SEEN * item.files and not seen.present)
+                )
+        self._write(
+            {before[seen.key].injection.flow for seen in observations} & self._links.keys(), (), services, now
+        )
 
     def _renew(self, now: float) -> None:
         """Set the windows of links that were observed, and of their storages."""
-        services = {name: service for name, service in self._services.items() if service.seen}
+        services = {
+            name: one
+            for name, one in sorted(self._services.items())
+            if one.seen and not 0 <= now - one.looked < self._pause(one)
+        }
         if not services:
             return
-        seen = {_key(subject) for service in services.values() for subject in service.seen}
+        seen = {_key(subject): None for service in services.values() for subject in sorted(service.seen)}
         live: defaultdict[FlowKey, list[Entry]] = defaultdict(list)
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
             if entry.injection.flow in seen:
@@ -257,26 +287,39 @@ class Windows(Governor):
                 mean = sum(f.files * f.size for f in flights) / sum(f.files for f in flights)
                 link.size = 0.7 * link.size + 0.3 * mean if link.size else mean
             renew_link(link, flights, now, cycle)
-        names = {name for key in seen for name in _storages(key)}
-        for name in names:
-            links = [self._links[key] for key in self._members[name]]
-            renew_storage(self._storages.setdefault(name, StorageState()), links, now, cycle)
-        # Other links of the storage may have to yield now.
-        changed = seen.union(*(self._members[name] for name in names))
+        names = sorted({name for key in seen for name in _storages(key)})
+        places = {name: self._place(name) for name in names}
+        for storage, links in places.values():
+            renew_storage(storage, links, now, cycle)
+        for key in seen:
+            yield_to_fast(self._links[key], [places[name] for name in _storages(key)], now, cycle)
+        # A fast link may be alone now, and links of a storage be freed.
+        changed = sorted({key for name in names for key in self._members[name]})
         self._write(changed, names, services, datetime.fromtimestamp(now, UTC))
+
+    def _pause(self, service: Service) -> float:
+        """Return for how long the answers of a round are waited for, so that a link is taken in as a whole."""
+        return BATCHES * max(self._links[_key(subject)].least for subject in service.seen)
+
+    def _place(self, name: str) -> tuple[StorageState, list[LinkState]]:
+        links = [self._links[key] for key in self._members[name]]
+        return self._storages.setdefault(name, StorageState()), links
 
     def _listen(
         self,
         service: Service,
-        keys: Iterable[FlowKey],
+        keys: Sequence[FlowKey],
         live: Mapping[FlowKey, Sequence[Entry]],
         now: float,
         every: float,
     ) -> None:
         """Note whether a service was silent until now, or stands: it answers, but nothing arrives anywhere."""
         service.silences = [span for span in service.silences if now - span[1] < DAY]
-        if service.looked and now - service.looked > LONG * every:
-            service.silences.append([service.looked, now])
+        asked = [_since(entry, now) for key in keys for entry in live[key]]
+        asked += [now - took for _, _, took, _, _ in service.fresh]
+        heard = max(service.looked, min(asked, default=now))  # nothing was to be heard before
+        if service.looked and now - heard > LONG * every:
+            service.silences.append([heard, now])
         service.looked = now
         if service.fresh:
             if service.stands:
@@ -317,8 +360,9 @@ class Windows(Governor):
 
     def _know(self, key: FlowKey, link: LinkState) -> None:
         self._links[key] = link
+        link.place = f"{key.link.source} {key.link.destination}"
         for name in _storages(key):
-            self._members[name].add(key)
+            insort(self._members[name], key)
 
     def _write(
         self, links: Iterable[FlowKey], storages: Iterable[str], services: Iterable[str], now: datetime
@@ -346,6 +390,10 @@ class Windows(Governor):
                 log.warning(
                     "the state of control of %s cannot be read, and is learnt again: %s", signal.subject, error
                 )
+        for service in self._services.values():
+            service.seen = [subject for subject in service.seen if _key(subject) in self._links]
+            service.fresh = [fresh for fresh in service.fresh if _key(fresh[0]) in self._links]
+        self._forget_ended()
         # Until its first observation the window is that of its first release.
         seen = {key: link.renewed if link.renewed > link.began else 0.0 for key, link in self._links.items()}
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
@@ -403,6 +451,25 @@ def _text(state: LinkState | StorageState | Service) -> str:
 
 def _loaded(kind: type[_State], values: list[Any]) -> _State:
     """Return a state with the values that were kept."""
-    if len(values) != len(fields(kind)):
-        raise ValueError(f"it has {len(values)} values")
-    return kind(*values)
+    state = kind()
+    if not isinstance(values, list) or len(values) != len(fields(kind)):
+        raise ValueError("it has other values than this version keeps")
+    for one, value in zip(fields(kind), values, strict=True):
+        kept = getattr(state, one.name)
+        if not _is_like(value, kept) and not (value is None and kept is None):
+            raise ValueError(f"its `{one.name}` is {value!r:.40}")
+        setattr(state, one.name, value)
+    return state
+
+
+def _is_like(value: object, known: object) -> bool:
+    """Whether a value is what another one is: text, a number, or a list of lists of text and numbers."""
+    if isinstance(known, bool | str):
+        return isinstance(value, type(known))
+    if isinstance(known, list):
+        return isinstance(value, list) and all(
+            part is None or isinstance(part, str | bool) or _is_like(part, 0.0)
+            for entry in value
+            for part in (entry if isinstance(entry, list) else [entry])
+        )
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

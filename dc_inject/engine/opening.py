@@ -89,7 +89,8 @@ class Opening:
         goal_of = {key: flow.goal for key, flow in current_flows.items()}
         lost = {} if hold is not None else self._lost(cycle, current_flows)
         self._extras = {
-            key: round(amount * current_flows[key].overhead) + lost.get(key, 0) for key, amount in amounts.items()
+            key: round(amount * current_flows[key].overhead) + (lost.get(key, 0) if amount else 0)
+            for key, amount in amounts.items()
         }
         self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), self._extras, goal_of)
 

@@ -175,15 +175,16 @@ class Submitting:
             service = flow.link.through
             if service in context.broken or context.refused.waits(flow, now):
                 continue
-            entries = self._in_window(self._with_room(flow, ready[flow], spaces), now)
+            entries = self._with_room(flow, ready[flow], spaces)
             if not entries:
                 continue
             if service not in rooms:
                 at_once = context.limit(service).whole - self._submits[service]
                 rooms[service] = context.breaker(service).room(now, max(min(free, at_once), 0))
             if len(batches) < free and rooms[service] > 0:
-                rooms[service] -= 1
-                batches.append(first_batch(entries))
+                batch = self._in_window(flow, first_batch(entries), now)
+                rooms[service] -= bool(batch)
+                batches += [batch] if batch else []
             elif context.breaker(service).open and flow not in context.troubles:
                 context.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
         return batches
@@ -209,16 +210,17 @@ class Submitting:
             fitting[key] = entry
         return fitting
 
-    def _in_window(self, entries: dict[str, Entry], now: datetime) -> dict[str, Entry]:
+    def _in_window(self, flow: FlowKey, entries: Iterable[Entry], now: datetime) -> list[Entry]:
         """Return the first of these for which windows have room."""
-        fitting: dict[str, Entry] = {}
-        for key, entry in entries.items():
+        fitting: list[Entry] = []
+        self.withheld.pop(flow, None)
+        for entry in entries:
             held = self._context.governor.withheld(entry, now)
             if held is not None:
-                self.withheld[entry.injection.flow] = held
+                self.withheld[flow] = held
                 self._look_again = now + entry.injection.cycle.length * LOOK_AGAIN
                 break
-            fitting[key] = entry
+            fitting.append(entry)
         return fitting
 
     def _call(self, entries: Sequence[Entry]) -> None:
@@ -277,7 +279,7 @@ class Submitting:
                 if outcome.error is not None:
                     entry = entries[outcome.key]
                     self._refused(entry.injection, outcome.error, now)
-                    self._wait_again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
+                    self._wait_again(self._answered(entry, outcome, now, retry_at[outcome.key]))
             context.tell(Answered(called[0].injection.link.through, tuple(of_call)))
         if came_back:
             self.spread_overdue()
@@ -368,7 +370,14 @@ class Submitting:
         outcomes = [Outcome(entry.injection.key, error=error) for entry in entries]
         self._context.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
         for entry, outcome in zip(entries, outcomes, strict=True):
-            self._wait_again(transitions.answered(entry, outcome, now, now))
+            self._wait_again(self._answered(entry, outcome, now, now))
+
+    def _answered(self, entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) -> Entry:
+        """Return an entry after an answer that is an error; what was not taken is not in flight."""
+        after = transitions.answered(entry, outcome, now, retry_at)
+        if entry.state is State.CALLED and after.state is not State.CALLED:
+            self._context.governor.returned(entry)
+        return after
 
     def _replace(self, now: datetime) -> None:
         """Take another item for each refusal, in the same cycle."""

@@ -44,8 +44,19 @@ Numbers = Mapping[str, int | float | str]
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 _SIZES = frozenset(  # numbers that are bytes
     {"allowed", "budget", "bytes", "cap", "coming", "debt", "deleted", "deliverable", "delivered", "failed_bytes"}
-    | {"arrives", "forgiven", "free", "in_flight", "injected", "left", "needed", "overdue", "pool_bytes"}
-    | {"probe", "quota_left", "resident", "smallest", "space", "unanswered", "wanted", "window"}
+    | {
+        "arrives",
+        "for_others",
+        "forgiven",
+        "free",
+        "in_flight",
+        "injected",
+        "left",
+        "needed",
+        "overdue",
+        "pool_bytes",
+    }
+    | {"probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered", "wanted", "window"}
     | {"withdrawn"}
 )
 _DURATIONS = frozenset(  # numbers that are seconds

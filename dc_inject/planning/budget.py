@@ -49,14 +49,17 @@ def cap(line: LinkPlan) -> None:
     """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
     demand, rest = line.demand, line.want - line.limited
     worth, most, keep = with_overhead(demand.recent_due, demand.flow), float(CAP), float(CAP)
+    kept = worth
     if demand.flow.control.mode is Mode.ACT:
         most, keep = MOST, max(demand.flow.control.catch_up / line.cycle, MOST)
+        rate = demand.flow.rate if demand.flow.goal is None else 0.0  # a pause is no reason to forgive the debt
+        kept = max(worth, with_overhead(round(rate * line.cycle.total_seconds()), demand.flow))
     # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
     # free since: that is no reason to forgive it.
     least = max(line.smallest, min(rest, demand.saved + line.due if demand.saved else 0))
     line.cap = max(round(most * worth), least)
     # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
-    beyond = max(0, rest - max(round(keep * worth), least))
+    beyond = max(0, rest - max(round(keep * kept), least))
     line.forgiven = line.limited + (beyond if line.pool is not None else 0)
     line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
     line.unspent = line.budget - demand.intended

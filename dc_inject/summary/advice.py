@@ -10,8 +10,9 @@ does something else afterwards. Only a simulation with `act` shows what becomes 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from dc_inject.ledger.reading import Reader
@@ -33,11 +34,14 @@ def advised(ledger: Reader) -> Advice:
     """Return in how many cycles each link would have been held, and how much would have been held back."""
     held_back: dict[tuple[FlowKey, Hold], list[int]] = defaultdict(list)  # of each cycle
     given = False
-    for one in ledger.advice():
-        given = True
-        size = _held_back(one)
-        if one.hold is not None and size > 0:
-            held_back[one.key, one.hold].append(size)
+    for _, cycle in groupby(ledger.advice(), key=lambda one: one.at):
+        given, links = True, [*cycle]
+        sharing = Counter(one.numbers.get("storage") for one in links if one.hold is not None)
+        for one in links:
+            storage = one.numbers.get("storage")  # its links share what is too much for it
+            size = _held_back(one) // (1 if storage is None else sharing[storage] or 1)
+            if one.hold is not None and size > 0:
+                held_back[one.key, one.hold].append(size)
     return Advice(
         given,
         [

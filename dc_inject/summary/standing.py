@@ -75,7 +75,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
-        "control": [] if cycle is None else _decisions(view.decisions(cycle.start)),
+        "control": decided(view, 1),
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "overrides": [

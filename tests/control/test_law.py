@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from dc_inject.control.law import (
     GAIN,
     GROW,
     HOURS,
+    LEAST,
     LIFE,
     OVER,
     ROUNDS,
@@ -29,6 +31,7 @@ from dc_inject.control.law import (
     renew_link,
     renew_storage,
     slowness,
+    yield_to_fast,
 )
 
 GB = 10**9
@@ -37,6 +40,7 @@ ROUND = CYCLE / ROUNDS
 START = 1e6
 TARGET = 100  # files a cycle
 BASE = 600.0  # seconds that a file takes here, unless told otherwise
+PLACES = count()  # links of their own, each
 near = partial(pytest.approx, rel=0.05)  # how long files take is forgotten slowly
 
 
@@ -44,7 +48,16 @@ def link(base: float | None = BASE, **more: Any) -> LinkState:
     """A link that is due 100 files of a GB a cycle, of which it is known how long they take; None: it is not."""
     known = {} if base is None else {"slow": base / GB}
     usual = {"acts": True, "target": TARGET * GB / CYCLE, "lifetime": 1e5, "size": float(GB), "least": ROUND}
-    return LinkState(**{**usual, **known, "began": START, "arrived_at": START, **more})
+    return LinkState(**{**usual, **known, "place": str(next(PLACES)), "began": START, "arrived_at": START, **more})
+
+
+def renew(storage: StorageState, links: Sequence[LinkState], now: float) -> None:
+    """Renew a storage just after its links were observed, and let its links yield."""
+    for one in links:
+        one.renewed = now
+    renew_storage(storage, links, now, CYCLE)
+    for one in links:
+        yield_to_fast(one, [(storage, links)], now, CYCLE)
 
 
 def flights(count: float, age: float = ROUND) -> list[Flight]:
@@ -91,15 +104,67 @@ def test_it_grows_in_proportion_to_the_time_however_often_it_is_observed(rounds:
 
 
 def test_files_that_take_longer_than_a_cycle_make_it_grow_as_much_slower() -> None:
-    one = link(base=4 * CYCLE, window=10.0, renewed=START)
+    one = link(base=4 * CYCLE, window=100.0, renewed=START)
     renew_link(one, flights(1), START + 2 * CYCLE, CYCLE)
-    assert one.window == pytest.approx(10 * GROW**0.5)
+    assert one.window == pytest.approx(100 * GROW**0.5)
 
 
 def test_a_link_that_yields_grows_slowly() -> None:
-    one = link(window=10.0, renewed=START, shy=True)
+    one = link(window=10.0, renewed=START, shy=True, yielded=START)
     renew_link(one, flights(1), START + CYCLE, CYCLE)
     assert one.window == pytest.approx(10 * SHY)
+
+
+def test_a_link_that_yielded_long_ago_grows_as_others() -> None:
+    one = link(window=10.0, renewed=START + ALONE, shy=True, yielded=START)
+    renew_link(one, flights(1), START + ALONE + CYCLE, CYCLE)
+    assert (one.window, one.shy) == (pytest.approx(10 * GROW), False)
+
+
+def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:
+    one = link(renewed=START, window=10.0)
+    for number in range(1, 60):
+        renew_link(one, flights(10, number * ROUND), START + number * ROUND, CYCLE)
+    assert one.window >= LEAST * one.aim * CYCLE > 1
+
+
+def test_a_link_that_was_idle_for_weeks_is_taken_up_again() -> None:
+    one = link(renewed=START, window=10.0)
+    renew_link(one, flights(1), START + 5000 * CYCLE, CYCLE)
+    assert 10 <= one.window < 1e6
+
+
+def test_links_of_several_scenarios_between_the_same_storages_blame_none_of_them() -> None:
+    late, storage = [(10.0, 2 * OVER)], StorageState(most=[(START, 1000.0)])
+    links = [link(ratios=late, rate=0.1), link(ratios=late, rate=0.1)]
+    for one in links:
+        one.place = "same"
+    renew(storage, links, START)
+    assert storage.window is None
+    links[0].place = "other"
+    renew(storage, links, START)
+    assert storage.window is not None
+
+
+def test_links_that_are_idle_do_not_count_at_a_storage() -> None:
+    late, storage = [(10.0, 2 * OVER)], StorageState(most=[(START, 1000.0)])
+    idle, one = link(ratios=late, rate=0.1, renewed=START - 10 * CYCLE), link(ratios=late, renewed=START)
+    renew_storage(storage, [idle, one], START, CYCLE)
+    assert storage.window is None
+
+
+def test_a_trial_of_yielding_ends_also_where_the_other_storage_has_no_fast_link() -> None:
+    slow, fast = shared()
+    here, there = StorageState(), StorageState()
+    now = START
+    while fast.alone < now:
+        now += ROUND
+        assert now < START + 100 * CYCLE
+        for one in (slow, fast):
+            one.renewed = now
+        renew_storage(here, [slow, fast], now, CYCLE)
+        yield_to_fast(slow, [(here, [slow, fast]), (there, [slow])], now, CYCLE)
+    assert not slow.shy
 
 
 def test_a_link_that_carries_its_target_may_have_as_much_waiting_as_moves() -> None:
@@ -225,18 +290,18 @@ def held(storage: StorageState, links: list[LinkState], now: float) -> float:
     """Let it be overloaded for so long that it is noticed; return when."""
     for one in links:
         one.rate, one.ratios = 1.0, [(10.0, 1.0)]
-    renew_storage(storage, links, now, CYCLE)
+    renew(storage, links, now)
     for one in links:
         one.rate, one.ratios = 0.5, [(10.0, 1.5 * OVER)]
     for _ in range(3):
         now += ROUND
-        renew_storage(storage, links, now, CYCLE)
+        renew(storage, links, now)
     return now
 
 
 def test_a_storage_is_held_at_the_most_that_ran_when_fewer_run_and_files_take_far_too_long() -> None:
     storage, links = StorageState(), [busy(1.0, 1.0), busy(1.0, 1.0)]
-    renew_storage(storage, links, START, CYCLE)
+    renew(storage, links, START)
     assert storage.window is None
     held(storage, links, START + ROUND)
     assert storage.window == pytest.approx(2 * QUICK)
@@ -248,21 +313,21 @@ def test_a_single_link_is_no_sign_of_a_storage(other: str) -> None:
     storage, one = StorageState(), busy(1.0, 1.0)
     two = link(base=None) if other == "unknown" else busy(1.0, 1.0)
     links = [one] if other == "no link" else [one, two]
-    renew_storage(storage, links, START, CYCLE)
+    renew(storage, links, START)
     one.rate, one.ratios, two.rate, two.ratios = 0.5, [(10.0, 9.0)], 0.5, []
     for number in range(1, 9):
-        renew_storage(storage, links, START + number * ROUND, CYCLE)
+        renew(storage, links, START + number * ROUND)
     assert storage.window is None
 
 
 @pytest.mark.parametrize(("part", "ratio"), [(1.0, 2 * OVER), (0.5, 0.99 * OVER)])
 def test_a_queue_without_a_loss_is_no_alarm_and_a_loss_without_a_queue_is_none(part: float, ratio: float) -> None:
     storage, links = StorageState(), [busy(1.0, 1.0), busy(1.0, 1.0)]
-    renew_storage(storage, links, START, CYCLE)
+    renew(storage, links, START)
     for one in links:
         one.rate, one.ratios = part, [(10.0, ratio)]
     for number in range(1, 9):
-        renew_storage(storage, links, START + number * ROUND, CYCLE)
+        renew(storage, links, START + number * ROUND)
     assert storage.window is None
     assert part > FALLS or ratio < OVER
 
@@ -276,9 +341,9 @@ def test_the_window_of_a_storage_shrinks_by_the_root_of_how_much_too_long_files_
     before = storage.window
     for one in links:
         one.ratios = [(10.0, ratio)]
-    renew_storage(storage, links, now + CYCLE / 2, CYCLE)
+    renew(storage, links, now + CYCLE / 2)
     assert storage.window == before, "once in a cycle"
-    renew_storage(storage, links, now + CYCLE, CYCLE)
+    renew(storage, links, now + CYCLE)
     assert before is not None
     assert storage.window == pytest.approx(before * factor)
 
@@ -290,9 +355,9 @@ def test_it_waits_for_what_is_in_flight_there_before_it_shrinks_again() -> None:
     for one in links:
         one.slow, one.ratios = 20 * QUICK / GB, [(10.0, 1.21 * AIM)]
     before = storage.window
-    renew_storage(storage, links, now + 1.1 * 20 * QUICK, CYCLE)
+    renew(storage, links, now + 1.1 * 20 * QUICK)
     assert storage.window == before
-    renew_storage(storage, links, now + 1.21 * AIM * 20 * QUICK, CYCLE)
+    renew(storage, links, now + 1.21 * AIM * 20 * QUICK)
     assert storage.window != before
 
 
@@ -305,9 +370,9 @@ def test_it_grows_while_something_has_to_wait_for_it(ratio: float, factor: float
     before = storage.window
     assert before is not None
     storage.refused = now - 1
-    renew_storage(storage, links, now, CYCLE)
+    renew(storage, links, now)
     assert storage.window == pytest.approx(before * factor)
-    renew_storage(storage, links, now + CYCLE, CYCLE)
+    renew(storage, links, now + CYCLE)
     assert storage.window == pytest.approx(before * factor)
 
 
@@ -319,7 +384,7 @@ def test_it_is_free_again_when_nothing_had_to_wait_for_it_for_long() -> None:
     for _ in range(int((ALONE - (now - storage.refused)) / CYCLE) + 1):
         assert storage.window is not None
         now += CYCLE
-        renew_storage(storage, links, now, CYCLE)
+        renew(storage, links, now)
     assert storage.window is None
 
 
@@ -335,15 +400,15 @@ def test_a_storage_that_others_fill_is_given_up_and_its_links_are_not_blamed_for
             break
         seen.append(storage.window)
         now += 4 * OVER * QUICK + CYCLE
-        renew_storage(storage, links, now, CYCLE)
+        renew(storage, links, now)
     assert min(seen) == pytest.approx(law.FLOOR * 2 * QUICK)
     assert all(one.freed > now for one in links)
     storage.most.append((now, 9.0 * QUICK))
-    renew_storage(storage, links, now + CYCLE, CYCLE)
+    renew(storage, links, now + CYCLE)
     assert storage.window is None
-    renew_storage(storage, links, max(one.freed for one in links) + 1, CYCLE)
+    renew(storage, links, max(one.freed for one in links) + 1)
     storage.most.append((max(one.freed for one in links), 9.0 * QUICK))
-    renew_storage(storage, links, max(one.freed for one in links) + ROUND, CYCLE)
+    renew(storage, links, max(one.freed for one in links) + ROUND)
     assert storage.window is not None
 
 
@@ -370,7 +435,7 @@ def shared(**fast: Any) -> tuple[LinkState, LinkState]:
 def test_a_slow_link_leaves_a_fast_one_what_that_needs() -> None:
     """100 files of the slow link and 20 of the fast one ran in the last hour: those 20 are the fast one's."""
     slow, fast = shared()
-    renew_storage(StorageState(), [slow, fast], START, CYCLE)
+    renew(StorageState(), [slow, fast], START)
     assert (slow.window, slow.shy) == (pytest.approx(100.0), True)
     assert not fast.shy
 
@@ -381,7 +446,7 @@ def test_it_does_not_count_on_what_links_use_that_yield_to_nobody() -> None:
     third = link(base=6 * QUICK, rate=0.05, lately=0.05, least=10.0)
     fast.slow = 3 * QUICK / GB
     fast.files, fast.best = 1000.0, [(START, 0.2)]
-    renew_storage(StorageState(), [slow, third, fast], START, CYCLE)
+    renew(StorageState(), [slow, third, fast], START)
     ran = 10 * QUICK * 0.1 + 6 * QUICK * 0.05 + 3 * QUICK * 0.2
     assert (slow.window, third.shy) == (pytest.approx(ran - 6 * QUICK * 0.05 - 3 * QUICK * 0.2), False)
 
@@ -399,7 +464,7 @@ def test_it_does_not_count_on_what_links_use_that_yield_to_nobody() -> None:
 )
 def test_it_yields_only_to_what_is_much_faster_and_waits(fast: dict[str, Any]) -> None:
     slow, other = shared(**fast)
-    renew_storage(StorageState(), [slow, other], START, CYCLE)
+    renew(StorageState(), [slow, other], START)
     assert (slow.window, slow.shy, slow.yields) == (500.0, False, 0.0)
 
 
@@ -409,7 +474,7 @@ def test_it_is_given_up_where_the_fast_link_gains_nothing_by_it(gains: bool) -> 
     slow, fast = shared()
     storage, now, given_up = StorageState(), START, False
     for _ in range(36):  # two trials
-        renew_storage(storage, [slow, fast], now, CYCLE)
+        renew(storage, [slow, fast], now)
         given_up = given_up or fast.alone > now
         now += ROUND
         if gains:

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -89,9 +88,9 @@ def test_what_may_go_out_at_a_moment_counts_at_that_moment(make: Make) -> None:
 def test_what_is_seen_to_be_done_makes_room(make: Make) -> None:
     one = make()
     one.ask(AB, 9)
-    one.look({}, after=timedelta(seconds=1))
+    one.look({}, after=ROUND / 2)
     assert went_out(one.ask(AB)) == 0
-    one.look({AB: 20}, after=timedelta(seconds=1))
+    one.look({AB: 20}, after=ROUND / 2)
     assert went_out(one.ask(AB)) == 1
 
 
@@ -148,6 +147,56 @@ def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) 
 
 def _values(state: object) -> Iterator[object]:
     yield from (getattr(state, name) for name in type(state).__dataclass_fields__)
+
+
+def test_what_a_service_did_not_take_is_not_in_flight(make: Make) -> None:
+    one = make()
+    keys = [entry.injection for entry in one.ledger.entries()]
+    assert not keys
+    one.ask(AB, 9)
+    assert went_out(one.ask(AB)) == 0
+    for key in one.progress:
+        one.governor.returned(one.ledger.entry(key))
+    one.governor.turn([AB], one.now)
+    assert went_out(one.ask(AB)) == 1
+
+
+def test_what_ended_without_an_observation_leaves_the_window_with_the_next_plan(make: Make) -> None:
+    """As `dc-inject end` does, between two runs."""
+    one = make()
+    settled(one)
+    one.ask(AB, 99)
+    assert went_out(one.ask(AB)) == 0
+    one.ledger.observe([Observation(key, Status.ABSENT) for key in one.progress], one.now)
+    one.progress.clear()
+    one.plan()
+    assert went_out(one.ask(AB)) == 1
+
+
+def test_what_others_had_brought_does_not_show_how_long_files_take(make: Make) -> None:
+    one = make()
+    one.ask(AB, 1)
+    (key,) = one.progress
+    before = {key: one.ledger.entry(key)}
+    one.now += ROUND
+    seen = Observation(key, Status.COMPLETE, files_done=FILES, moved=0, present=FILES * GB, exact=True)
+    one.ledger.observe([seen], one.now)
+    one.governor.observed(before, [seen], one.now)
+    one.governor.turn([], one.now)
+    state = one.link(AB)
+    assert (state.slow, state.rate) == (None, 0.0)
+
+
+def test_an_observation_of_a_link_whose_state_cannot_be_read_is_dropped(make: Make) -> None:
+    one = make()
+    one.ask(AB, 1)
+    before = {key: one.ledger.entry(key) for key in one.progress}
+    one.governor.observed(before, [Observation(key, Status.MOVING) for key in before], one.now)
+    (subject,) = (s.subject for s in one.ledger.signals(NAME) if s.subject.startswith("link"))
+    one.ledger.signal(NAME, subject, '["old"]', one.now)
+    one.restart()
+    one.governor.turn([AB], one.now)
+    assert one.plan()[AB].window["window"] == 0
 
 
 # --------------------------------------------------------------------------- restarts

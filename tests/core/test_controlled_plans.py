@@ -39,7 +39,15 @@ def test_a_debt_is_kept_for_catch_up_and_made_up_by_half_a_cycles_worth_in_each(
     books = {"account": Account(20 * WORTH)}
     pool = items(*[WORTH // 10] * 60)
     acting = Control(Mode.ACT, timedelta(hours=hours))
-    (row,) = plan(situation([demand(flow(control=acting), WORTH, **books)], pool)).decisions
+    one = flow(rate=8 * WORTH / 900e9, control=acting)
+    (row,) = plan(situation([demand(one, WORTH, **books)], pool)).decisions
     assert (row.want - row.forgiven, row.budget) == (kept * WORTH, 1.5 * WORTH)
     (row,) = plan(situation([demand(flow(), WORTH, **books)], pool)).decisions
     assert (row.want - row.forgiven, row.budget) == (2 * WORTH, 2 * WORTH)
+
+
+def test_a_pause_is_no_reason_to_forgive_debt_that_is_kept():
+    one = flow(rate=8 * WORTH / 900e9, control=Control(Mode.ACT))
+    owes = demand(one, 0, account=Account(5 * WORTH), recent_due=0)
+    (row,) = plan(situation([owes], items(*[WORTH // 10] * 60))).decisions
+    assert row.want - row.forgiven == 5 * WORTH

@@ -116,25 +116,18 @@ def test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up(tmp_path):
     assert line.moved >= 0.93 * line.due
 
 
-def test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_that_takes_them(tmp_path):
+@pytest.mark.parametrize("is_named", [True, False])
+def test_where_a_link_loses_its_transfers_little_expires_also_if_no_fts_is_named(tmp_path, is_named):
     """18 % of the attempts fail."""
-    run = {}
-    for is_named in (True, False):
-        made = grid(
-            storage("A"),
-            storage("B"),
-            default_link=LinkTraits(file_speed=0.02 * GB, overhead=10, failures=0.18),
-            fts=replace(FREE, named=is_named),
-        )
-        (tmp_path / str(is_named)).mkdir()
-        flows = [flow("A", "B", GBPS / 2, control=Control(Mode.ACT))]
-        run[is_named] = Run(made, flows, tmp_path / str(is_named), hours=11.0)
-    known, unknown = run[True], run[False]
-    due = known.lines["B"].due
-    assert unknown.world.rucio.lost.unsent_bytes > 0.02 * due
-    assert known.world.rucio.lost.unsent_bytes < 0.01 * due
-    assert known.signals == {"known"}
-    assert unknown.signals == set()
+    made = grid(
+        storage("A"),
+        storage("B"),
+        default_link=LinkTraits(file_speed=0.02 * GB, overhead=10, failures=0.18),
+        fts=replace(FREE, named=is_named),
+    )
+    run = Run(made, [flow("A", "B", GBPS / 2, control=Control(Mode.ACT))], tmp_path, hours=11.0)
+    assert run.world.rucio.lost.unsent_bytes < 0.01 * run.lines["B"].due
+    assert run.signals == ({"known"} if is_named else set())
 
 
 def test_a_full_disk_holds_its_link(tmp_path):
