@@ -20,7 +20,6 @@ from dc_inject.model.ports import (
     Outcome,
     Removal,
     ReplicaStatus,
-    Requests,
     RseFacts,
 )
 
@@ -87,7 +86,3 @@ class DryBackend:
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
         """Ask the real service."""
         return self._real.queues(links)
-
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Ask the real service."""
-        return self._real.requests(links)

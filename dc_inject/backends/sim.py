@@ -29,7 +29,6 @@ from dc_inject.model.ports import (
     Outcome,
     Removal,
     ReplicaStatus,
-    Requests,
     RseFacts,
     Status,
 )
@@ -119,7 +118,6 @@ class SimBackend:
     quota: Mapping[str, int] = field(default_factory=dict)
     served_at: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
     queued: Mapping[Link, LinkQueue | Missing] = field(default_factory=dict)
-    requested: Mapping[Link, Requests] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
     undeleting: set[str] = field(default_factory=set)
@@ -250,11 +248,6 @@ class SimBackend:
         """Return the queues that were set."""
         self._call("queues", links)
         return {link: self.queued[link] for link in links if link in self.queued}
-
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Return the requests that were set."""
-        self._call("requests", links)
-        return {link: self.requested[link] for link in links if link in self.requested}
 
     def _call(self, method: str, subject: object) -> None:
         self.calls[method] = self.calls.get(method, 0) + 1

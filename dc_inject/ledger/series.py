@@ -112,16 +112,12 @@ class HoldSpan(NamedTuple):
 
 
 class HeldFlow(NamedTuple):
-    """How often a hold led for a flow key, what was missing then (bytes), and its last reason.
-
-    `attempts_fail` is in how many of these cycles FTS told that many attempts fail.
-    """
+    """How often a hold led for a flow key, what was missing then (bytes), and its last reason."""
 
     key: FlowKey
     held: Held
     cycles: int
     missing: int
-    attempts_fail: int
 
 
 class ControlMode(NamedTuple):
@@ -308,14 +304,14 @@ class SeriesReader(CycleReader):
         # SQLite takes columns that are not added up, such as `numbers`, from the row with the maximum.
         rows = self._db.rows(
             "SELECT scenario, source, destination, through, hold, numbers, max(cycle), count(*) AS cycles, "
-            "sum(max(r.due - r.injected, 0)) AS missing, sum(numbers LIKE '%\"success\":%') AS attempts_fail "
+            "sum(max(r.due - r.injected, 0)) AS missing "
             "FROM cycle_row AS r JOIN account ON id = account "
             "WHERE hold IS NOT NULL GROUP BY account, hold, CASE WHEN hold = ? THEN "
             "(numbers LIKE '%\"rules_per_hour\"%') + 2 * (numbers LIKE '%\"files_in_flight\"%') END",
             Hold.CAMPAIGN_LIMIT.value,
         )
         lines = (
-            HeldFlow(flow_key(row), why, row["cycles"], row["missing"], row["attempts_fail"])
+            HeldFlow(flow_key(row), why, row["cycles"], row["missing"])
             for row in rows
             if (why := held(row["hold"], row["numbers"])) is not None
         )

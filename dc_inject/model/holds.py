@@ -179,7 +179,6 @@ IN_SHORT: Mapping[Hold, str] = {
     Hold.TOO_COARSE: "the next dataset is too large for what is left",
 }
 _SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
-_ATTEMPTS_FAIL = "so many files fail that FTS adds no transfers"
 _OF = ("by", "why", "storage", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
 _OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
     "total": "{} in total: raise `total` in its `limits`, or lower rates",
@@ -221,10 +220,9 @@ def forgives(held: Held) -> bool:
     return "forgiven" in held.numbers
 
 
-def sentence(held: Held, *, attempts_fail: bool = False) -> str:
+def sentence(held: Held) -> str:
     """Return a hold in words without numbers, which differ from cycle to cycle, but with those of its message.
 
-    That files fail is added where FTS reports it (of jobs with retries it counts a file only after all of them).
     A limit of the campaign is told with its value, and without what would hold nearly as much: it is one limit,
     whatever else there is.
     """
@@ -237,7 +235,6 @@ def sentence(held: Held, *, attempts_fail: bool = False) -> str:
     names = [str(held.numbers[name]) for name in _OF if isinstance(held.numbers.get(name), str)]
     names += [_most(held.numbers)] if "most" in held.numbers else []
     words = str(message) if message else IN_SHORT[held.hold] + (f" ({', '.join(names)})" if names else "")
-    words += f": {_ATTEMPTS_FAIL}" if attempts_fail else ""
     return f"{words}; {also} would hold it nearly as much" if also else words
 
 

@@ -212,18 +212,6 @@ class LinkQueue:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """What of a link waits in its service before it is given to FTS, whoever asked for it: files and bytes.
-
-    `rate` is what arrived in the last hour, in bytes per second.
-    """
-
-    files: int
-    bytes: int
-    rate: float
-
-
 class Missing(NamedTuple):
     """A signal that cannot be read: of what (a link, an RSE, a service), and why.
 
@@ -361,10 +349,6 @@ class Backend(Protocol):
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
         """Return what waits on links in FTS, or why that cannot be read, for the links that FTS knows."""
-        ...
-
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Return what waits on links before FTS, where that is known; only called for services with requests."""
         ...
 
 

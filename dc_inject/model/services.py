@@ -28,7 +28,6 @@ class Service:
     knows_ends: bool  # tells which ends exist, and which of them are tape; so an end may be an expression
     ends_are_urls: bool  # prefixes of URLs, below which credentials of ours are used; else names of RSEs
     has_quota: bool  # holds each file by a lock, which counts toward the account's quota
-    has_requests: bool  # what it is asked for waits in it before it is given to FTS
     named_by_menus: (
         bool  # a menu may say where it is, host and port: another one knows nothing of what this one has
     )
@@ -46,7 +45,6 @@ RUCIO = Service(
     knows_ends=True,
     ends_are_urls=False,
     has_quota=True,
-    has_requests=True,
     named_by_menus=False,
 )
 FTS = Service(
@@ -61,7 +59,6 @@ FTS = Service(
     knows_ends=False,
     ends_are_urls=True,
     has_quota=False,
-    has_requests=False,
     named_by_menus=True,
 )
 SERVICES = {service.name: service for service in (RUCIO, FTS)}

@@ -154,11 +154,8 @@ def held_links(ledger: Reader) -> list[HeldLink]:
 
 
 def _why(line: HeldFlow) -> str:
-    """Return the reason; a message is that of one cycle, with figures that others of its cycles need not have.
-
-    That attempts fail is said if FTS told so in half of the cycles or more.
-    """
-    words = sentence(line.held, attempts_fail=2 * line.attempts_fail >= line.cycles)
+    """Return the reason; a message is that of one cycle, with figures that others of its cycles need not have."""
+    words = sentence(line.held)
     return f"in the last such cycle: {words}" if line.held.numbers.get("message") else words
 
 

@@ -69,7 +69,6 @@ class FakeRucio:
     attributes: list[Row] = field(default_factory=list)
     limits: list[Row] = field(default_factory=list)  # global ones
     fts: dict[str, str] = field(default_factory=dict)  # RSE -> its attribute
-    metrics: list[Row] = field(default_factory=list)  # of requests
     unlinked: set[tuple[str, str]] = field(default_factory=set)  # pairs of RSEs without a distance
     may_end: bool = True
     owned: set[str] = field(default_factory=lambda: {"user.dcops"})  # scopes in which the account makes datasets

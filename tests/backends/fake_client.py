@@ -76,9 +76,6 @@ class FakeClient:
     def list_rse_attributes(self, rse: str) -> Row:
         return {rse: True, "site": rse.rpartition("_")[0], "fts": self.server.fts.get(rse)}
 
-    def request_metrics(self, dst_rse: str) -> Iterator[Row]:
-        yield from (row for row in self.server.metrics if row["dst_rse"] == dst_rse)
-
     def get_rse_usage(self, rse: str) -> Iterator[Row]:
         found = self.server.rses[rse]
         yield {"rse": rse, "source": "rucio", "used": 1, "free": None, "updated_at": BORN}

@@ -1,18 +1,14 @@
-"""What waits on links through Rucio: in the FTS that RSEs name, if the person has, and in Rucio itself."""
+"""What waits on links through Rucio: in the FTS that RSEs name, if the person has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 
 import pytest
-from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio import RucioBackend
-from dc_inject.backends.rucio.connection import ASK
 from dc_inject.model import Link
-from dc_inject.model.errors import Permanent, Temporary
-from dc_inject.model.ports import LinkQueue, Missing, Requests
+from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import LinkQueue, Missing
 
 from .conftest import DESTINATION, SOURCE
 from .fake import GB, FakeRse, FakeRucio
@@ -86,55 +82,3 @@ def test_a_link_of_which_fts_knows_nothing_is_left_out(server, make, fts) -> Non
 def test_trouble_of_an_fts_is_a_missing_signal_and_no_trouble_of_rucio(make, fts) -> None:
     fts.error = Temporary("no answer")
     assert make(fts=fts).queues([LINK]) == {LINK: Missing(FTS, "no answer")}
-
-
-# ---------------------------------------------------------------------------------------- Rucio's own queue
-
-
-def figures(source: str = SOURCE, **sizes: int) -> dict[str, object]:
-    return {"src_rse": source, "dst_rse": DESTINATION, "distance": 1, "files": {"queued-total": 7}, "bytes": sizes}
-
-
-def test_requests_are_read_once_in_five_minutes_for_all_links_to_an_rse(server, backend: RucioBackend) -> None:
-    server.metrics = [
-        figures(**{"queued-total": 14 * GB, "done-total-1h": 36 * GB, "done-total-6h": 1}),
-        {"src_rse": "OTHER", "dst_rse": DESTINATION, "distance": 1},
-        figures("FOREIGN"),
-    ]
-    links = [LINK, Link("OTHER", DESTINATION)]
-    told = {LINK: Requests(7, 14 * GB, GB / 100), links[1]: Requests(0, 0, 0.0)}
-    assert backend.requests(links) == told
-    server.clock.time += timedelta(minutes=4)
-    assert backend.requests(links) == told
-    assert server.called("request_metrics") == 1
-    server.clock.time += timedelta(minutes=2)
-    backend.requests(links)
-    assert server.called("request_metrics") == 2
-
-
-def test_an_account_that_may_not_see_requests_asks_once_in_twelve_hours(server, backend: RucioBackend) -> None:
-    server.faults["request_metrics"] = [rucio.AccessDenied("dcops cannot get request statistics")] * 2
-    for hours, calls in ((0, 1), (11, 1), (12, 2)):
-        server.clock.time += timedelta(hours=hours)
-        with pytest.raises(Permanent, match="AccessDenied: dcops cannot get request statistics"):
-            backend.requests([LINK])
-        assert server.called("request_metrics") == calls
-
-
-def test_a_database_that_is_busy_is_no_refusal(server, backend: RucioBackend) -> None:
-    server.faults["request_metrics"] = [rucio.DatabaseException("busy")] * ASK
-    with pytest.raises(Temporary, match="busy"):
-        backend.requests([LINK])
-    assert backend.requests([LINK]) == {}
-
-
-@pytest.mark.parametrize(
-    "row", [figures(**{"queued-total": -1}), {"dst_rse": DESTINATION}, figures() | {"files": 3}]
-)
-def test_figures_that_cannot_be_are_not_understood(
-    server, make: Callable[..., RucioBackend], row, wording
-) -> None:
-    server.metrics = [row]
-    with pytest.raises(Temporary) as refused:
-        make().requests([LINK])
-    wording(refused.value)

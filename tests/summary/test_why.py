@@ -17,7 +17,6 @@ LINKS = [FlowKey("export", Link("T0", f"T2_{number:04}")) for number in range(1_
 
 
 LAST = "in the last such cycle: "
-ATTEMPTS_FAIL = "so many files fail that FTS adds no transfers"
 
 
 def full(percent: int) -> Held:
@@ -67,20 +66,6 @@ def test_a_hold_without_a_message_is_told_in_short_and_with_whose_it_is(ledger, 
     held(ledger, {LINKS[0]: hold})
     (row,) = why.reasons(why.held_links(ledger))
     wording(row["why"])
-
-
-@pytest.mark.parametrize(("told", "says_so"), [("yyn", True), ("nny", False), ("yn", True)])
-def test_that_attempts_fail_is_said_if_fts_told_so_in_half_of_the_cycles_or_more_not_only_in_the_last(
-    ledger, told, says_so
-):
-    cycle = CYCLE
-    for one in told:
-        numbers = {"window": GB} | ({"success": 0.5} if one == "y" else {})
-        ledger.open_cycle(cycle, {LINKS[0]: (GB, Held(Hold.BACKLOG, numbers))}, cycle.start)
-        ledger.close_cycle(cycle, cycle.end)
-        cycle = cycle.next
-    (row,) = why.reasons(why.held_links(ledger))
-    assert row["why"].endswith(f": {ATTEMPTS_FAIL}") == says_so
 
 
 def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_link_last(ledger, wording):

@@ -182,11 +182,6 @@ class TwinBackend:
         queues = {link: queue(self._world, (link.source, link.destination), self._clock) for link in links}
         return {link: of_link for link, of_link in queues.items() if of_link is not None}
 
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
-        """Return nothing: the account is no administrator."""
-        del links
-        return {}
-
     # ------------------------------------------------------------------ one rule
 
     def _call(self) -> None:

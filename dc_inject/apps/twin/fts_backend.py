@@ -145,11 +145,6 @@ class TwinFts:
         self._call()
         return {link: of_link for link in links if (of_link := self._queue(link)) is not None}
 
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
-        """Return nothing: jobs go to FTS at once."""
-        del links
-        return {}
-
     # ------------------------------------------------------------------ storages, files and one job
 
     def _call(self) -> None:

@@ -44,7 +44,6 @@ from dc_inject.model.ports import (
     Outcome,
     Removal,
     ReplicaStatus,
-    Requests,
     RseFacts,
     Stray,
 )
@@ -196,11 +195,6 @@ class FtsBackend:
         with understood():
             queues_by_pair = queues(self.connection, sorted(set(pairs.values())))
         return {link: queues_by_pair[pair] for link, pair in pairs.items() if pair in queues_by_pair}
-
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Return nothing: jobs go to FTS at once."""
-        del links
-        return {}
 
     def credentials_from(self) -> str:
         """Return in words what FTS is asked with, and where it comes from."""

@@ -15,7 +15,7 @@ from dc_inject.backends.rucio.facts import Facts, resolve
 from dc_inject.backends.rucio.identity import check
 from dc_inject.backends.rucio.inventory import inventory
 from dc_inject.backends.rucio.observing import Observing
-from dc_inject.backends.rucio.queues import NamedFts, queues, requests
+from dc_inject.backends.rucio.queues import NamedFts, queues
 from dc_inject.backends.rucio.replica_check import ReplicaCheck
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
@@ -43,7 +43,6 @@ from dc_inject.model.ports import (
     Outcome,
     Removal,
     ReplicaStatus,
-    Requests,
     RseFacts,
 )
 from dc_inject.model.services import RUCIO
@@ -172,11 +171,6 @@ class RucioBackend:
         """Return what waits on links in the FTS that their destinations name, if the person has named it too."""
         with understood():
             return queues(self.connection, links, self._fts)
-
-    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
-        """Return what waits on links in Rucio. Raises Permanent where the account may not see that."""
-        with understood():
-            return requests(self.connection, links)
 
     def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
         """Return what a campaign on these links (source, destination) has to reckon with."""

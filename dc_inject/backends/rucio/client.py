@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from http import HTTPStatus
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import requests
 from rucio.client import Client
-from rucio.client.baseclient import BaseClient, choice
-from rucio.common import constants
 from rucio.common.exception import CannotAuthenticate
-from rucio.common.utils import build_url, parse_response
+from rucio.common.utils import parse_response
 
 from dc_inject import __version__, credentials
 from dc_inject.backends.rucio import token_safety
@@ -25,13 +21,6 @@ from dc_inject.system.clock import SystemClock
 # The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
 # loggers, so that no setting of anybody can make it speak.
 _MUTE = logging.Logger("rucio-client", logging.CRITICAL + 1)
-
-# What says of a request that it only reads; older clients have the argument under another name.
-_READS = (
-    {"type_": "GET"}
-    if "type_" in signature(BaseClient._send_request).parameters  # noqa: SLF001  there is no public way
-    else {"method": constants.HTTPMethod.GET}
-)
 
 
 _SHOWN = {"userpass": "password", "x509": "certificate", "x509_proxy": "proxy", "oidc": "token"}
@@ -59,15 +48,6 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         if old is not None:
             old.close()
         self._session = transport.Session(_Watch(self._record, self._limits))
-
-    def request_metrics(self, dst_rse: str) -> Iterator[dict[str, Any]]:
-        """Return the figures of requests to an RSE, a row for each source; Rucio's client has no call for it."""
-        url = build_url(choice(self.list_hosts), path="requests/metrics", params={"dst_rse": dst_rse})
-        response = self._send_request(url, **_READS)
-        if response.status_code != HTTPStatus.OK:
-            error, message = self._get_exception(response.headers, response.status_code, response.content)
-            raise error(message)
-        return self._load_json_data(response)
 
     def _get_auth_tokens(self) -> tuple[str | None, str, str, str]:
         """Say where the token is kept, once what the client has read so far is known to be safe."""

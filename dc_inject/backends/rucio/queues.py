@@ -1,42 +1,31 @@
-"""What waits on links between RSEs: in Rucio itself, and in the FTS to which Rucio gives its requests.
+"""What waits on links between RSEs, in the FTS to which Rucio gives its requests.
 
 Rucio keeps a request until it gives it to the FTS that the destination names in its attribute `fts`. There it
-waits again, on the link of the two storages that Rucio copies between. So a link has two queues, and who tells of
-them are two services, each with rights of its own:
+waits on the link of the two storages that Rucio copies between. FTS shows all users of a VO what its optimizer
+sees. But the attribute of an RSE is no word of the person whose credentials it would get: an FTS is asked only if
+`NamedFts` says that the person has named it.
 
-- **FTS** shows all users of a VO what its optimizer sees. But the attribute of an RSE is no word of the person
-  whose credentials it would get: an FTS is asked only if `NamedFts` says that the person has named it.
-- **Rucio** shows the figures of its requests (`/requests/metrics`) to accounts that may see them, usually those of
-  administrators. After a refusal it is not asked again for hours.
-
-Attributes and protocols are read once in twelve hours, and the figures of requests once in the five minutes in
-which Rucio adds them up.
+Attributes and protocols are read once in twelve hours.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Protocol
 
-from rucio.common.exception import AccessDenied
-
 from dc_inject.backends.answers import count, name
-from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.facts import attributes
 from dc_inject.backends.rucio.releases import SCHEME_MAP
 from dc_inject.backends.rucio.write_endpoints import protocols
 from dc_inject.model import Link
-from dc_inject.model.errors import Permanent, ServiceError
-from dc_inject.model.ports import LinkQueue, Missing, Requests
+from dc_inject.model.errors import ServiceError
+from dc_inject.model.ports import LinkQueue, Missing
 from dc_inject.model.redaction import scrub
 
 Pair = tuple[str, str]  # of storages as FTS names them: scheme://host
 
-_LONG = timedelta(hours=12)  # attributes of RSEs, and whether the account may see requests
-_SUMMED = timedelta(minutes=5)  # how often Rucio adds up what was done
-_HOUR = 3600  # seconds over which it sums
 _LONGEST = 200  # characters of an endpoint
 
 
@@ -75,47 +64,6 @@ def queues(connection: Connection, links: Iterable[Link], fts: NamedFts | None) 
         else:
             by_link |= {link: by_pair[pair] for link, pair in asked.items() if pair in by_pair}
     return by_link
-
-
-def requests(connection: Connection, links: Sequence[Link]) -> dict[Link, Requests]:
-    """Return what waits in Rucio on links, and what was done on them in the last hour, whoever asked for it.
-
-    Raises Permanent, with Rucio's words, where the account may not see that.
-    """
-    places = sorted({link.destination for link in links})
-    if places and (why := connection.kept(("requests",), _LONG, lambda: _refusal(connection, places[0]))):
-        raise Permanent(why)
-    wanted = {link[:2]: link for link in links}
-    rows = (row for place in places for row in _figures(connection, place))
-    ends = ((wanted.get((row["src_rse"], row["dst_rse"])), row) for row in rows)
-    return {link: _requests(row) for link, row in ends if link is not None}
-
-
-def _refusal(connection: Connection, destination: str) -> str:
-    """Return why the account may not see figures of requests; nothing where it may."""
-    try:
-        _figures(connection, destination)
-    except Permanent as error:
-        if isinstance(error.__cause__, AccessDenied):
-            return error.message
-        raise
-    return ""
-
-
-def _figures(connection: Connection, destination: str) -> list[Row]:
-    """Return the figures of requests to an RSE, a row for each source."""
-
-    def read() -> list[Row]:
-        rows: list[Row] = connection.call("request_metrics", destination)
-        return rows
-
-    return connection.kept(("requests", destination), _SUMMED, read)
-
-
-def _requests(row: Row) -> Requests:
-    files, sizes = row.get("files") or {}, row.get("bytes") or {}
-    done = count(sizes.get("done-total-1h"))
-    return Requests(count(files.get("queued-total")), count(sizes.get("queued-total")), done / _HOUR)
 
 
 def _endpoint(connection: Connection, rse: str) -> str:
