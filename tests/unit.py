@@ -120,7 +120,7 @@ TESTS_LEFT_OUT = {
         "test_a_rule_that_waits_for_the_submitter_is_a_backlog_and_no_failure": DAYS,
         "test_nothing_is_too_late_for_its_cycle_as_the_clock_stands": DAYS,
         "test_the_same_seed_gives_the_same_ledger": DAYS,
-        "test_where_a_link_loses_its_transfers_little_expires_if_the_fts_is_named_that_takes_them": DAYS,
+        "test_where_a_link_loses_its_transfers_little_expires_also_if_no_fts_is_named": DAYS,
         "test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up": DAYS,
         "test_who_lets_nothing_out_of_a_small_disk_leads": DAYS,
     },

@@ -7,18 +7,15 @@ nothing waits for them.
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, TypeVar
 
 from dc_inject.control.governor import Governor
+from dc_inject.control.kept import Service, key_of, read_state, subject_of, text_of
 from dc_inject.control.law import (
     AIM,
     DAY,
@@ -50,29 +47,6 @@ SPARE = 0.8  # of the menu's rules an hour: what small datasets may use
 SEEN = 0.2  # of a rule's files: so many together show how long they take
 BATCHES = 0.25  # of a round: its answers come in parts
 LONG = 2.5  # rounds without news of a service, or without any arrival: silence
-_State = TypeVar("_State", LinkState, StorageState, "Service")
-
-
-@dataclass(slots=True)
-class Service:
-    """When a service told nothing, or nothing arrived anywhere; seconds since 1970. All of it is kept."""
-
-    looked: float = 0.0
-    moved: float = 0.0  # when anything last arrived
-    stands: bool = False  # nothing has arrived since, for long, on two links that had files on their way
-    silences: list[list[float]] = field(default_factory=list)  # begin and end
-    seen: list[str] = field(default_factory=list)  # links that were observed since their windows were set
-    fresh: list[tuple[str, float, float, float, bool]] = field(
-        default_factory=list
-    )  # link, files, time taken, size, telling
-
-    def silent(self, since: float, now: float) -> float:
-        """Return for how long of a time it was silent."""
-        silent, heard = 0.0, since
-        for begin, end in sorted([*self.silences, [self.moved, now]] if self.stands else self.silences):
-            silent += max(min(end, now) - max(begin, heard), 0.0)
-            heard = max(heard, min(end, now))
-        return silent
 
 
 class Windows(Governor):
@@ -244,7 +218,7 @@ class Windows(Governor):
             if key not in self._links or seen.silent:
                 continue
             service = services[key.link.through] = self._services.setdefault(key.link.through, Service())
-            subject = _subject(key)
+            subject = subject_of(key)
             if subject not in service.seen:
                 service.seen.append(subject)
             whole = round(item.files * (1 - (seen.failed + (seen.present or 0)) / item.bytes))
@@ -267,7 +241,7 @@ class Windows(Governor):
         }
         if not services:
             return
-        seen = {_key(subject): None for service in services.values() for subject in sorted(service.seen)}
+        seen = {key_of(subject): None for service in services.values() for subject in sorted(service.seen)}
         live: defaultdict[FlowKey, list[Entry]] = defaultdict(list)
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
             if entry.injection.flow in seen:
@@ -276,7 +250,7 @@ class Windows(Governor):
         for name, service in services.items():
             self._listen(service, [key for key in seen if key.link.through == name], live, now, cycle / ROUNDS)
             for subject, new, took, size, is_telling in service.fresh:
-                self._arrived(self._links[_key(subject)], service, new, took, size, now, is_telling=is_telling)
+                self._arrived(self._links[key_of(subject)], service, new, took, size, now, is_telling=is_telling)
             service.seen, service.fresh = [], []
         for key in seen:
             self._released.pop(key, None)
@@ -299,7 +273,7 @@ class Windows(Governor):
 
     def _pause(self, service: Service) -> float:
         """Return for how long the answers of a round are waited for, so that a link is taken in as a whole."""
-        return BATCHES * max(self._links[_key(subject)].least for subject in service.seen)
+        return BATCHES * max(self._links[key_of(subject)].least for subject in service.seen)
 
     def _place(self, name: str) -> tuple[StorageState, list[LinkState]]:
         links = [self._links[key] for key in self._members[name]]
@@ -367,9 +341,9 @@ class Windows(Governor):
     def _write(
         self, links: Iterable[FlowKey], storages: Iterable[str], services: Iterable[str], now: datetime
     ) -> None:
-        readings: list[Reading] = [(NAME, _subject(key), _text(self._links[key]), "") for key in links]
-        readings += [(NAME, name, _text(self._storages[name]), "") for name in storages]
-        readings += [(NAME, f"service {name}", _text(self._services[name]), "") for name in services]
+        readings: list[Reading] = [(NAME, subject_of(key), text_of(self._links[key]), "") for key in links]
+        readings += [(NAME, name, text_of(self._storages[name]), "") for name in storages]
+        readings += [(NAME, f"service {name}", text_of(self._services[name]), "") for name in services]
         self._ledger.record_signals(readings, now)
 
     def _read(self) -> None:
@@ -377,22 +351,21 @@ class Windows(Governor):
         for signal in self._ledger.signals(NAME):
             kind, _, name = signal.subject.partition(" ")
             try:
-                values = json.loads(str(signal.value))
                 if kind == "link":
-                    state = _loaded(LinkState, values)
+                    state = read_state(LinkState, str(signal.value))
                     state.arrived = [Arrival(*arrival) for arrival in state.arrived]
-                    self._know(_key(signal.subject), state)
+                    self._know(key_of(signal.subject), state)
                 elif kind == "service":
-                    self._services[name] = _loaded(Service, values)
+                    self._services[name] = read_state(Service, str(signal.value))
                 else:
-                    self._storages[signal.subject] = _loaded(StorageState, values)
+                    self._storages[signal.subject] = read_state(StorageState, str(signal.value))
             except (ValueError, TypeError) as error:
                 log.warning(
                     "the state of control of %s cannot be read, and is learnt again: %s", signal.subject, error
                 )
         for service in self._services.values():
-            service.seen = [subject for subject in service.seen if _key(subject) in self._links]
-            service.fresh = [fresh for fresh in service.fresh if _key(fresh[0]) in self._links]
+            service.seen = [subject for subject in service.seen if key_of(subject) in self._links]
+            service.fresh = [fresh for fresh in service.fresh if key_of(fresh[0]) in self._links]
         self._forget_ended()
         # Until its first observation the window is that of its first release.
         seen = {key: link.renewed if link.renewed > link.began else 0.0 for key, link in self._links.items()}
@@ -432,44 +405,3 @@ def _left(entry: Entry) -> int:
 def _since(entry: Entry, now: float) -> float:
     since = entry.called_at or entry.accepted_at
     return now if since is None else since.timestamp()
-
-
-@lru_cache(maxsize=1 << 14)  # a campaign has few of them, and asks for them all the time
-def _subject(key: FlowKey) -> str:
-    return f"link {json.dumps([key.scenario, *key.link])}"
-
-
-@lru_cache(maxsize=1 << 14)
-def _key(subject: str) -> FlowKey:
-    scenario, source, destination, service = json.loads(subject.partition(" ")[2])
-    return FlowKey(scenario, Link(source, destination, service))
-
-
-def _text(state: LinkState | StorageState | Service) -> str:
-    return json.dumps([getattr(state, one.name) for one in fields(state)])
-
-
-def _loaded(kind: type[_State], values: list[Any]) -> _State:
-    """Return a state with the values that were kept."""
-    state = kind()
-    if not isinstance(values, list) or len(values) != len(fields(kind)):
-        raise ValueError("it has other values than this version keeps")
-    for one, value in zip(fields(kind), values, strict=True):
-        kept = getattr(state, one.name)
-        if not _is_like(value, kept) and not (value is None and kept is None):
-            raise ValueError(f"its `{one.name}` is {value!r:.40}")
-        setattr(state, one.name, value)
-    return state
-
-
-def _is_like(value: object, known: object) -> bool:
-    """Whether a value is what another one is: text, a number, or a list of lists of text and numbers."""
-    if isinstance(known, bool | str):
-        return isinstance(value, type(known))
-    if isinstance(known, list):
-        return isinstance(value, list) and all(
-            part is None or isinstance(part, str | bool) or _is_like(part, 0.0)
-            for entry in value
-            for part in (entry if isinstance(entry, list) else [entry])
-        )
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
