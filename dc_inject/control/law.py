@@ -8,17 +8,18 @@ no room when the cycle ends stays in the debt.
 
 Quantities, per link. Times are seconds, T is the length of a cycle, a round is the time between two observations:
 
-    slow  = least time that a file took, for its size (s per byte);  quick = least time that a file took (s)
-    base  = max(slow x size, quick, one round)             what a file takes when nothing is in its way
+    slow  = least time that a file took, for its size (s per byte)
+    base  = max(slow x size, one round)                    what a file takes when nothing is in its way
     rate  = files that arrived in max(T, base), over that time;   best = its highest of two hours
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
 
-Least times double in a day without a lower one, since a path may become longer. A file is late when it is on its
-way for more than AIM x base; its age is the time that it has taken so far, and it counts as often as such files
-come: with max(T, base) / age. Time in which the service reported nothing, or in which nothing arrived anywhere, is
-no latency. The lower quartile, since a queue slows all files of a link, while retries, failing files and a broken
-source slow some: while x <= AIM, files older than OVER x base wait in no queue and do not count as in flight.
+The least time doubles in a day without a lower one, since a path may become longer. A file is late when it is on
+its way for more than AIM x base; its age is the time that it has taken so far, and it counts as often as such
+files come: with max(T, base) / age. Of fewer than FEW files, those count that arrived in LONGER times that time.
+Time in which the service reported nothing, or in which nothing arrived anywhere, is no latency. The lower
+quartile, since a queue slows all files of a link, while retries, failing files and a broken source slow some:
+while x <= AIM, files older than OVER x base wait in no queue and do not count as in flight.
 
 The window of a link, W, in files, after each observation:
 
@@ -37,7 +38,7 @@ The window of a storage, S, for all links from it (or all links to it) together:
 S begins with the most that ran. After each round, of max(T, what files take there), it is multiplied by
 
     sqrt(AIM / x), at least 1/2      if x > AIM: in a collapse x grows as the square of what is in flight
-    FAST if x < 1.13, else UP        if something had to wait for S
+    UP                               if something had to wait for S
 
 A storage is given up when others fill it: what we leave, they take. Then x is no reason to send less.
 
@@ -62,7 +63,7 @@ AIM = 1.4  # times base: at which an overloaded storage is kept, (files / knee)^
 OVER = 3.0  # times base: more than the queue that links may have (GAIN), and a dataset
 FALLS = 0.9  # of the most that ran, or of a target: less is short of it
 FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the rest
-UP, FAST = 1.05, 1.3  # by which a storage's window grows
+UP = 1.05  # by which a storage's window grows
 SHORT = 0.9  # of its target, in the mean of an hour: a link below that is short
 LEAST = 0.1  # of what its target needs: what the window of a link is at least
 LONGEST = 10  # rounds without an observation that count as growth
@@ -105,7 +106,6 @@ class LinkState:
     lifetime: float = 0.0
     size: float = 0.0  # bytes of a mean file
     slow: float | None = None  # seconds per byte
-    quick: float = 0.0  # seconds
     least: float = 0.0  # seconds between two observations: nothing is seen to be faster
     files: float = 0.0  # in flight, as last seen, with what was released since
     rate: float = 0.0
@@ -127,7 +127,7 @@ class LinkState:
 
     def takes(self, size: float) -> float:
         """Return how long a file of so many bytes takes when nothing is in its way; 0 while that is not known."""
-        return max(self.slow * size, self.quick, self.least) if self.slow else 0.0
+        return max(self.slow * size, self.least) if self.slow else 0.0
 
     @property
     def base(self) -> float:
@@ -173,7 +173,7 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
     passed = max(now - link.renewed, 0.0) if link.renewed else 0.0
     if link.slow:
-        link.slow, link.quick = link.slow * 2 ** (passed / DAY), link.quick * 2 ** (passed / DAY)
+        link.slow *= 2 ** (passed / DAY)
     link.lately = _mean(link.lately, link.rate, passed)
     link.ratios = _ratios(link, flights, now, over)
     is_slowed = slowness(link.ratios) > AIM and link.freed < now
@@ -220,7 +220,7 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
         elif slower > AIM:
             storage.window = max(storage.window * max((AIM / slower) ** 0.5, 0.5), storage.floor)
         elif storage.refused >= storage.decided:
-            storage.window *= FAST if slower < 1 + (AIM - 1) / 3 else UP
+            storage.window *= UP
         elif now - storage.refused > ALONE:
             storage.window = None
         storage.decided = now

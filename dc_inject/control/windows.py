@@ -321,7 +321,6 @@ class Windows(Governor):
         took = max(took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
         if not is_silent and is_telling:
             link.slow = min(link.slow or took / size, took / size)
-            link.quick = min(link.quick or took, took)
         link.arrived.append(Arrival(now, new, None if is_silent else took, size))
         link.arrived_at = now
 

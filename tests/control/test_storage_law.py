@@ -108,7 +108,7 @@ def test_it_waits_for_what_is_in_flight_there_before_it_shrinks_again() -> None:
     assert storage.window != before
 
 
-@pytest.mark.parametrize(("ratio", "factor"), [(1.0, law.FAST), (0.99 * AIM, law.UP)])
+@pytest.mark.parametrize(("ratio", "factor"), [(1.0, law.UP), (0.99 * AIM, law.UP)])
 def test_it_grows_while_something_has_to_wait_for_it(ratio: float, factor: float) -> None:
     storage, links = StorageState(), [busy(1.0, 1.0), busy(1.0, 1.0)]
     now = held(storage, links, START) + CYCLE
