@@ -141,14 +141,16 @@ class InjectionReader(AccountReader, UniquenessReader):
     def expired(self, since: datetime, begun: datetime) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
         """Return, by flow, when something ended that had not arrived, and how many bytes of it had not.
 
-        Of what ended since a moment, in cycles since another one. What failed or was given up did not wait.
+        Of what ended since a moment, in cycles since another one. What failed or was given up did not wait, and
+        what was asked to end early has not expired (`model/losses.py`).
         """
         ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
         for row in self._db.rows(
             "SELECT scenario, source, destination, through, ended_at, size FROM ("  # noqa: S608  our own words
             "SELECT account, ended_at, "
             f"bytes - present - failed - moved - {_STUCK} AS size FROM injection "
-            "WHERE cycle >= ? AND ended_at >= ? AND completed_at IS NULL"
+            "WHERE cycle >= ? AND ended_at >= ? AND completed_at IS NULL "
+            "AND (end_asked_at IS NULL OR end_asked_at >= accepted_at + lifetime)"
             ") JOIN account ON account.id = account WHERE size > 0",
             stored(begun),
             stored(since),

@@ -12,7 +12,7 @@ import pytest
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.model import DatasetFilter, Link
 from dc_inject.model.events import Silent
-from dc_inject.model.ports import Candidate
+from dc_inject.model.ports import Candidate, ReplicaStatus
 from dc_inject.sandbox import Rse, Sandbox
 from dc_inject.system.clock import SystemClock
 from tests.conftest import client_for, rucio_config
@@ -39,6 +39,10 @@ def on_disk(grid: Sandbox, storage: str, under: str) -> dict[str, tuple[int, str
             file = grid.storage_file(storage, path)
             there[path] = (file.size, file.adler32)
     return there
+
+
+def is_locked(status: ReplicaStatus) -> bool:
+    return status.closed and status.source_complete and status.source_locked
 
 
 def test_a_set_at_an_rse_is_registered_injected_and_erased_with_all_its_copies(storage_grid, tool, label):
@@ -72,9 +76,10 @@ def test_a_set_at_an_rse_is_registered_injected_and_erased_with_all_its_copies(s
         until(lambda: len(list(backend.inventory(source, every))) == 2, "Rucio's own sums of the datasets")
         items = {item.name: (item.bytes, item.files) for item in backend.inventory(source, every)}
         candidates = [Candidate(name, Link(source, destination)) for name in items]
-        statuses = backend.check_replicas(candidates).values()
+        until(
+            lambda: all(map(is_locked, backend.check_replicas(candidates).values())), "Rucio's locks at the source"
+        )
     assert items == dict(zip(done.out.splitlines(), [(900_000, 3), (600_000, 2)], strict=True))
-    assert all(status.closed and status.source_complete and status.source_locked for status in statuses)
 
     rule = inject(client, dids[0]["scope"], dids[0]["name"], source, destination)
     until(lambda: state(client, rule) == "OK", "the copies")

@@ -370,6 +370,15 @@ def test_what_ended_without_having_arrived_has_expired(ledger):
     assert ledger.expired(START, START + LENGTH) == {}
 
 
+@pytest.mark.parametrize(("asked", "expired"), [(MINUTE, False), (None, True)])
+def test_what_was_asked_to_end_before_its_lifetime_was_over_has_not_expired(ledger, asked, expired):
+    (key,) = accepted(ledger, ONE)
+    if asked is not None:
+        ledger.end_asked([key], START + asked)
+    ledger.observe([seen(key, Status.ABSENT)], LATER)
+    assert (AB in ledger.expired(START, START)) == expired
+
+
 @pytest.mark.parametrize(("moved", "stuck"), [(40, 60), (50, 50)])
 def test_what_was_stuck_until_its_rule_ended_is_told_with_its_end(ledger, moved, stuck):
     """Of 100 GB in 50 files 30 were stuck: 60 GB, or what is left, since they may be small ones."""

@@ -201,7 +201,7 @@ def test_of_each_hold_of_a_link_the_last_reason_is_told_and_what_was_missing(led
     ledger.open_cycle(nth(3), dues(held=Held(Hold.PAUSED, {"by": "me"})), nth(3).start)
     told = [line for line in ledger.held_flows() if line.key == AB]
     assert told == [
-        (AB, Held(Hold.PAUSED, {"by": "me"}), 1, 450 * GB, 0),
-        (AB, Held(Hold.POOL_DRY, {"message": "late"}), 3, 3 * 450 * GB, 0),
+        (AB, Held(Hold.PAUSED, {"by": "me"}), 1, 450 * GB),
+        (AB, Held(Hold.POOL_DRY, {"message": "late"}), 3, 3 * 450 * GB),
     ]
     assert len(ledger.held_flows()) == 2 * len(dues())
