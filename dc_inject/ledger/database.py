@@ -75,17 +75,13 @@ class Database:
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
         self._writing = False
-        self._commit_every = 1  # transactions that are committed at once
-        self._uncommitted = 0
-        self._lost = False  # whether transactions were, which had been made and not committed
         self._undone = 0  # transactions of ours that were rolled back
-        self._put_off: tuple[Callable[[], None], Callable[[], None]] | None = None
         self._version: int | None = None  # what others have written, as this transaction sees it
         self._open = [disk.real(file) for file in self.files]
         OPEN_HERE.update(self._open)
 
     @classmethod
-    def writable(cls, path: Path, *, synchronous: str, patience: timedelta, commit_every: int = 1) -> Database:
+    def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
         """Open a ledger to write, and make it when there is none; raises LedgerError with a hint."""
         if synchronous.upper() not in SYNCHRONOUS:
             raise LedgerError(
@@ -103,7 +99,6 @@ class Database:
         database = cls(path, connection)
         try:
             database._set_up(synchronous.upper())
-            database._commit_every = commit_every
         except BaseException:
             database.close()
             raise
@@ -179,8 +174,6 @@ class Database:
     def close(self) -> None:
         """Close the connection; twice is once."""
         with translated(self.path):
-            if self._uncommitted:
-                self._commit()
             self._connection.close()
         self._version = None
         OPEN_HERE.subtract(self._open)
@@ -198,49 +191,18 @@ class Database:
         if self._writing:
             yield
             return
-        if self._lost:
-            raise LedgerError(f"what was written last to {self.path} is lost: something failed before its commit")
         with translated(self.path):
             self._writing = True
             try:
-                if not self._connection.in_transaction:
-                    self._connection.execute("BEGIN IMMEDIATE")
-                    self._version = None
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._version = None
                 yield
-                if self._uncommitted + 1 == self._commit_every:
-                    self._commit()
-                else:
-                    self._uncommitted += 1
+                self._connection.execute("COMMIT")
             except BaseException:
                 self._undo()
                 raise
             finally:
                 self._writing = False
-
-    def put_off(self, write: Callable[[], None], forget: Callable[[], None]) -> None:
-        """Write something before anything else is asked or written, or with the commit; `forget` it if undone.
-
-        So what changes twice meanwhile is written once.
-        """
-        self._put_off = write, forget
-
-    def _catch_up(self) -> None:
-        """Write what was put off."""
-        if self._put_off is not None:
-            (write, forget), self._put_off = self._put_off, None
-            try:
-                write()
-            except BaseException:
-                forget()
-                self._undone += 1  # nobody knows how much of it was written
-                if not self._writing:
-                    self._undo()
-                raise
-
-    def _commit(self) -> None:
-        self._catch_up()
-        self._connection.execute("COMMIT")
-        self._uncommitted = 0
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -257,13 +219,8 @@ class Database:
 
     def _undo(self) -> None:
         """Leave a transaction that was not committed: an error came before or in the commit, perhaps Ctrl-C."""
-        if self._put_off is not None:
-            (_, forget), self._put_off = self._put_off, None
-            forget()
         if self._connection.in_transaction:
             self._undone += 1
-            self._lost = self._uncommitted > 0
-            self._uncommitted = 0
             self._roll_back()
 
     def _roll_back(self) -> None:
@@ -283,32 +240,26 @@ class Database:
     def run(self, sql: str, *values: object) -> int:
         """Run one statement; returns how many rows it changed."""
         with translated(self.path):
-            self._catch_up()
             return self._connection.execute(sql, values).rowcount
 
-    def run_many(self, sql: str, values: Iterable[Sequence[object]], *, apart: bool = False) -> None:
-        """Run one statement for each of many values; `apart` from what was put off: that is of other tables."""
+    def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each of many values."""
         with translated(self.path):
-            if not apart:
-                self._catch_up()
             self._connection.executemany(sql, values)
 
     def rows(self, sql: str, *values: object) -> list[Any]:
         """Return all rows of a query."""
         with translated(self.path):
-            self._catch_up()
             return self._connection.execute(sql, values).fetchall()
 
     def row(self, sql: str, *values: object) -> Any:  # noqa: ANN401  what a query gives
         """Return the first row of a query, or None."""
         with translated(self.path):
-            self._catch_up()
             return self._connection.execute(sql, values).fetchone()
 
     def stream(self, sql: str, *values: object) -> Iterator[Any]:
         """Yield the rows of a query one by one, for results too large to hold."""
         with translated(self.path):
-            self._catch_up()
             yield from self._connection.execute(sql, values)
 
     def rows_among(self, sql: str, values: Sequence[object]) -> Iterator[Any]:

@@ -86,26 +86,27 @@ _SPECIAL = {
 }  # what is not just written
 
 
-def intended(injection: Injection, account: int, at: datetime, entry: Entry, now: datetime) -> tuple[object, ...]:
-    """Return what INTEND writes of an intent of a moment, and of the entry that has become of it by now."""
+def intended(intent: Entry, account: int, now: datetime) -> tuple[object, ...]:
+    """Return what INTEND writes of a new intent."""
+    injection = intent.injection
     return (
         injection.key,
         account,
         stored(injection.cycle.start),
         injection.campaign,
         injection.item.name,
-        entry.injection.item.bytes,
+        injection.item.bytes,
         injection.item.files,
         stored(injection.release),
         stored(injection.lifetime),
         injection.activity,
         injection.service_priority,
         injection.contact,
-        stored(at),
+        stored(now),
         None if injection.job is None else _job_text(injection.job),
         int(injection.keeps_files),
-        _members_text(injection.item) if _keeps_members(entry, now) else None,
-        *written(entry, _BECOME, now),
+        _members_text(injection.item),
+        *written(intent, _BECOME, now),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,6 @@ from dc_inject.ledger.database import Database, duration, moment, stored
 from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.store import FLOW, flow_key, flow_of
 from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
-from dc_inject.ledger.unwritten import Unwritten
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
@@ -233,7 +233,6 @@ class Injections(InjectionReader, Uniqueness):
         super().__init__(database)
         self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
         self._completions = Completions(database, super()._completed)
-        self._unwritten = Unwritten(database)
         self._looks: dict[str, tuple[Entry, Observation]] = {}  # the last one at each, and what it made of it
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
@@ -274,17 +273,13 @@ class Injections(InjectionReader, Uniqueness):
             before = {entry.injection.key for entry in self._found([injection.key for injection in injections])}
             intents = {injection.key: Entry(injection, State.INTENDED) for injection in injections}
             with self._living.changing() as put:
-                again = [intent for key, intent in intents.items() if key in before]
                 self._db.run_many(
                     entry_rows.INTEND,
-                    [entry_rows.intended(e.injection, accounts[e.injection.flow], now, e, now) for e in again],
+                    [entry_rows.intended(e, accounts[e.injection.flow], now) for e in intents.values()],
                 )
-                for entry in super()._found(list(before)):
+                new = [intent for key, intent in intents.items() if key not in before]
+                for entry in (*super()._found(list(before)), *new):
                     put(entry)
-                for key, intent in intents.items():
-                    if key not in before:
-                        put(intent)
-                        self._unwritten.intended(intent, accounts[intent.injection.flow], now)
             self._keep_once_only(injections)
 
     def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
@@ -355,7 +350,7 @@ class Injections(InjectionReader, Uniqueness):
                     entry = before.changed(observed_at=now)
                     put(entry)
                     looks[key] = entry, looks[key][1]
-            self._unwritten.looked_at((looks[key][0] for key in again), now)
+            self._db.run(entry_rows.update(("observed_at",), several=True), stored(now), json.dumps(list(again)))
         return set(again)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
@@ -381,6 +376,20 @@ class Injections(InjectionReader, Uniqueness):
             with self._db.write():
                 self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now, undone)
 
+    def _write_changes(self, changes: Iterable[tuple[Entry, Entry]], now: datetime) -> None:
+        # What becomes of many at once is mostly the same: one statement for all is half the work of one for each.
+        alike: dict[tuple[tuple[str, ...], tuple[object, ...]], list[str]] = defaultdict(list)
+        for before, entry in changes:
+            if names := entry_rows.differing(before, entry):
+                alike[names, entry_rows.written(entry, names, now)].append(entry.injection.key)
+        statements: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+        for (names, values), keys in alike.items():
+            several = len(keys) > 1
+            row = (*values, json.dumps(keys) if several else keys[0])
+            statements[entry_rows.update(names, several=several)].append(row)
+        for statement, rows in statements.items():
+            self._db.run_many(statement, rows)
+
     def _count(self, failures: Mapping[tuple[FlowKey, str], int]) -> None:
         if not failures:
             return
@@ -398,17 +407,18 @@ class Injections(InjectionReader, Uniqueness):
         now: datetime,
         undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        moved_on: list[tuple[Entry, Entry]] = []
+        changes, moved_on = list[tuple[Entry, Entry]](), list[tuple[Entry, Entry]]()
         with self._living.changing() as put, self._completions.changing() as put_completed:
             for before in entries:
                 entry = after(before)
                 if entry is before:
                     continue
                 put(entry)
-                self._unwritten.changed(before, entry, now)
+                changes.append((before, entry))
                 if entry.state is not before.state:
                     moved_on.append((before, entry))
                     put_completed(before, entry)
+            self._write_changes(changes, now)
         for _, entry in moved_on:
             self._looks.pop(entry.injection.key, None)
         self._let_out_again(moved_on, undone)

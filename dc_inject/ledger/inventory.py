@@ -133,7 +133,6 @@ class Inventory(InventoryReader):
                 "at = iif(value IS NULL AND excluded.value IS NULL, at, excluded.at), "
                 "value = excluded.value, why = excluded.why",
                 (_columns(*reading, stored(now)) for reading in readings),
-                apart=True,  # signals stand for themselves
             )
 
     def turned(self, now: datetime) -> None:

@@ -30,19 +30,14 @@ class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
     """
 
     @classmethod
-    def open(
-        cls, path: Path, *, synchronous: str = "FULL", patience: timedelta = PATIENCE, commit_every: int = 1
-    ) -> Self:
+    def open(cls, path: Path, *, synchronous: str = "FULL", patience: timedelta = PATIENCE) -> Self:
         """Open a ledger to write; makes the file (0600), and its folder (0700), when there is none.
 
         `synchronous` is SQLite's: with FULL, what a method has written survives a power cut. `patience` is how
-        long a writer waits for another process's transaction. `commit_every` so many transactions are committed
-        at once, for what need not survive the process, and what nobody else reads meanwhile.
+        long a writer waits for another process's transaction.
         """
         lacks = 0 if database.OPEN_HERE[disk.real(path)] else in_place.missing_log(path)
-        ledger = cls(
-            Database.writable(path, synchronous=synchronous, patience=patience, commit_every=commit_every)
-        )
+        ledger = cls(Database.writable(path, synchronous=synchronous, patience=patience))
         ledger.log_lacks, ledger._files = lacks, in_place.FileWatch(path)
         return ledger
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.ledger import Pause
+from dc_inject.ledger import Ledger, Pause
 from dc_inject.ledger.records import LONGEST_NOTE, NOTES_FOR, NOTES_KEPT
 from dc_inject.model import Dataset, File, FileFilter, Listing, PoolKey
 from dc_inject.model.errors import LedgerError, Temporary
@@ -334,3 +334,19 @@ def test_the_last_turn_is_that_of_the_injector_or_of_the_last_cycle(ledger):
     before = ledger.last_turn()
     ledger.turned(LATER + timedelta(days=1))
     assert ledger.last_turn() == LATER + timedelta(days=1) != before
+
+
+def test_what_people_set_is_seen_whoever_sets_it(tmp_path):
+    with opened(tmp_path) as ledger:
+        ledger.bind("dc27", LENGTH, (ME,), START)
+        assert ledger.pauses() == ledger.overrides() == ()
+        with Ledger.open(ledger.path) as other:
+            other.pause("day", "me", "", LATER)
+            other.override("day", Kind.SCALE, 0.5, "me", "", LATER)
+        assert [len(ledger.pauses()), len(ledger.overrides())] == [1, 1]
+        ledger.pause("night", "me", "", LATER)
+        ledger.override("night", Kind.SCALE, 0.5, "me", "", LATER)
+        assert [len(ledger.pauses()), len(ledger.overrides())] == [2, 2]
+        ledger.resume("day", "me", "", LATER)
+        ledger.unset("day", None, "me", "", LATER)
+        assert [len(ledger.pauses()), len(ledger.overrides())] == [1, 1]

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 LARGEST = 20_000_000  # bytes of a grid file
 INSTALL = "install it with `pip install '.[twin]'` in the clone"
 FIXED = "fixed"
-COMMIT_EVERY = 1000  # transactions
 POLICIES = (FIXED, *(mode.value for mode in Mode))
 Passed = Callable[[float], None]  # is called with the fraction that is done
 Warn = Callable[[Problem], None]
@@ -80,7 +79,7 @@ def new_ledger(path: Path) -> Iterator[Ledger]:
     Raises UsageError for rates that are too large for it: its path is a temporary one, which says nothing.
     """
     try:
-        with Ledger.open(path, synchronous="OFF", commit_every=COMMIT_EVERY) as ledger:
+        with Ledger.open(path, synchronous="OFF") as ledger:
             yield ledger
     except NumberTooLarge:
         raise UsageError(
@@ -155,7 +154,8 @@ def run(
         poll=drafts[0].preview.cycle,  # nobody pauses anything meanwhile
         planner=FixedRate() if request.policy == FIXED else None,
     )
-    engine.run(until=end)
+    with ledger.together():  # a commit costs as much as the plan of a link, and nobody reads it before the end
+        engine.run(until=end)
     control = {} if request.policy == FIXED else _control(in_force, start, end)
     return Simulated(campaign, start, end, world, control)
 

@@ -80,9 +80,7 @@ class Simulations:
             warn(problem)
         ledger.close()
         shutil.copy(kept, ledger.path)
-        vars(ledger).update(
-            vars(Ledger.open(ledger.path, synchronous="OFF", commit_every=simulation.COMMIT_EVERY))
-        )
+        vars(ledger).update(vars(Ledger.open(ledger.path, synchronous="OFF")))
         return made
 
 
