@@ -58,14 +58,14 @@ def test_one_link_does_not_keep_another_waiting(fts, context, source, destinatio
 
 @pytest.mark.parametrize(("limit", "value"), [("link_active", 4), ("storage_active", 3), ("max_active", 3)])
 def test_limits_of_the_settings_hold(fts, context, source, destination, limit, value):
-    """A link begins half way between two copies and its most."""
+    """A link begins half way between two copies and its most, and the optimizer may raise that."""
     fts.settings(**{limit: value})
     destination.gate.clear()
     job_id = submit(context, transfers(source, destination, 12))
     wait_until(lambda: destination.now_copying == 3)
     destination.gate.set()
     ended(context, job_id)
-    assert destination.most_copying == 3
+    assert destination.most_copying <= value
 
 
 def test_limits_of_a_link_and_of_a_storage_are_set_by_those_with_the_right(
