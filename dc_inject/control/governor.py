@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from dc_inject.model import Entry, FlowKey, Held
+from dc_inject.model import Entry, Held
 from dc_inject.model.ports import Observation
 from dc_inject.planning.situation import Situation
 
@@ -17,10 +17,8 @@ class Governor:
         """Return the situation of a plan with what each link has room for in its cycle, and why."""
         return situation
 
-    def turn(self, ready: Iterable[FlowKey], now: datetime) -> list[FlowKey]:
-        """Begin a moment of release; return the links in the order in which they are to be asked about."""
-        del now
-        return list(ready)
+    def turn(self, moment: datetime) -> None:
+        """Begin a moment of release."""
 
     def withheld(self, entry: Entry, now: datetime) -> Held | None:
         """Return why an intent has to wait; one that may go out counts as in flight until the next turn."""

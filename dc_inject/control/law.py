@@ -15,11 +15,10 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
     x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
 
 The least time doubles in a day without a lower one, since a path may become longer. A file is late when it is on
-its way for more than AIM x base; its age is the time that it has taken so far, and it counts as often as such
-files come: with max(T, base) / age. Of fewer than FEW files, those count that arrived in LONGER times that time.
-Time in which the service reported nothing, or in which nothing arrived anywhere, is no latency. The lower
-quartile, since a queue slows all files of a link, while retries, failing files and a broken source slow some:
-while x <= AIM, files older than OVER x base wait in no queue and do not count as in flight.
+its way for more than AIM x base; its age is the time that it has taken so far. Time in which nothing arrived
+anywhere through a service, though files of two links should have, is no latency. The lower quartile, since a queue
+slows all files of a link, while retries, failing files and a broken source slow some: while x <= AIM, files older
+than OVER x base wait in no queue and do not count as in flight.
 
 The window of a link, W, in files, after each observation:
 
@@ -27,11 +26,11 @@ The window of a link, W, in files, after each observation:
 
 so that as many wait as move, since FTS adds transfers only then, and all arrive within their lifetime. W
 grows by GROW in max(T, base) at most. A new link begins with FIRST of a cycle's worth, and grows until it is known
-how long its files take; a link from which nothing arrives for most of a lifetime falls back to FIRST.
+how long its files take.
 
 The window of a storage, S, for all links from it (or all links to it) together:
 
-    free --(x > OVER over all its files, of two links or more, and less than FALLS of the most runs now)--> held
+    free --(x > OVER over all its files, of two links or more, in an hour fewer than FALLS of the most ran)--> held
     held --(nothing had to wait for S for four hours)--> free
     held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
 
@@ -64,7 +63,6 @@ OVER = 3.0  # times base: more than the queue that links may have (GAIN), and a 
 FALLS = 0.9  # of the most that ran, or of a target: less is short of it
 FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the rest
 UP = 1.05  # by which a storage's window grows
-SHORT = 0.9  # of its target, in the mean of an hour: a link below that is short
 LEAST = 0.1  # of what its target needs: what the window of a link is at least
 LONGEST = 10  # rounds without an observation that count as growth
 SLOW = 3.0  # times slower: speeds of equal links differ by less by chance
@@ -72,19 +70,18 @@ MORE = 1.25  # of what a link's target needs: what is left to a fast link, which
 HOUR = 3600.0
 HOURS = 2 * HOUR  # for which the highest rate counts
 ALONE = 4 * HOUR  # for which a storage is given up, and no link yields to one that gained nothing by it
-FEW = 20  # files: of fewer, those count that arrived in LONGER times the time
-LONGER = 4
 TRIAL = 2  # rounds in which a fast link has to gain by what is left to it
+LONG = 2.5  # rounds in which nothing arrives anywhere, though files of two links should have: the service stands
 ROUNDS = 5  # observations in a cycle
 DAY = 24 * HOUR
 
 
 class Arrival(NamedTuple):
-    """Files of a rule that were seen to arrive: when, how many, in which time (None: not known), of which size."""
+    """Files of a rule that were seen to arrive: when, how many, in which time, of which size."""
 
     at: float
     files: float
-    took: float | None
+    took: float
     size: float
 
 
@@ -111,17 +108,18 @@ class LinkState:
     rate: float = 0.0
     lately: float = 0.0  # the mean rate of about an hour
     window: float = 0.0
+    is_slowed: bool = False  # its files take much longer than they need
     shy: bool = False  # it yields, or has just yielded
     renewed: float = 0.0  # when the window was set
     began: float = 0.0  # when its first rule was released
-    arrived_at: float = 0.0
     refused: float = 0.0  # when something last had to wait
     yields: float = 0.0  # when its present trial of yielding began
-    yielded: float = 0.0  # when it last yielded
     moved_then: float = 0.0  # what the links to which it yields moved then
     alone: float = 0.0  # until when no link yields to it
     freed: float = 0.0  # until when its storage is given up
     best: list[tuple[float, float]] = field(default_factory=list)
+    is_seen: bool = False  # since the window was set
+    fresh: list[Arrival] = field(default_factory=list)  # since the window was set
     arrived: list[Arrival] = field(default_factory=list)
     ratios: list[tuple[float, float]] = field(default_factory=list)  # files, and their time / base
 
@@ -140,6 +138,16 @@ class LinkState:
         return self.target / self.size if self.size else 0.0
 
     @property
+    def allowed(self) -> float:
+        """The window; FIRST of a cycle's worth before the first observation, and 0 before the first release."""
+        return self.window or (FIRST * ROUNDS * self.least * self.aim if self.began else 0.0)
+
+    @property
+    def able(self) -> float:
+        """The rate that it has shown, or while it is not slowed its target if that is more."""
+        return max(highest(self.best), 0.0 if self.is_slowed else self.aim)
+
+    @property
     def runs(self) -> float:
         """How many files move."""
         return self.rate * self.base
@@ -147,7 +155,7 @@ class LinkState:
     @property
     def waits(self) -> bool:
         """Whether it is below its target, though files wait; a quarter of an hour would be noise."""
-        return self.lately < SHORT * self.aim and self.files > 1.2 * self.lately * self.base
+        return bool(self.slow) and self.lately < FALLS * self.aim and self.files > 1.2 * self.lately * self.base
 
 
 @dataclass(slots=True)
@@ -158,40 +166,79 @@ class StorageState:
     floor: float = 0.0  # below which it never falls
     decided: float = 0.0
     refused: float = 0.0
-    recent: list[float] = field(default_factory=list)  # how many files ran in the last observations
     lately: float = 0.0  # the mean of about an hour
     renewed: float = 0.0
     most: list[tuple[float, float]] = field(default_factory=list)
 
 
-def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: float) -> None:
+@dataclass(slots=True)
+class ServiceState:
+    """When nothing arrived anywhere through a service; seconds since 1970. All of it is kept."""
+
+    moved: float = 0.0  # when anything last arrived
+    stands: bool = False  # nothing has arrived since, though it should have
+    silences: list[tuple[float, float]] = field(default_factory=list)  # begin and end of the last ten
+
+    def silent(self, since: float, until: float) -> float:
+        """Return for how long of a time nothing arrived anywhere."""
+        silences = [*self.silences, (self.moved, until)] if self.stands else self.silences
+        return sum(max(min(end, until) - max(begin, since), 0.0) for begin, end in silences)
+
+
+def renew_service(
+    service: ServiceState, links: Iterable[tuple[LinkState, Iterable[Flight]]], now: float, cycle: float
+) -> None:
+    """Note whether a service stands, after an observation of links with what is on their way.
+
+    One link alone may stand for reasons of its own.
+    """
+    late, is_moving = 0, False
+    for link, flights in links:
+        is_moving = is_moving or bool(link.fresh)
+        ages = [*(flight.age for flight in flights), *(arrival.took for arrival in link.fresh)]
+        late += max(ages, default=0.0) > OVER * link.base > 0
+    if service.moved and now - service.moved > LONG * cycle / ROUNDS and late > 1:
+        service.stands = True
+    if is_moving:
+        if service.stands:
+            service.silences = [*service.silences[-9:], (service.moved, now)]
+        service.moved, service.stands = now, False
+
+
+def renew_link(
+    link: LinkState, flights: Sequence[Flight], service: ServiceState, now: float, cycle: float
+) -> None:
     """Set the window of a link after an observation, from what has arrived and what is on its way."""
+    link.is_seen = False
+    for arrival in link.fresh:
+        stood = service.silent(arrival.at - arrival.took, arrival.at)
+        took = max(arrival.took - stood - link.least / 2, 1.0)  # it was seen half a round later, in the mean
+        if not stood:
+            link.slow = min(link.slow or took / arrival.size, took / arrival.size)
+        link.arrived.append(arrival._replace(took=took))
+    link.fresh = []
+    flights = [flight._replace(age=flight.age - service.silent(now - flight.age, now)) for flight in flights]
+    if flights:
+        mean = sum(f.files * f.size for f in flights) / sum(f.files for f in flights)
+        link.size = 0.7 * link.size + 0.3 * mean if link.size else mean
     over = max(cycle, link.base)
     span = min(over, max(now - link.began, cycle / ROUNDS))
-    link.rate = sum(arrival.files for arrival in link.arrived if now - arrival.at < over) / span
-    link.arrived = _latest(link.arrived, now, over)
+    link.arrived = [arrival for arrival in link.arrived if now - arrival.at < over]
+    link.rate = sum(arrival.files for arrival in link.arrived) / span
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
-    passed = max(now - link.renewed, 0.0) if link.renewed else 0.0
+    passed = max(now - (link.renewed or link.began or now), 0.0)
     if link.slow:
         link.slow *= 2 ** (passed / DAY)
     link.lately = _mean(link.lately, link.rate, passed)
-    link.ratios = _ratios(link, flights, now, over)
-    is_slowed = slowness(link.ratios) > AIM and link.freed < now
-    counted = [f for f in flights if is_slowed or not link.slow or f.age <= OVER * link.takes(f.size)]
-    link.files = sum(flight.files for flight in counted)
-    first = FIRST * cycle * link.aim
-    oldest = max((flight.age for flight in flights), default=0.0)
-    if min(oldest, now - link.arrived_at) > LIFE * link.lifetime:
-        link.window = wanted = first
-    elif not link.slow:
-        wanted = link.aim * LIFE * link.lifetime
-    else:
-        rate = highest(link.best) if is_slowed else max(highest(link.best), link.aim)
-        wanted = rate * min(GAIN * link.base, LIFE * link.lifetime)
-    if now - link.yielded > ALONE:
-        link.shy = False
-    grown = link.window * (SHY if link.shy else GROW) ** min(passed / over, LONGEST) if link.window else first
-    link.window = max(min(wanted, grown), LEAST * link.aim * over, 1.0)
+    late = [flight for flight in flights if flight.age > AIM * link.takes(flight.size)]
+    seen = [*((one.files, one.age, one.size) for one in late), *(one[1:] for one in link.arrived)]
+    link.ratios = [(files, took / link.takes(size)) for files, took, size in seen] if link.slow else []
+    link.is_slowed = slowness(link.ratios) > AIM and link.freed < now
+    counts_all = link.is_slowed or not link.slow
+    link.files = sum(f.files for f in flights if counts_all or f.age <= OVER * link.takes(f.size))
+    reach = min(GAIN * link.base if link.slow else link.lifetime, LIFE * link.lifetime)
+    grown = link.allowed * (SHY if link.shy else GROW) ** min(passed / over, LONGEST)
+    link.window = max(min(link.able * reach, grown), LEAST * link.aim * over, 1.0)
     link.renewed = now
 
 
@@ -201,15 +248,13 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
     if len({link.place for link in links}) < 2:
         return
     run = sum(link.runs for link in links)
-    storage.recent = [*storage.recent[-2:], run]
     storage.most = _with_highest(storage.most, now, run, HOURS)
     storage.lately = _mean(storage.lately, run, now - storage.renewed if storage.renewed else 0.0)
     storage.renewed = now
     most, slower = highest(storage.most), slowness(ratio for link in links for ratio in link.ratios)
     if storage.window is None:
-        falls = sum(storage.recent) < FALLS * most * len(storage.recent)
         is_free = all(link.freed < now for link in links)
-        if falls and slower > OVER and is_free and len({link.place for link in links if link.ratios}) > 1:
+        if is_free and slower > OVER and storage.lately < FALLS * most:
             storage.window, storage.decided, storage.refused = most, now, now
             storage.floor = FLOOR * most
     elif now - storage.decided >= max(cycle, slower * run / max(sum(link.rate for link in links), 1e-9)):
@@ -226,16 +271,12 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
         storage.decided = now
 
 
-def yield_to_fast(
-    own: LinkState, places: Sequence[tuple[StorageState, Sequence[LinkState]]], now: float, cycle: float
-) -> None:
+Place = tuple[StorageState, Sequence[LinkState], Sequence[LinkState]]  # its links, those that wait
+
+
+def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: float) -> None:
     """Let a link leave transfers to links that are much faster and wait, at its source and its destination."""
-    fast = {
-        id(x): x
-        for _, links in places
-        for x in links
-        if x.slow and own.base >= SLOW * x.base and x.waits and x.alone < now
-    }
+    fast = {id(x): x for _, _, waiting in places for x in waiting if own.base >= SLOW * x.base and x.alone < now}
     if not fast:
         own.yields = 0.0
         return
@@ -249,13 +290,13 @@ def yield_to_fast(
                 x.alone = now + ALONE
         own.yields = 0.0
         return
-    for storage, links in places:
+    for storage, links, _ in places:
         here = [x for x in links if id(x) in fast]
         kept = sum(min(MORE * x.aim * x.base, max(highest(x.best) * x.base, x.runs)) for x in here)
         others = sum(x.runs for x in links if x is not own and id(x) not in fast)
         if here:
             own.window = min(own.window, max(storage.lately - kept - others, LEAST * own.aim * own.base, 1.0))
-            own.shy, own.yielded = True, now
+            own.shy = True
 
 
 def slowness(ratios: Iterable[tuple[float, float]]) -> float:
@@ -267,32 +308,6 @@ def slowness(ratios: Iterable[tuple[float, float]]) -> float:
         if left <= 0:
             return ratio
     return 1.0
-
-
-def _latest(arrived: Sequence[Arrival], now: float, over: float) -> list[Arrival]:
-    """Return what has arrived in a time; of fewer than FEW files, what arrived in LONGER times that time."""
-    kept, files = [], 0.0
-    for arrival in reversed(arrived):
-        if now - arrival.at >= (over if files >= FEW else LONGER * over):
-            break
-        kept.append(arrival)
-        files += arrival.files
-    return kept[::-1]
-
-
-def _ratios(link: LinkState, flights: Iterable[Flight], now: float, over: float) -> list[tuple[float, float]]:
-    if not link.slow:
-        return []
-    late = [f for f in flights if f.age > AIM * link.takes(f.size)]
-    ratios = [(f.files * min(1.0, over / f.age), f.age / link.takes(f.size)) for f in late]
-    files = sum(weight for weight, _ in ratios)
-    for arrival in reversed(link.arrived):
-        if now - arrival.at >= over and files >= FEW:
-            break
-        if arrival.took is not None:
-            ratios.append((arrival.files, arrival.took / link.takes(arrival.size)))
-            files += arrival.files
-    return ratios
 
 
 def highest(values: Iterable[tuple[float, float]]) -> float:

@@ -7,32 +7,22 @@ nothing waits for them.
 
 from __future__ import annotations
 
+import json
 import logging
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic_core import to_json
+
+from dc_inject.control import law
 from dc_inject.control.governor import Governor
-from dc_inject.control.kept import Service, key_of, read_state, subject_of, text_of
-from dc_inject.control.law import (
-    AIM,
-    DAY,
-    OVER,
-    ROUNDS,
-    Arrival,
-    Flight,
-    LinkState,
-    StorageState,
-    highest,
-    renew_link,
-    renew_storage,
-    slowness,
-    yield_to_fast,
-)
+from dc_inject.control.law import LinkState, ServiceState, StorageState
 from dc_inject.ledger import ControlDecision, Ledger
-from dc_inject.ledger.inventory import Reading
 from dc_inject.model import Entry, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.link_plan import with_overhead
@@ -44,9 +34,13 @@ log = logging.getLogger(__name__)
 NAME = "windows"  # of the signals that keep the state
 FINE = 1 / 5  # of a window: datasets are not larger, if the menu's rules an hour and the calls suffice
 SPARE = 0.8  # of the menu's rules an hour: what small datasets may use
-SEEN = 0.2  # of a rule's files: so many together show how long they take
 BATCHES = 0.25  # of a round: its answers come in parts
-LONG = 2.5  # rounds without news of a service, or without any arrival: silence
+
+_KINDS = {"link": LinkState, "service": ServiceState, "from": StorageState, "to": StorageState}
+READERS: Mapping[str, TypeAdapter[Any]] = {  # of states, by the first word of their names
+    word: TypeAdapter(with_config(ConfigDict(strict=True, allow_inf_nan=False))(kind))
+    for word, kind in _KINDS.items()
+}
 
 
 class Windows(Governor):
@@ -56,9 +50,9 @@ class Windows(Governor):
         """Take up the state that the ledger keeps."""
         self._ledger = ledger
         self._links: dict[FlowKey, LinkState] = {}
-        self._storages: dict[str, StorageState] = {}
-        self._services: dict[str, Service] = {}
-        self._members: defaultdict[str, list[FlowKey]] = defaultdict(list)  # sorted
+        self._storages: defaultdict[str, StorageState] = defaultdict(StorageState)
+        self._services: defaultdict[str, ServiceState] = defaultdict(ServiceState)
+        self._members: defaultdict[str, list[FlowKey]] = defaultdict(list)  # of storages, sorted
         self._taken: Counter[FlowKey] = Counter()  # files that may go out at this moment
         self._released: Counter[FlowKey] = Counter()  # files that went out since their windows were set
         self._read()
@@ -68,101 +62,66 @@ class Windows(Governor):
     def govern(self, situation: Situation) -> Situation:
         """Take up what links are due, record what is decided, and bound the plan of links that have to wait."""
         now, cycle = situation.now.timestamp(), situation.cycle.length.total_seconds()
-        self._taken.clear()  # what went out of it is in flight
-        self._renew(now)
+        self.turn(situation.now)  # what went out of the last one is in flight
         self._forget_ended()
-        before = set(self._links)
-        for demand in situation.demands:
-            if demand.flow.control.mode is not Mode.OFF:
-                link = self._link(demand.flow.key)
-                link.acts, link.least = demand.flow.control.mode is Mode.ACT, cycle / ROUNDS
-                link.target = with_overhead(demand.recent_due, demand.flow) / cycle
-                link.lifetime = demand.flow.lifetime_max.total_seconds()
-                before.discard(demand.flow.key)
-        for key in before:  # not in this plan
-            self._links[key].acts, self._links[key].target = False, 0.0
-            if not self._links[key].files and not self._released[key]:
-                del self._links[key]
-                for name in _storages(key):
-                    self._members[name].remove(key)
-        hourly = sum(with_overhead(one.recent_due, one.flow) for one in situation.demands) * 3600 / cycle
-        smallest = max(hourly / (SPARE * situation.limits.rules_per_hour), hourly / 3600 * cycle / CALLS)
+        for link in self._links.values():
+            link.acts, link.target = False, 0.0  # unless it is in this plan
+        due = sum(with_overhead(demand.recent_due, demand.flow) for demand in situation.demands)
+        # There are no more rules and calls for smaller datasets.
+        smallest = due * max(3600 / cycle / (SPARE * situation.limits.rules_per_hour), 1 / CALLS)
         governed, decisions = [], []
         for demand in situation.demands:
-            known = self._links.get(demand.flow.key)
-            if known is None or demand.flow.control.mode is Mode.OFF:
+            flow, mode = demand.flow, demand.flow.control.mode
+            if mode is Mode.OFF:
                 governed.append(demand)
                 continue
-            inside = self._inside([demand.flow.key], now)
-            numbers, hold = self._standing(demand.flow.key, inside, now, cycle)
-            decisions.append(
-                ControlDecision(
-                    situation.cycle, demand.flow.key, demand.flow.control.mode.value, hold, known.target, numbers
-                )
-            )
-            room = None if hold is None else max(known.window - inside, 0.0)
-            bounded = replace(_bounded(demand, known, room, smallest, cycle), window=numbers)
-            governed.append(bounded if known.acts else demand)
+            link = self._links.get(flow.key) or self._know(flow.key, LinkState())
+            link.acts, link.least = mode is Mode.ACT, cycle / law.ROUNDS
+            link.target = with_overhead(demand.recent_due, flow) / cycle
+            link.lifetime = flow.lifetime_max.total_seconds()
+            inside, full = self._inside([flow.key], now), self._full(flow.key, 0, now)
+            held = link.refused > now - cycle if link.acts else full is not None
+            numbers = _numbers(full or (flow.key.link, link.allowed, inside), link.size)
+            numbers["arrives"] = round(link.rate * cycle * link.size)
+            hold = Hold.BACKLOG if held else None
+            decisions.append(ControlDecision(situation.cycle, flow.key, mode.value, hold, link.target, numbers))
+            room = max(link.allowed - inside, 0.0) if held else None
+            governed.append(_bounded(demand, link, room, smallest, numbers) if link.acts else demand)
         self._ledger.record_decisions(decisions)
-        self._write(self._links, self._storages, (), situation.now)
+        self._write(situation.now, self._links, self._storages)
         return replace(situation, demands=tuple(governed))
-
-    def _standing(
-        self, key: FlowKey, inside: float, now: float, cycle: float
-    ) -> tuple[dict[str, int | float | str], Hold | None]:
-        """Return window and files in flight of a link, in bytes, or those of its storage where that is full."""
-        link, full = self._links[key], self._full(key, 0, now)
-        is_held = link.refused > now - cycle if link.acts else full is not None
-        numbers = self._numbers(*(full or (key.link, link.window, inside)), link)
-        return {**numbers, "arrives": round(link.rate * cycle * link.size)}, Hold.BACKLOG if is_held else None
 
     # ------------------------------------------------------------------ the gate
 
-    def turn(self, ready: Iterable[FlowKey], now: datetime) -> list[FlowKey]:
-        """Begin a moment of release: where storages are held, links with least in flight first."""
-        self._taken.clear()
-        self._renew(now.timestamp())
-        flows = list(ready)
-        if not any(storage.window is not None for storage in self._storages.values()):
-            return flows
-
-        def inside(key: FlowKey) -> float:
-            link = self._links.get(key)
-            return (link.files + self._released[key]) / link.aim if link is not None and link.aim else 0.0
-
-        return sorted(flows, key=inside)
-
     def withheld(self, entry: Entry, now: datetime) -> Held | None:
         """Return which window has no room for an intent; an empty one takes anything."""
-        key, files, moment = entry.injection.flow, entry.injection.item.files, now.timestamp()
+        key, files = entry.injection.flow, entry.injection.item.files
         link = self._links.get(key)
         if link is None or not link.acts:
             return None
         link.size = link.size or _size(entry)
-        full = self._full(key, files, moment)
-        if full is not None:
-            storage = self._storages.get(str(full[0]))
-            refused = [state for state in (link, storage) if state is not None and state.refused <= state.renewed]
-            for state in refused:  # once in a round
-                state.refused = moment
-            if refused:
-                self._write([key], () if storage is None else [str(full[0])], (), now)
-            return Held(Hold.BACKLOG, self._numbers(*full, link))
-        self._taken[key] += files
-        return None
+        full = self._full(key, files, now.timestamp())
+        if full is None:
+            self._taken[key] += files
+            return None
+        storages = [full[0]] if isinstance(full[0], str) else []
+        states: list[LinkState | StorageState] = [link, *(self._storages[name] for name in storages)]
+        if any(state.refused <= state.renewed for state in states):  # it is kept once in a round
+            for state in states:
+                state.refused = now.timestamp()
+            self._write(now, [key], storages)
+        return Held(Hold.BACKLOG, _numbers(full, link.size))
 
     def _full(self, key: FlowKey, files: int, now: float) -> tuple[Link | str, float, float] | None:
         """Return the link or storage whose window has no room for files, with the window and what is inside."""
-        link = self._links[key]
-        inside = self._inside([key], now)
-        if link.window and inside and inside + files / 4 > link.window:
-            return key.link, link.window, inside
-        for name in _storages(key):
-            window = self._storages[name].window if name in self._storages else None
-            if window is not None:
-                inside = self._inside(self._members[name], now)
-                if inside and inside + files / 2 > window:
-                    return name, window, inside
+        bounds: list[tuple[Link | str, Sequence[FlowKey], float | None, float]]
+        bounds = [(key.link, [key], self._links[key].allowed, files / 4)]
+        bounds += [(n, self._members[n], self._storages[n].window, files / 2) for n in _storages(key)]
+        for subject, keys, window, part in bounds:
+            if window:
+                inside = self._inside(keys, now)
+                if inside and inside + part > window:
+                    return subject, window, inside
         return None
 
     def _inside(self, keys: Iterable[FlowKey], now: float) -> float:
@@ -174,20 +133,16 @@ class Windows(Governor):
             seen += max(link.files + self._released[key] - age * link.rate, 0.0) + self._taken[key]
         return seen
 
-    def _numbers(
-        self, subject: Link | str, window: float, inside: float, link: LinkState
-    ) -> dict[str, int | float | str]:
-        size = link.size
-        of = {"storage": subject} if isinstance(subject, str) else {}
-        return {**of, "window": round(window * size), "in_flight": round(inside * size)}
-
     # ------------------------------------------------------------------ what is seen
 
     def released(self, entries: Iterable[Entry], now: datetime) -> None:
         """Count what was asked of a service as in flight."""
         for entry in entries:
-            if entry.injection.flow in self._links:
-                self._count(entry, now.timestamp())
+            key = entry.injection.flow
+            if key in self._links:
+                link = self._links[key]
+                link.size, link.began = link.size or _size(entry), link.began or now.timestamp()
+                self._released[key] += entry.injection.item.files
 
     def returned(self, entry: Entry) -> None:
         """Take back what a service did not take."""
@@ -201,192 +156,119 @@ class Windows(Governor):
             self._links[key].files = 0.0
             del self._released[key]
 
-    def _count(self, entry: Entry, moment: float) -> None:
-        link = self._links[entry.injection.flow]
-        link.size = link.size or _size(entry)
-        link.began = link.began or moment
-        self._released[entry.injection.flow] += entry.injection.item.files
-        if not link.window:
-            renew_link(link, [], moment, ROUNDS * link.least)
-
     def observed(self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime) -> None:
         """Take in what has arrived; windows are set at the next turn, when all answers of the moment are known."""
-        services: dict[str, Service] = {}
+        keys = set()
         for seen in observations:
             entry = before[seen.key]
             key, item = entry.injection.flow, entry.injection.item
             if key not in self._links or seen.silent:
                 continue
-            service = services[key.link.through] = self._services.setdefault(key.link.through, Service())
-            subject = subject_of(key)
-            if subject not in service.seen:
-                service.seen.append(subject)
+            keys.add(key)
+            self._links[key].is_seen = True
             whole = round(item.files * (1 - (seen.failed + (seen.present or 0)) / item.bytes))
             new = (whole if seen.status is Status.COMPLETE else seen.files_done) - entry.files_done
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
-                took = now.timestamp() - _since(entry, now.timestamp())
-                service.fresh.append(
-                    (subject, new, took, _size(entry), new >= SEEN * item.files and not seen.present)
-                )
-        self._write(
-            {before[seen.key].injection.flow for seen in observations} & self._links.keys(), (), services, now
-        )
+                arrival = law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry))
+                self._links[key].fresh.append(arrival)
+        self._write(now, keys)
 
-    def _renew(self, now: float) -> None:
-        """Set the windows of links that were observed, and of their storages."""
-        services = {
-            name: one
-            for name, one in sorted(self._services.items())
-            if one.seen and not 0 <= now - one.looked < self._pause(one)
-        }
-        if not services:
+    def turn(self, moment: datetime) -> None:
+        """Begin a moment of release: set the windows of links that were observed, and of their storages."""
+        self._taken.clear()
+        now = moment.timestamp()
+        keys = [
+            key
+            for key, link in self._links.items()
+            if link.is_seen and not 0 <= now - link.renewed < BATCHES * link.least
+        ]
+        if not keys:
             return
-        seen = {key_of(subject): None for service in services.values() for subject in sorted(service.seen)}
-        live: defaultdict[FlowKey, list[Entry]] = defaultdict(list)
+        flights: defaultdict[FlowKey, list[law.Flight]] = defaultdict(list)
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
-            if entry.injection.flow in seen:
-                live[entry.injection.flow].append(entry)
-        cycle = ROUNDS * max(self._links[key].least for key in seen)
-        for name, service in services.items():
-            self._listen(service, [key for key in seen if key.link.through == name], live, now, cycle / ROUNDS)
-            for subject, new, took, size, is_telling in service.fresh:
-                self._arrived(self._links[key_of(subject)], service, new, took, size, now, is_telling=is_telling)
-            service.seen, service.fresh = [], []
-        for key in seen:
+            if left := max(entry.injection.item.files - entry.files_done - entry.files_stuck, 0):
+                flights[entry.injection.flow].append(law.Flight(left, _age(entry, moment), _size(entry)))
+        cycle = law.ROUNDS * max(self._links[key].least for key in keys)
+        services = {key.link.through for key in keys}
+        for name in services:
+            its = [(self._links[key], flights[key]) for key in keys if key.link.through == name]
+            law.renew_service(self._services[name], its, now, cycle)
+        for key in keys:
+            law.renew_link(self._links[key], flights[key], self._services[key.link.through], now, cycle)
             self._released.pop(key, None)
-            link, service = self._links[key], self._services[key.link.through]
-            ages = ((entry, now - _since(entry, now)) for entry in live[key] if _left(entry))
-            flights = [Flight(_left(e), age - service.silent(now - age, now), _size(e)) for e, age in ages]
-            if flights:
-                mean = sum(f.files * f.size for f in flights) / sum(f.files for f in flights)
-                link.size = 0.7 * link.size + 0.3 * mean if link.size else mean
-            renew_link(link, flights, now, cycle)
-        names = sorted({name for key in seen for name in _storages(key)})
-        places = {name: self._place(name) for name in names}
+        names = sorted({name for key in keys for name in _storages(key)})
+        places = {name: (self._storages[name], [self._links[k] for k in self._members[name]]) for name in names}
         for storage, links in places.values():
-            renew_storage(storage, links, now, cycle)
-        for key in seen:
-            yield_to_fast(self._links[key], [places[name] for name in _storages(key)], now, cycle)
-        # A fast link may be alone now, and links of a storage be freed.
-        changed = sorted({key for name in names for key in self._members[name]})
-        self._write(changed, names, services, datetime.fromtimestamp(now, UTC))
-
-    def _pause(self, service: Service) -> float:
-        """Return for how long the answers of a round are waited for, so that a link is taken in as a whole."""
-        return BATCHES * max(self._links[key_of(subject)].least for subject in service.seen)
-
-    def _place(self, name: str) -> tuple[StorageState, list[LinkState]]:
-        links = [self._links[key] for key in self._members[name]]
-        return self._storages.setdefault(name, StorageState()), links
-
-    def _listen(
-        self,
-        service: Service,
-        keys: Sequence[FlowKey],
-        live: Mapping[FlowKey, Sequence[Entry]],
-        now: float,
-        every: float,
-    ) -> None:
-        """Note whether a service was silent until now, or stands: it answers, but nothing arrives anywhere."""
-        service.silences = [span for span in service.silences if now - span[1] < DAY]
-        asked = [_since(entry, now) for key in keys for entry in live[key]]
-        asked += [now - took for _, _, took, _, _ in service.fresh]
-        heard = max(service.looked, min(asked, default=now))  # nothing was to be heard before
-        if service.looked and now - heard > LONG * every:
-            service.silences.append([heard, now])
-        service.looked = now
-        if service.fresh:
-            if service.stands:
-                service.silences.append([service.moved, now])
-            service.moved, service.stands = now, False
-        elif service.moved and now - service.moved > LONG * every and not service.stands:
-            waiting = [
-                any(_left(e) and now - _since(e, now) > OVER * self._links[key].base > 0 for e in live[key])
-                for key in keys
-            ]
-            service.stands = sum(waiting) > 1
-
-    def _arrived(
-        self,
-        link: LinkState,
-        service: Service,
-        new: float,
-        took: float,
-        size: float,
-        now: float,
-        *,
-        is_telling: bool,
-    ) -> None:
-        is_silent = service.silent(now - took, now) > 0
-        took = max(took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
-        if not is_silent and is_telling:
-            link.slow = min(link.slow or took / size, took / size)
-        link.arrived.append(Arrival(now, new, None if is_silent else took, size))
-        link.arrived_at = now
+            law.renew_storage(storage, links, now, cycle)
+        waiting = {name: [link for link in links if link.waits] for name, (_, links) in places.items()}
+        for key in sorted(keys):
+            at = [(*places[name], waiting[name]) for name in _storages(key)]
+            law.yield_to_fast(self._links[key], at, now, cycle)
+        others = {key: self._links[key] for name in names for key in self._members[name]}
+        changed = {key for key, link in others.items() if link.freed > now or link.alone > now} | set(keys)
+        self._write(moment, changed, names, services)
 
     # ------------------------------------------------------------------ what is kept
 
-    def _link(self, key: FlowKey) -> LinkState:
-        if key not in self._links:
-            self._know(key, LinkState())
-        return self._links[key]
-
-    def _know(self, key: FlowKey, link: LinkState) -> None:
+    def _know(self, key: FlowKey, link: LinkState) -> LinkState:
         self._links[key] = link
         link.place = f"{key.link.source} {key.link.destination}"
         for name in _storages(key):
             insort(self._members[name], key)
+        return link
 
     def _write(
-        self, links: Iterable[FlowKey], storages: Iterable[str], services: Iterable[str], now: datetime
+        self, now: datetime, links: Iterable[FlowKey], storages: Iterable[str] = (), services: Iterable[str] = ()
     ) -> None:
-        readings: list[Reading] = [(NAME, subject_of(key), text_of(self._links[key]), "") for key in links]
-        readings += [(NAME, name, text_of(self._storages[name]), "") for name in storages]
-        readings += [(NAME, f"service {name}", text_of(self._services[name]), "") for name in services]
-        self._ledger.record_signals(readings, now)
+        states: dict[str, object] = {subject_of(key): self._links[key] for key in links}
+        states |= {name: self._storages[name] for name in storages}
+        states |= {f"service {name}": self._services[name] for name in services}
+        self._ledger.record_signals(((NAME, name, to_json(of).decode(), "") for name, of in states.items()), now)
 
     def _read(self) -> None:
         """Take up what is kept; what cannot be read is learnt again."""
         for signal in self._ledger.signals(NAME):
             kind, _, name = signal.subject.partition(" ")
             try:
-                if kind == "link":
-                    state = read_state(LinkState, str(signal.value))
-                    state.arrived = [Arrival(*arrival) for arrival in state.arrived]
-                    self._know(key_of(signal.subject), state)
-                elif kind == "service":
-                    self._services[name] = read_state(Service, str(signal.value))
-                else:
-                    self._storages[signal.subject] = read_state(StorageState, str(signal.value))
-            except (ValueError, TypeError) as error:
-                log.warning(
-                    "the state of control of %s cannot be read, and is learnt again: %s", signal.subject, error
-                )
-        for service in self._services.values():
-            service.seen = [subject for subject in service.seen if key_of(subject) in self._links]
-            service.fresh = [fresh for fresh in service.fresh if key_of(fresh[0]) in self._links]
+                state = READERS[kind].validate_json(str(signal.value))
+            except (KeyError, ValueError):
+                log.warning("the state of control of %s cannot be read, and is learnt again", signal.subject)
+                continue
+            if kind == "link":
+                scenario, *link = json.loads(name)
+                self._know(FlowKey(scenario, Link(*link)), state)
+            elif kind == "service":
+                self._services[name] = state
+            else:
+                self._storages[signal.subject] = state
         self._forget_ended()
-        # Until its first observation the window is that of its first release.
-        seen = {key: link.renewed if link.renewed > link.began else 0.0 for key, link in self._links.items()}
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
-            since = _since(entry, 0.0)
-            if since > seen.get(entry.injection.flow, since):
-                self._count(entry, since)
+            since, known = entry.called_at or entry.accepted_at, self._links.get(entry.injection.flow)
+            if known is not None and since is not None and since.timestamp() > known.renewed:
+                self.released([entry], since)
 
 
-def _bounded(demand: Demand, link: LinkState, room: float | None, smallest: float, cycle: float) -> Demand:
+def _numbers(full: tuple[Link | str, float, float], size: float) -> dict[str, int | float | str]:
+    """Return a window and what is in flight in it, in bytes, with the storage if it is one's."""
+    subject, window, inside = full
+    of: dict[str, int | float | str] = {"storage": subject} if isinstance(subject, str) else {}
+    return {**of, "window": round(window * size), "in_flight": round(inside * size)}
+
+
+def _bounded(
+    demand: Demand, link: LinkState, room: float | None, smallest: float, numbers: Mapping[str, int | float | str]
+) -> Demand:
     """Return a demand with small datasets, and bounded by the room in its window if it had to wait (files).
 
     A link that cannot move takes nothing of the menu's limits from others.
     """
-    flow, releasable = demand.flow, None
+    flow, releasable, cycle = demand.flow, None, law.ROUNDS * link.least
     if link.slow and link.target:
         part = max(FINE * link.window * link.size, smallest) / (link.target * cycle)
         flow = replace(flow, grain=min(flow.grain, part))
     if room is not None:
-        rate = highest(link.best) if slowness(link.ratios) > AIM else max(highest(link.best), link.aim)
-        releasable = round(link.size * (room + rate * cycle))
-    return replace(demand, flow=flow, releasable=releasable)
+        releasable = round(link.size * (room + link.able * cycle))
+    return replace(demand, flow=flow, releasable=releasable, window=numbers)
 
 
 def _storages(key: FlowKey) -> tuple[str, str]:
@@ -397,10 +279,10 @@ def _size(entry: Entry) -> float:
     return entry.injection.item.bytes / entry.injection.item.files
 
 
-def _left(entry: Entry) -> int:
-    return max(entry.injection.item.files - entry.files_done - entry.files_stuck, 0)
+def _age(entry: Entry, now: datetime) -> float:
+    return (now - (entry.called_at or entry.accepted_at or now)).total_seconds()
 
 
-def _since(entry: Entry, now: float) -> float:
-    since = entry.called_at or entry.accepted_at
-    return now if since is None else since.timestamp()
+def subject_of(key: FlowKey) -> str:
+    """Return under which name the state of a link is kept."""
+    return f"link {json.dumps([key.scenario, *key.link])}"

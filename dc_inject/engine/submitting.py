@@ -171,7 +171,8 @@ class Submitting:
         spaces: dict[str, int] = {}
         batches: list[list[Entry]] = []
         self._look_again = None
-        for flow in context.governor.turn(ready, now):
+        context.governor.turn(now)
+        for flow in ready:
             service = flow.link.through
             if service in context.broken or context.refused.waits(flow, now):
                 continue

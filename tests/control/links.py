@@ -14,6 +14,8 @@ from dc_inject.control.law import (
     Arrival,
     Flight,
     LinkState,
+    Place,
+    ServiceState,
     StorageState,
     renew_link,
     renew_storage,
@@ -34,7 +36,7 @@ def link(base: float | None = BASE, **more: Any) -> LinkState:
     """A link that is due 100 files of a GB a cycle, of which it is known how long they take; None: it is not."""
     known = {} if base is None else {"slow": base / GB}
     usual = {"acts": True, "target": TARGET * GB / CYCLE, "lifetime": 1e5, "size": float(GB), "least": ROUND}
-    return LinkState(**{**usual, **known, "place": str(next(PLACES)), "began": START, "arrived_at": START, **more})
+    return LinkState(**{**usual, **known, "place": str(next(PLACES)), "began": START, **more})
 
 
 def renew(storage: StorageState, links: Sequence[LinkState], now: float) -> None:
@@ -43,11 +45,20 @@ def renew(storage: StorageState, links: Sequence[LinkState], now: float) -> None
         one.renewed = now
     renew_storage(storage, links, now, CYCLE)
     for one in links:
-        yield_to_fast(one, [(storage, links)], now, CYCLE)
+        yield_to_fast(one, [at(storage, links)], now, CYCLE)
+
+
+def at(storage: StorageState, links: Sequence[LinkState]) -> Place:
+    return storage, links, [one for one in links if one.waits]
 
 
 def flights(count: float, age: float = ROUND) -> list[Flight]:
     return [Flight(count, age, GB)] if count else []
+
+
+def look(one: LinkState, seen: Sequence[Flight], now: float) -> None:
+    """Renew a link after a look at it, through a service that was never silent."""
+    renew_link(one, seen, ServiceState(), now, CYCLE)
 
 
 def carry(one: LinkState, now: float, rounds: int, files: float, took: float, waiting: float = 0.0) -> float:
@@ -57,6 +68,5 @@ def carry(one: LinkState, now: float, rounds: int, files: float, took: float, wa
         now += ROUND
         one.slow = slow  # seen again and again
         one.arrived.append(Arrival(now, files, took, GB))
-        one.arrived_at = now
-        renew_link(one, flights(files, ROUND) + flights(waiting, took), now, CYCLE)
+        look(one, flights(files, ROUND) + flights(waiting, took), now)
     return now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -11,7 +10,7 @@ from typing import Any
 
 from dc_inject.control import Windows
 from dc_inject.control.law import ROUNDS, LinkState, StorageState
-from dc_inject.control.windows import NAME
+from dc_inject.control.windows import NAME, READERS, subject_of
 from dc_inject.ledger import Ledger
 from dc_inject.model import Control, Cycle, Dataset, FlowKey, Held, Injection, Limits, Link, Mode, naming
 from dc_inject.model.plan import Plan
@@ -90,7 +89,7 @@ class Small:
         """Let intents go out, each at its own moment, until one has to wait; return why, None for the others."""
         answers: list[Held | None] = []
         for one in self.intents(key, count, files):
-            self.governor.turn([key], self.now)
+            self.governor.turn(self.now)
             entry = self.ledger.entry(one.key)
             answers.append(self.governor.withheld(entry, self.now))
             if answers[-1] is not None:
@@ -123,16 +122,18 @@ class Small:
         self.governor.observed(before, seen, self.now)
         if restarts:
             self.restart()
-        self.governor.turn([], self.now)
+        self.governor.turn(self.now)
         self.now += MOMENT  # what is asked for next was not seen
 
     def _kept(self, subject: str) -> Any:
         (value,) = (one.value for one in self.ledger.signals(NAME) if one.subject == subject)
-        return json.loads(str(value))
+        return READERS[subject.partition(" ")[0]].validate_json(str(value))
 
     def link(self, key: FlowKey) -> LinkState:
         """Return what the ledger keeps of a link."""
-        return LinkState(*self._kept(f"link {json.dumps([key.scenario, *key.link])}"))
+        state: LinkState = self._kept(subject_of(key))
+        return state
 
     def storage(self, name: str) -> StorageState:
-        return StorageState(*self._kept(name))
+        state: StorageState = self._kept(name)
+        return state

@@ -8,7 +8,6 @@ import pytest
 
 from dc_inject.control.law import (
     AIM,
-    ALONE,
     FIRST,
     GAIN,
     GROW,
@@ -19,27 +18,26 @@ from dc_inject.control.law import (
     ROUNDS,
     SHY,
     Arrival,
-    renew_link,
     slowness,
 )
-from tests.control.links import BASE, CYCLE, GB, ROUND, START, TARGET, carry, flights, link, near
+from tests.control.links import BASE, CYCLE, GB, ROUND, START, TARGET, carry, flights, link, look, near
 
 # --------------------------------------------------------------------------- a link
 
 
 def test_a_new_link_begins_with_a_part_of_a_cycles_worth() -> None:
     one = link(base=None)
-    renew_link(one, flights(1, 0.0), START, CYCLE)
+    look(one, flights(1, 0.0), START)
     assert one.window == pytest.approx(FIRST * TARGET)
 
 
 def test_it_grows_until_it_is_known_how_long_files_take_to_what_arrives_in_a_lifetime() -> None:
     one = link(base=None, lifetime=4 * CYCLE)
-    renew_link(one, flights(1, 0.0), START, CYCLE)
-    renew_link(one, flights(1), START + CYCLE, CYCLE)
+    look(one, flights(1, 0.0), START)
+    look(one, flights(1), START + CYCLE)
     assert one.window == pytest.approx(GROW * FIRST * TARGET)
     for cycle in range(2, 6):
-        renew_link(one, flights(1), START + cycle * CYCLE, CYCLE)
+        look(one, flights(1), START + cycle * CYCLE)
     assert one.window == pytest.approx(LIFE * 4 * TARGET)
 
 
@@ -47,38 +45,32 @@ def test_it_grows_until_it_is_known_how_long_files_take_to_what_arrives_in_a_lif
 def test_it_grows_in_proportion_to_the_time_however_often_it_is_observed(rounds: int) -> None:
     one = link(window=10.0, renewed=START)
     for number in range(1, rounds + 1):
-        renew_link(one, flights(1), START + number * CYCLE / rounds, CYCLE)
+        look(one, flights(1), START + number * CYCLE / rounds)
     assert one.window == pytest.approx(10 * GROW)
 
 
 def test_files_that_take_longer_than_a_cycle_make_it_grow_as_much_slower() -> None:
     one = link(base=4 * CYCLE, window=100.0, renewed=START)
-    renew_link(one, flights(1), START + 2 * CYCLE, CYCLE)
+    look(one, flights(1), START + 2 * CYCLE)
     assert one.window == pytest.approx(100 * GROW**0.5)
 
 
 def test_a_link_that_yields_grows_slowly() -> None:
-    one = link(window=10.0, renewed=START, shy=True, yielded=START)
-    renew_link(one, flights(1), START + CYCLE, CYCLE)
+    one = link(window=10.0, renewed=START, shy=True)
+    look(one, flights(1), START + CYCLE)
     assert one.window == pytest.approx(10 * SHY)
-
-
-def test_a_link_that_yielded_long_ago_grows_as_others() -> None:
-    one = link(window=10.0, renewed=START + ALONE, shy=True, yielded=START)
-    renew_link(one, flights(1), START + ALONE + CYCLE, CYCLE)
-    assert (one.window, one.shy) == (pytest.approx(10 * GROW), False)
 
 
 def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:
     one = link(renewed=START, window=10.0)
     for number in range(1, 60):
-        renew_link(one, flights(10, number * ROUND), START + number * ROUND, CYCLE)
+        look(one, flights(10, number * ROUND), START + number * ROUND)
     assert one.window >= LEAST * one.aim * CYCLE > 1
 
 
 def test_a_link_that_was_idle_for_weeks_is_taken_up_again() -> None:
     one = link(renewed=START, window=10.0)
-    renew_link(one, flights(1), START + 5000 * CYCLE, CYCLE)
+    look(one, flights(1), START + 5000 * CYCLE)
     assert 10 <= one.window < 1e6
 
 
@@ -116,20 +108,6 @@ def test_what_is_in_flight_arrives_within_its_lifetime() -> None:
     assert one.window == near(TARGET / CYCLE * LIFE * BASE)
 
 
-def test_a_link_from_which_nothing_arrives_for_most_of_a_lifetime_falls_back() -> None:
-    """Only if a file has been on its way for as long, however little was given lately."""
-    lifetime = 8 * CYCLE
-    one = link(lifetime=lifetime)
-    now = carry(one, START, 40, TARGET / ROUNDS, BASE)
-    before, late = one.window, 1.01 * LIFE * lifetime
-    renew_link(one, flights(50, ROUND), now + late, CYCLE)
-    assert one.window == near(before)
-    renew_link(one, flights(50, 0.9 * LIFE * lifetime), now + late, CYCLE)
-    assert one.window > FIRST * TARGET
-    renew_link(one, flights(50, late), now + late, CYCLE)
-    assert one.window == near(FIRST * TARGET)
-
-
 def test_nothing_is_seen_to_be_faster_than_a_round() -> None:
     one = link(base=1.0)
     assert one.base == ROUND
@@ -141,10 +119,10 @@ def test_files_that_nobody_waits_for_are_not_in_flight_while_the_others_take_no_
     """A file that is stuck would close the window of its link for days."""
     one = link()
     now = carry(one, START, 20, TARGET / ROUNDS, BASE)
-    renew_link(one, flights(7, ROUND) + flights(3, 1.1 * OVER * BASE), now, CYCLE)
+    look(one, flights(7, ROUND) + flights(3, 1.1 * OVER * BASE), now)
     assert one.files == 7
     now = carry(one, now, 20, TARGET / ROUNDS, 2 * BASE)
-    renew_link(one, flights(7, ROUND) + flights(3, 1.1 * OVER * BASE), now, CYCLE)
+    look(one, flights(7, ROUND) + flights(3, 1.1 * OVER * BASE), now)
     assert one.files == 10
 
 
@@ -168,22 +146,14 @@ def test_the_lower_quartile_counts_files_by_their_weight(
     assert slowness(ratios) == expected
 
 
-def test_late_files_count_by_how_often_such_files_come() -> None:
-    """A file that takes ten rounds of its link is seen ten times before it arrives."""
+def test_late_files_count_with_the_time_that_they_have_taken_so_far() -> None:
     one = link()
-    renew_link(one, [*flights(10, 10 * CYCLE), *flights(99, AIM * BASE * 0.99)], START, CYCLE)
-    assert one.ratios == [(pytest.approx(1.0), pytest.approx(10 * CYCLE / BASE))]
+    look(one, [*flights(10, 10 * CYCLE), *flights(99, AIM * BASE * 0.99)], START)
+    assert one.ratios == [(10, pytest.approx(10 * CYCLE / BASE))]
 
 
 def test_a_file_is_as_late_as_its_size_says() -> None:
-    one = link(size=2.0 * GB)
+    one = link(size=2.0 * GB, renewed=START)
     one.arrived = [Arrival(START, 1, 4 * BASE, 4 * GB), Arrival(START, 1, 4 * BASE, GB)]
-    renew_link(one, [], START + 1, CYCLE)
-    assert sorted(ratio for _, ratio in one.ratios) == [pytest.approx(1.0), pytest.approx(4.0)]
-
-
-def test_what_arrived_in_a_time_that_is_not_known_counts_in_the_rate_and_is_no_latency() -> None:
-    one = link()
-    one.arrived = [Arrival(START + CYCLE, 90, None, GB)]
-    renew_link(one, [], START + CYCLE, CYCLE)
-    assert (one.rate, one.ratios) == (pytest.approx(90 / CYCLE), [])
+    look(one, [], START + 1)
+    assert sorted(ratio for _, ratio in one.ratios) == [near(1.0), near(4.0)]

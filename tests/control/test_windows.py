@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic_core import to_json
 
-from dc_inject.control import windows
-from dc_inject.control.law import FIRST, ROUNDS
-from dc_inject.control.windows import FINE, LONG, NAME, SPARE
+from dc_inject.control.law import FIRST, LONG, ROUNDS
+from dc_inject.control.windows import FINE, NAME, SPARE
 from dc_inject.model import FlowKey, Held, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
@@ -78,10 +77,10 @@ def test_what_may_go_out_at_a_moment_counts_at_that_moment(make: Make) -> None:
     one = make()
     one.ask(AB)
     entries = [one.ledger.entry(injection.key) for injection in one.intents(AB, 5)]
-    one.governor.turn([AB], one.now)
+    one.governor.turn(one.now)
     answers = [one.governor.withheld(entry, one.now) for entry in entries]
     assert went_out(answers) == 2
-    one.governor.turn([AB], one.now)
+    one.governor.turn(one.now)
     assert one.governor.withheld(entries[0], one.now) is None, "those did not go out"
 
 
@@ -102,7 +101,7 @@ def test_a_service_that_does_not_answer_makes_no_room(make: Make) -> None:
     known = one.link(AB)
     one.now += ROUND
     one.governor.observed(before, [Observation(key, Status.UNKNOWN) for key in before], one.now)
-    one.governor.turn([], one.now)
+    one.governor.turn(one.now)
     assert one.link(AB) == known
     assert went_out(one.ask(AB)) == 0
 
@@ -129,24 +128,18 @@ def test_nothing_is_withheld_where_control_does_not_act(make: Make, mode: Mode) 
 
 
 def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) -> None:
-    """Whoever has the least in flight for its target is asked first."""
     one = make(AB, AC)
     settled(one, AB, AC)
     one.ask(AB, 2)
     one.ask(AC, 1)
     state = replace(one.storage("from A"), window=35.0, decided=one.now.timestamp(), refused=0.0)
-    one.ledger.record_signals([(NAME, "from A", json.dumps(list(_values(state))), "")], one.now)
+    one.ledger.record_signals([(NAME, "from A", to_json(state).decode(), "")], one.now)
     one.restart()
-    assert one.governor.turn([AB, AC], one.now) == [AC, AB]
     assert went_out(one.ask(AC)) == 1
     (held,) = one.ask(AB)
     assert held is not None
     assert (held.numbers["storage"], held.numbers["window"]) == ("from A", 35 * GB)
     assert held.numbers["in_flight"] == pytest.approx(40 * GB, rel=0.01)  # as if it went on arriving
-
-
-def _values(state: object) -> Iterator[object]:
-    yield from (getattr(state, name) for name in type(state).__dataclass_fields__)
 
 
 def test_what_a_service_did_not_take_is_not_in_flight(make: Make) -> None:
@@ -157,7 +150,7 @@ def test_what_a_service_did_not_take_is_not_in_flight(make: Make) -> None:
     assert went_out(one.ask(AB)) == 0
     for key in one.progress:
         one.governor.returned(one.ledger.entry(key))
-    one.governor.turn([AB], one.now)
+    one.governor.turn(one.now)
     assert went_out(one.ask(AB)) == 1
 
 
@@ -182,7 +175,7 @@ def test_what_others_had_brought_does_not_show_how_long_files_take(make: Make) -
     seen = Observation(key, Status.COMPLETE, files_done=FILES, moved=0, present=FILES * GB, exact=True)
     one.ledger.observe([seen], one.now)
     one.governor.observed(before, [seen], one.now)
-    one.governor.turn([], one.now)
+    one.governor.turn(one.now)
     state = one.link(AB)
     assert (state.slow, state.rate) == (None, 0.0)
 
@@ -195,7 +188,7 @@ def test_an_observation_of_a_link_whose_state_cannot_be_read_is_dropped(make: Ma
     (subject,) = (s.subject for s in one.ledger.signals(NAME) if s.subject.startswith("link"))
     one.ledger.signal(NAME, subject, '["old"]', one.now)
     one.restart()
-    one.governor.turn([AB], one.now)
+    one.governor.turn(one.now)
     assert one.plan()[AB].window["window"] == 0
 
 
@@ -206,7 +199,7 @@ def test_what_was_released_counts_before_it_is_seen_also_after_a_restart(make: M
     one = make()
     one.ask(AB, 9)
     one.restart()
-    one.governor.turn([AB], one.now)
+    one.governor.turn(one.now)
     one.plan()
     assert went_out(one.ask(AB)) == 0
 
@@ -257,7 +250,7 @@ def test_a_governor_made_after_each_look_decides_as_one_that_lived(make: Make, s
     assert out > 100
 
 
-@pytest.mark.parametrize("value", ["{", "[1, 2]", "null"])
+@pytest.mark.parametrize("value", ["{", "[1, 2]", "null", '{"target": NaN, "window": NaN, "moved": NaN}'])
 def test_a_state_that_cannot_be_read_is_learnt_again(
     make: Make, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,40 +270,14 @@ def test_a_state_that_cannot_be_read_is_learnt_again(
 # --------------------------------------------------------------------------- silence
 
 
-def test_time_in_which_a_service_told_nothing_is_no_latency(make: Make) -> None:
-    one = make()
-    one.ask(AB, 3)
-    one.look()
-    one.look({AB: 30}, after=2 * LONG * ROUND)
-    state = one.link(AB)
-    assert state.slow is None
-    assert [arrival.took for arrival in map(_arrival, state.arrived)] == [None] * 3
-    one.ask(AB, 1)
-    one.look({AB: 10})
-    assert one.link(AB).slow == pytest.approx(ROUND.total_seconds() / 2 / GB, rel=0.01)
-
-
 def test_a_time_of_silence_makes_nothing_late_that_is_still_on_its_way(make: Make) -> None:
-    one = make()
-    settled(one)
-    one.ask(AB, 2)
+    one = make(AB, DB)
+    settled(one, AB, DB)
+    for key in (AB, DB):
+        one.ask(key, 2)
     one.look()
-    one.look(after=10 * LONG * ROUND)
+    one.look({DB: 1}, after=10 * LONG * ROUND)
     assert max(ratio for _, ratio in one.link(AB).ratios or [(0, 1.0)]) < LONG
-
-
-def test_a_few_files_of_a_dataset_do_not_show_how_long_files_take(make: Make) -> None:
-    """The first may have been under way for no longer than a moment, as may one that was there."""
-    one = make()
-    one.ask(AB, 1)
-    one.look({AB: 1})
-    assert one.link(AB).slow is None
-    one.look({AB: 2})
-    assert one.link(AB).slow is not None
-
-
-def _arrival(values: object) -> windows.Arrival:
-    return windows.Arrival(*values)  # type: ignore[misc]  # as JSON has it
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -325,11 +292,9 @@ def test_time_in_which_nothing_arrives_anywhere_is_no_latency(make: Make, both: 
     for _ in range(stands):
         one.look({} if both else {DB: 0})
     one.look(dict.fromkeys(keys, 20))
-    late = [
-        arrival for arrival in map(_arrival, one.link(AB).arrived) if arrival.at == (one.now - MOMENT).timestamp()
-    ]
+    late = [arrival for arrival in one.link(AB).arrived if arrival.at == (one.now - MOMENT).timestamp()]
     assert late
-    assert all((arrival.took is None) is both for arrival in late)
+    assert all((arrival.took < LONG * ROUND.total_seconds()) is both for arrival in late)
     assert (max(ratio for _, ratio in one.link(AB).ratios or [(0, 1.0)]) > LONG) is not both
 
 
