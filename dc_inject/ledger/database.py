@@ -155,12 +155,12 @@ class Database:
         with translated(self.path):
             run = self._connection.execute
             schema.refuse_other(self.path, self._connection)
+            run(f"PRAGMA synchronous = {synchronous}")  # first: it is also how the change to a log is written
             mode = run("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise LedgerError(
                     f"{self.path} does not support a write-ahead log ({mode})", "move it to a local disk"
                 )
-            run(f"PRAGMA synchronous = {synchronous}")
             run("PRAGMA foreign_keys = ON")
             run(f"PRAGMA cache_size = -{CACHE}")
             run("PRAGMA temp_store = MEMORY")  # or each statement with a trigger takes 64 KiB, and gives them back

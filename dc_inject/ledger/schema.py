@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -20,6 +19,11 @@ VERSION = 2
 ANOTHER = "name another file"
 READABLE = frozenset({1, VERSION})
 _SINCE = {"start": 2, "menu_part": 2}  # tables that version 1 lacks
+_OBJECTS = """
+  SELECT type || ' ' || name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'
+  UNION SELECT 'column ' || c.name || ' (' || c.type || ') of ' || t.name || iif(c.hidden, ' (computed)', '')
+  FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'
+"""
 ENDS = "('gone', 'refused', 'withdrawn')"  # final states, as the partial index of active injections has them
 
 
@@ -92,15 +96,7 @@ def _fresh(number: int) -> frozenset[str]:
 
 def _objects(connection: sqlite3.Connection) -> frozenset[str]:
     """Return everything that a database has, in words; of a table with its columns, but for those of SQLite."""
-    named = connection.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
-    found = {f"{kind} {name}" for kind, name in named}
-    for name in (name for kind, name in named if kind == "table"):
-        columns = connection.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?)", (name,))
-        found |= {
-            f"column {column} ({kind}) of {name}" + " (computed)" * bool(hidden)
-            for column, kind, hidden in columns
-        }
-    return frozenset(found)
+    return frozenset(text for (text,) in connection.execute(_OBJECTS))
 
 
 def _since(statement: str) -> int:
@@ -108,11 +104,13 @@ def _since(statement: str) -> int:
     return next((number for table, number in _SINCE.items() if f"CREATE TABLE {table} (" in statement), 1)
 
 
-def _statements() -> Iterator[str]:
-    """Yield the statements of schema.sql one by one: `executescript` would commit the caller's transaction."""
-    statement = ""
+@cache
+def _statements() -> list[str]:
+    """Return the statements of schema.sql one by one: `executescript` would commit the caller's transaction."""
+    found, statement = [], ""
     for line in resources.files(__package__).joinpath("schema.sql").read_text("utf-8").splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
-            yield statement
+            found.append(statement)
             statement = ""
+    return found
