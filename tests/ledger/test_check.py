@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -46,11 +47,12 @@ def bundle(number: int, cycle=CYCLE):
     )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of two cycles with an injection in every state, one link that was held, and files through FTS."""
+    folder = tmp_path_factory.mktemp("made")
     cms = [injection(f"cms:/{name}#1") for name in ("live", "complete", "ended", "gone", "called", "refused")]
-    with opened(tmp_path) as ledger:
+    with opened(folder) as ledger:
         started(ledger, *cms, bundle(1), bundle(2), injection("cms:/n#1", DB))
         live, complete, ended, gone, _, refused = (one.key for one in cms)
         accepted(ledger, *cms[:4], bundle(1))
@@ -68,7 +70,13 @@ def path(tmp_path: Path) -> Path:
         ledger.open_cycle(CYCLE.next, dues(), CYCLE.end)
         ledger.record_plan(plan([bundle(3, CYCLE.next)], CYCLE.next, held=hold), CYCLE.end)
         ledger.withdraw([bundle(2).key], "too late", CYCLE.end)
-    return tmp_path / "dc27.sqlite"
+    return folder / "dc27.sqlite"
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, to do to it what one likes."""
+    return Path(shutil.copy(made, tmp_path))
 
 
 def _permanent(error: LedgerError):
@@ -80,6 +88,7 @@ def _permanent(error: LedgerError):
 def damage(path: Path, *statements: str) -> None:
     """Do to a ledger what it does not let anybody do: its triggers and checks are put aside meanwhile."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
         triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
             connection.execute(f"DROP TRIGGER {name}")
