@@ -18,7 +18,8 @@ def slow(path, control: Control = ACT, part: float = 0.3, **more):
     """A link that carries a part of what it is due."""
     path.mkdir(exist_ok=True)
     link = flow("A", "B", 1.0, control=control, **more)
-    one = world(path, campaign([link]), {"A": items("A", 800, 4 * GB, files=1)}, speed=lambda _link: part * 1e9 / 8)
+    stock = {"A": items("A", 800, 4 * GB, files=1)}
+    one = world(path, campaign([link]), stock, speed=lambda _link: part * 1e9 / 8)
     return one, link.key
 
 
