@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from click.testing import CliRunner, Result
 
@@ -49,34 +51,53 @@ class Made:
     entries: list[Entry]
 
 
-def make(path: Path, rules: dict[FlowKey, int], dry: tuple[FlowKey, ...] = ()) -> Made:
+def make(
+    path: Path, rules: dict[FlowKey, int], dry: tuple[FlowKey, ...] = (), begun: datetime | None = None
+) -> Made:
     """A ledger after the plan of one cycle, with so many live rules for each flow, and flows that are dry."""
-    flows = [*rules, *dry]
-    injections = [injection(flow, number) for flow, count in rules.items() for number in range(count)]
-    with Ledger.open(path, synchronous="OFF") as ledger:
-        ledger.bind("dc27", CYCLE.length, [ME], START)
-        ledger.open_cycle(CYCLE, dict.fromkeys(flows, (450 * GB, None)), START)
-        decisions = tuple(
-            FlowDecision(
-                key=flow,
-                due=450 * GB,
-                want=450 * GB,
-                cap=900 * GB,
-                budget=0 if flow in dry else 450 * GB,
-                forgiven=0,
-                held=Held(Hold.POOL_DRY, {"free": 0}) if flow in dry else None,
-                lifetime=timedelta(hours=2),
-                items=(),
-                pool_items=0,
-                pool_bytes=0,
+    content, entries = _written(tuple(rules.items()), dry, begun, ME)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(content)
+    return Made(path, list(entries))
+
+
+@cache
+def _written(
+    rules: tuple[tuple[FlowKey, int], ...], dry: tuple[FlowKey, ...], begun: datetime | None, me: Identity
+) -> tuple[bytes, list[Entry]]:
+    """Return the file of such a ledger and what is in it; hundreds of tests begin with the same few."""
+    flows = [*dict(rules), *dry]
+    injections = [injection(flow, number) for flow, count in rules for number in range(count)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "made.sqlite"
+        with Ledger.open(path, synchronous="OFF") as ledger:
+            if begun is not None:
+                ledger.begin(begun)
+            ledger.bind("dc27", CYCLE.length, [me], START)
+            ledger.open_cycle(CYCLE, dict.fromkeys(flows, (450 * GB, None)), START)
+            decisions = tuple(
+                FlowDecision(
+                    key=flow,
+                    due=450 * GB,
+                    want=450 * GB,
+                    cap=900 * GB,
+                    budget=0 if flow in dry else 450 * GB,
+                    forgiven=0,
+                    held=Held(Hold.POOL_DRY, {"free": 0}) if flow in dry else None,
+                    lifetime=timedelta(hours=2),
+                    items=(),
+                    pool_items=0,
+                    pool_bytes=0,
+                )
+                for flow in flows
             )
-            for flow in flows
-        )
-        ledger.record_plan(Plan(CYCLE, decisions, tuple(injections)), START)
-        keys = [one.key for one in injections]
-        ledger.call(keys, START)
-        ledger.answer([Outcome(key, f"sim-{key}") for key in keys], START, {})
-        return Made(path, ledger.entries())
+            ledger.record_plan(Plan(CYCLE, decisions, tuple(injections)), START)
+            keys = [one.key for one in injections]
+            ledger.call(keys, START)
+            ledger.answer([Outcome(key, f"sim-{key}") for key in keys], START, {})
+            entries = ledger.entries()
+        return path.read_bytes(), entries
 
 
 def run(*arguments: str | Path, text: str | None = None) -> Result:

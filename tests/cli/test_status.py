@@ -126,9 +126,7 @@ def test_a_first_cycle_that_was_begun_late_shows_the_rate_that_was_asked_for(
 ) -> None:
     """Its due is that of the rest, and a note says so; 450 GB in 10 of 15 minutes are 6 Gb/s."""
     begun = CYCLE.start + timedelta(minutes=late)
-    with Ledger.open(tmp_path / "dc27.sqlite") as ledger:
-        ledger.begin(begun)
-    path = make(tmp_path / "dc27.sqlite", {FNAL: 1}).path
+    path = make(tmp_path / "dc27.sqlite", {FNAL: 1}, begun=begun).path
     told = json.loads(run("status", path, "--format", "json").stdout)
     assert told["rows"][0]["target"] == rate / 8
     assert told["rows"][0]["due"] == 450 * GB
