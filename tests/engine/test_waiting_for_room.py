@@ -255,7 +255,7 @@ def test_a_disk_that_a_cycle_fills_is_filled_again_as_soon_as_it_is_emptied(tmp_
     """It takes little more than a cycle gives: what is seen to go makes room within the cycle."""
     link, space = flow("A", "B", 2.0, control=ACT, lifetime_min=4 * CYCLE, lifetime_max=8 * CYCLE), 250 * GB
     one = world(
-        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(minutes=5),
+        tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=timedelta(minutes=5),
         space={"B": space},
     )  # fmt: skip
     there = []
