@@ -25,7 +25,6 @@ CASES = "tries many cases"
 WHOLE = "plans whole challenges"
 PICTURES = "draws pictures"
 SOURCES = "reads all sources"
-SOURCES = "reads all sources"
 
 LEFT_OUT = {
     "apps/data/test_data.py": KILLS,
