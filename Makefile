@@ -94,8 +94,8 @@ fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong thi
 hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (30 min)
 	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile
 
-twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)
-	@JOBS=$(JOBS) $(BIN)/python -m tests.apps.twin.scenarios $(or $(SEEDS),3)
+twin: $(READY) ## Run all scenarios in the twin, with SEEDS=5 seeds and two policies; SIZE=full has more (10 min)
+	@JOBS=$(JOBS) $(BIN)/python -m tests.apps.twin.scenarios $(or $(SEEDS),5)
 
 bounds: $(READY) ## Compute what a perfect injector could move in each scenario, and search the best constant rates; SCENARIOS= chooses (20 min)
 	@JOBS=$(JOBS) $(BIN)/python -m tests.apps.twin.bounds $(SCENARIOS)

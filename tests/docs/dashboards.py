@@ -61,15 +61,23 @@ def at_site(end: str) -> str:
 
 
 MOVED_1H = links("moved_bytes_total", "rate", "[1h]")
-DUE_1H = links("target_bytes_per_second", "avg_over_time", "[1h]")
+DUE_1H, BEFORE_1H = (links("due_bytes_total", "rate", over) for over in ("[1h]", "[1h] offset 30m"))
+
+
+def moved_by_due(by: str = "") -> str:
+    """Return what arrived in an hour by what should have, as the rules for Prometheus have it."""
+    moved, due, before = (f"sum {by}({one})" for one in (MOVED_1H, DUE_1H, BEFORE_1H))
+    return f"{moved} / (({due} < {before} or {before}) > 0)"
+
+
 CALL_BUCKETS = metric("call_seconds", over=WINDOW).replace("seconds{", "seconds_bucket{")
 HELD = metric("held_links", 'harmless="false"')
 RSES = metric("rse_info", 'site=~"$site"')
 
 # title, meaning, unit, queries
 NUMBERS = (
-    ("Moved / due, last hour", "What arrived in the last hour by what was due.", "percentunit",
-     f"sum({MOVED_1H}) / sum({DUE_1H})"),
+    ("Moved / due, last hour", "What arrived in the last hour by what should have.", "percentunit",
+     moved_by_due()),
     ("Due now", "The sum of the present targets.", "bps", f"8 * sum({links('target_bytes_per_second')})"),
     ("Injected", "Since the beginning of the campaign.", "decbytes", f"sum({links('injected_bytes_total')})"),
     ("Moved", "Since the beginning of the campaign.", "decbytes", f"sum({links('moved_bytes_total')})"),
@@ -89,7 +97,7 @@ ROWS: dict[str, Sequence[Picture]] = {
             (f"8 * sum({links('moved_bytes_total', 'rate', WINDOW)})", "moved"),
         )),
         ("Moved / due by scenario, last hour", "Above 1, debt is made up.", "percentunit", False, (
-            (f"sum by (scenario) ({MOVED_1H}) / (sum by (scenario) ({DUE_1H}) > 0)", "{{scenario}}"),
+            (moved_by_due("by (scenario) "), "{{scenario}}"),
         )),
         ("Moved by scenario", "Each byte counts under one scenario.", "bps", True, (
             (f"8 * sum by (scenario) ({links('moved_bytes_total', 'rate', WINDOW)})", "{{scenario}}"),

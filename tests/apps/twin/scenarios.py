@@ -20,7 +20,7 @@ from tests.apps.twin.bounds_stored import in_words, stored_bounds
 
 MENUS = Path(__file__).resolve().parents[3] / "menus"
 FOLDER = MENUS / "twin"
-SEEDS = 3
+SEEDS = (1, 2, 3, 11, 12)  # control was tuned with the first three, and never with the others
 LARGE = {  # whole challenges, run with SIZE=full only: their menus, and for how many days
     "cms-days-9-to-12": ([MENUS / "cms" / f"day-{day:02}.yaml" for day in (9, 10, 11, 12)], 1.0),
     "atlas-one-activity": ([MENUS / "atlas" / "flexible.yaml"], 0.25),
@@ -42,22 +42,23 @@ def run(name: str, seed: int, policy: str) -> SeedRun:
         return simulate_seed(request, seed, Path(place))
 
 
-def main(seeds: int, names: list[str]) -> None:
-    """Run them all and print the tables."""
+def main(count: int, names: list[str]) -> None:
+    """Run them all with so many seeds, and print the tables."""
+    seeds = SEEDS[:count] if count <= len(SEEDS) else range(1, count + 1)
     every = sorted(path.parent.name for path in FOLDER.glob("*/grid.yaml"))
     full = os.environ.get("SIZE") == "full"
     names = names or [name for name in every if full or name not in LARGE]
     policies = os.environ.get("POLICIES", " ".join(POLICIES)).split()
     with ProcessPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
         runs = {
-            (policy, name): [pool.submit(run, name, seed, policy) for seed in range(1, seeds + 1)]
+            (policy, name): [pool.submit(run, name, seed, policy) for seed in seeds]
             for name in names
             for policy in policies
         }
         for (policy, name), futures in runs.items():
             for future in futures:
                 future.result()
-            print(f"{name}, {policy}: {units.counted(seeds, 'seeds')}", file=sys.stderr, flush=True)
+            print(f"{name}, {policy}: {units.counted(count, 'seeds')}", file=sys.stderr, flush=True)
     stored = stored_bounds()
     for policy in policies:
         table = [[policy, *BOUNDS, *(figure.words for figure in FIGURES.values())]]
@@ -74,4 +75,4 @@ def main(seeds: int, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS, sys.argv[2:])
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else len(SEEDS), sys.argv[2:])
