@@ -14,7 +14,8 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
 
-The least time doubles in a day without a lower one, since a path may become longer. A file is late when it is on
+The least time doubles in a day without a lower one, since a path may become longer; so many files of a rule at once
+show it that none of them was on its way for somebody else. A file is late when it is on
 its way for more than AIM x base; its age is the time that it has taken so far. Time in which nothing arrived
 anywhere through a service, though files of two links should have, is no latency. The lower quartile, since a queue
 slows all files of a link, while retries, failing files and a broken source slow some: while x <= AIM, files older
@@ -50,7 +51,7 @@ no more after TRIAL rounds waits for something else: then no link yields to it f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 GAIN = 2.2  # FTS's optimizer adds transfers while at least as many files wait as move
@@ -76,13 +77,15 @@ ROUNDS = 5  # observations in a cycle
 DAY = 24 * HOUR
 
 
-class Arrival(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Arrival:
     """Files of a rule that were seen to arrive: when, how many, in which time, of which size."""
 
     at: float
     files: float
     took: float
     size: float
+    tells: bool = True  # so many at once show how long files take
 
 
 class Flight(NamedTuple):
@@ -114,6 +117,7 @@ class LinkState:
     began: float = 0.0  # when its first rule was released
     refused: float = 0.0  # when something last had to wait
     yields: float = 0.0  # when its present trial of yielding began
+    yielded: float = 0.0  # when it last yielded
     moved_then: float = 0.0  # what the links to which it yields moved then
     alone: float = 0.0  # until when no link yields to it
     freed: float = 0.0  # until when its storage is given up
@@ -213,9 +217,10 @@ def renew_link(
     for arrival in link.fresh:
         stood = service.silent(arrival.at - arrival.took, arrival.at)
         took = max(arrival.took - stood - link.least / 2, 1.0)  # it was seen half a round later, in the mean
-        if not stood:
-            link.slow = min(link.slow or took / arrival.size, took / arrival.size)
-        link.arrived.append(arrival._replace(took=took))
+        if arrival.tells and not stood:
+            slow = took / max(arrival.size, 1.0)
+            link.slow = min(link.slow or slow, slow)
+        link.arrived.append(replace(arrival, took=took))
     link.fresh = []
     flights = [flight._replace(age=flight.age - service.silent(now - flight.age, now)) for flight in flights]
     if flights:
@@ -228,15 +233,16 @@ def renew_link(
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
     passed = max(now - (link.renewed or link.began or now), 0.0)
     if link.slow:
-        link.slow *= 2 ** (passed / DAY)
+        link.slow *= 2 ** min(passed / DAY, 1.0)
     link.lately = _mean(link.lately, link.rate, passed)
-    late = [flight for flight in flights if flight.age > AIM * link.takes(flight.size)]
-    seen = [*((one.files, one.age, one.size) for one in late), *(one[1:] for one in link.arrived)]
+    seen = [(one.files, one.age, one.size) for one in flights if one.age > AIM * link.takes(one.size)]
+    seen += [(one.files, one.took, one.size) for one in link.arrived]
     link.ratios = [(files, took / link.takes(size)) for files, took, size in seen] if link.slow else []
     link.is_slowed = slowness(link.ratios) > AIM and link.freed < now
     counts_all = link.is_slowed or not link.slow
     link.files = sum(f.files for f in flights if counts_all or f.age <= OVER * link.takes(f.size))
     reach = min(GAIN * link.base if link.slow else link.lifetime, LIFE * link.lifetime)
+    link.shy = link.shy and now - link.yielded <= ALONE
     grown = link.allowed * (SHY if link.shy else GROW) ** min(passed / over, LONGEST)
     link.window = max(min(link.able * reach, grown), LEAST * link.aim * over, 1.0)
     link.renewed = now
@@ -253,8 +259,8 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
     storage.renewed = now
     most, slower = highest(storage.most), slowness(ratio for link in links for ratio in link.ratios)
     if storage.window is None:
-        is_free = all(link.freed < now for link in links)
-        if is_free and slower > OVER and storage.lately < FALLS * most:
+        slowed = {link.place for link in links if link.ratios and link.freed < now}
+        if len(slowed) > 1 and slower > OVER and storage.lately < FALLS * most:
             storage.window, storage.decided, storage.refused = most, now, now
             storage.floor = FLOOR * most
     elif now - storage.decided >= max(cycle, slower * run / max(sum(link.rate for link in links), 1e-9)):
@@ -280,9 +286,8 @@ def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: fl
     if not fast:
         own.yields = 0.0
         return
-    lately = sum(x.lately for x in fast.values())
     if not own.yields:
-        own.yields, own.moved_then = now, lately
+        own.yields, own.moved_then = now, sum(x.lately for x in fast.values())
     if now - own.yields > TRIAL * max(own.base, cycle):
         if sum(max(x.lately, x.rate) for x in fast.values()) < 1.2 * own.moved_then:
             own.shy = False
@@ -296,7 +301,7 @@ def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: fl
         others = sum(x.runs for x in links if x is not own and id(x) not in fast)
         if here:
             own.window = min(own.window, max(storage.lately - kept - others, LEAST * own.aim * own.base, 1.0))
-            own.shy = True
+            own.shy, own.yielded = True, now
 
 
 def slowness(ratios: Iterable[tuple[float, float]]) -> float:

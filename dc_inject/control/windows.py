@@ -34,13 +34,14 @@ log = logging.getLogger(__name__)
 NAME = "windows"  # of the signals that keep the state
 FINE = 1 / 5  # of a window: datasets are not larger, if the menu's rules an hour and the calls suffice
 SPARE = 0.8  # of the menu's rules an hour: what small datasets may use
-BATCHES = 0.25  # of a round: its answers come in parts
+SEEN = 0.2  # of a rule's files: so many at once show how long they take; the first may have been there
 
+_strictly = with_config(ConfigDict(strict=True, allow_inf_nan=False))
+_strictly(law.Arrival)
 _KINDS = {"link": LinkState, "service": ServiceState, "from": StorageState, "to": StorageState}
-READERS: Mapping[str, TypeAdapter[Any]] = {  # of states, by the first word of their names
-    word: TypeAdapter(with_config(ConfigDict(strict=True, allow_inf_nan=False))(kind))
-    for word, kind in _KINDS.items()
-}
+# What reads states, by the first word of their names.
+READERS: Mapping[str, TypeAdapter[Any]] = {word: TypeAdapter(_strictly(kind)) for word, kind in _KINDS.items()}
+_NAME = TypeAdapter(tuple[str, str, str, str])  # of a link's state: its scenario, and its link
 
 
 class Windows(Governor):
@@ -146,8 +147,7 @@ class Windows(Governor):
 
     def returned(self, entry: Entry) -> None:
         """Take back what a service did not take."""
-        key = entry.injection.flow
-        self._released[key] = max(self._released[key] - entry.injection.item.files, 0)
+        self._released -= Counter({entry.injection.flow: entry.injection.item.files})
 
     def _forget_ended(self) -> None:
         """Take links for empty of which nothing is on its way: it may have ended without an observation."""
@@ -165,23 +165,21 @@ class Windows(Governor):
             if key not in self._links or seen.silent:
                 continue
             keys.add(key)
-            self._links[key].is_seen = True
-            whole = round(item.files * (1 - (seen.failed + (seen.present or 0)) / item.bytes))
-            new = (whole if seen.status is Status.COMPLETE else seen.files_done) - entry.files_done
+            link = self._links[key]
+            link.is_seen, link.began = True, link.began or now.timestamp()
+            failed, there = (round(item.files * (of or 0) / item.bytes) for of in (seen.failed, seen.present))
+            done = item.files - failed if seen.status is Status.COMPLETE else seen.files_done
+            new = done - max(entry.files_done, there)
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
-                arrival = law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry))
-                self._links[key].fresh.append(arrival)
+                tells = new >= SEEN * item.files
+                link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry), tells))
         self._write(now, keys)
 
     def turn(self, moment: datetime) -> None:
         """Begin a moment of release: set the windows of links that were observed, and of their storages."""
         self._taken.clear()
         now = moment.timestamp()
-        keys = [
-            key
-            for key, link in self._links.items()
-            if link.is_seen and not 0 <= now - link.renewed < BATCHES * link.least
-        ]
+        keys = [key for key, link in self._links.items() if link.is_seen]
         if not keys:
             return
         flights: defaultdict[FlowKey, list[law.Flight]] = defaultdict(list)
@@ -231,20 +229,18 @@ class Windows(Governor):
             kind, _, name = signal.subject.partition(" ")
             try:
                 state = READERS[kind].validate_json(str(signal.value))
+                if kind == "link":
+                    scenario, *link = _NAME.validate_json(name)
+                    self._know(FlowKey(scenario, Link(*link)), state)
+                elif kind == "service":
+                    self._services[name] = state
+                else:
+                    self._storages[signal.subject] = state
             except (KeyError, ValueError):
                 log.warning("the state of control of %s cannot be read, and is learnt again", signal.subject)
-                continue
-            if kind == "link":
-                scenario, *link = json.loads(name)
-                self._know(FlowKey(scenario, Link(*link)), state)
-            elif kind == "service":
-                self._services[name] = state
-            else:
-                self._storages[signal.subject] = state
-        self._forget_ended()
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
             since, known = entry.called_at or entry.accepted_at, self._links.get(entry.injection.flow)
-            if known is not None and since is not None and since.timestamp() > known.renewed:
+            if known is not None and since is not None and since.timestamp() >= known.renewed:
                 self.released([entry], since)
 
 

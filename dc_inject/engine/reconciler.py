@@ -253,9 +253,10 @@ class Rounds:
         current = [
             observation for observation in observations if states[observation.key] is before[observation.key].state
         ]
-        current = self._reconciler.observed(before, current)
-        context.looks.observed(before, current, now)
-        context.governor.observed(before, current, now)
+        with context.ledger.together():  # what has arrived is told once
+            current = self._reconciler.observed(before, current)
+            context.looks.observed(before, current, now)
+            context.governor.observed(before, current, now)
         self._end_stalled(before, current, now)
         self._report_moved_by_others(before, current, now)
         self._say_what_failed(before, current)

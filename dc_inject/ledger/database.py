@@ -185,11 +185,20 @@ class Database:
     def write(self) -> Iterator[None]:
         """Make all that is done inside one transaction: everything of it is on disk afterwards, or nothing.
 
-        Inside another one it is part of that. A writer waits for other processes' writers before it reads, so
-        what it reads inside is what it changes.
+        Inside another one it is part of that, and undone alone. A writer waits for other processes' writers
+        before it reads, so what it reads inside is what it changes.
         """
         if self._writing:
-            yield
+            self._connection.execute("SAVEPOINT part")
+            try:
+                yield
+                self._connection.execute("RELEASE part")
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite has undone all of it if the disk is full
+                    self._connection.execute("ROLLBACK TO part")
+                    self._connection.execute("RELEASE part")
+                self._undone += 1
+                raise
             return
         with translated(self.path):
             self._writing = True

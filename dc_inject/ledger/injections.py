@@ -350,7 +350,9 @@ class Injections(InjectionReader, Uniqueness):
                     entry = before.changed(observed_at=now)
                     put(entry)
                     looks[key] = entry, looks[key][1]
-            self._db.run(entry_rows.update(("observed_at",), several=True), stored(now), json.dumps(list(again)))
+                self._db.run(
+                    entry_rows.update(("observed_at",), several=True), stored(now), json.dumps(list(again))
+                )
         return set(again)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:

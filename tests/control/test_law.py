@@ -8,6 +8,8 @@ import pytest
 
 from dc_inject.control.law import (
     AIM,
+    ALONE,
+    DAY,
     FIRST,
     GAIN,
     GROW,
@@ -18,6 +20,9 @@ from dc_inject.control.law import (
     ROUNDS,
     SHY,
     Arrival,
+    ServiceState,
+    renew_link,
+    renew_service,
     slowness,
 )
 from tests.control.links import BASE, CYCLE, GB, ROUND, START, TARGET, carry, flights, link, look, near
@@ -56,9 +61,45 @@ def test_files_that_take_longer_than_a_cycle_make_it_grow_as_much_slower() -> No
 
 
 def test_a_link_that_yields_grows_slowly() -> None:
-    one = link(window=10.0, renewed=START, shy=True)
+    one = link(window=10.0, renewed=START, shy=True, yielded=START)
     look(one, flights(1), START + CYCLE)
     assert one.window == pytest.approx(10 * SHY)
+
+
+def test_a_link_that_yielded_long_ago_grows_as_others() -> None:
+    one = link(window=10.0, renewed=START + ALONE, shy=True, yielded=START)
+    look(one, flights(1), START + ALONE + CYCLE)
+    assert (one.window, one.shy) == (pytest.approx(10 * GROW), False)
+
+
+def test_a_link_that_comes_back_after_days_gets_no_window_without_bounds() -> None:
+    """What it is known to take doubles once at most, however long it was away, or a clock was wrong."""
+    windows = []
+    for away in (1.0, 7.0, 1100.0, 20000.0):
+        one = link(renewed=START, window=10.0)
+        look(one, flights(1), START + away * DAY)
+        windows.append(one.window)
+        assert one.base == pytest.approx(2 * BASE)
+    assert max(windows) == min(windows)
+
+
+def test_of_the_times_in_which_a_service_stood_the_last_ten_are_kept() -> None:
+    service, now = ServiceState(), START
+    for _ in range(30):
+        now += CYCLE
+        links = [link(base=ROUND, fresh=[Arrival(now, 1, CYCLE, GB)]) for _ in "ab"]
+        renew_service(service, [(one, []) for one in links], now, CYCLE)
+    assert service.silences == [(now - (10 - n) * CYCLE, now - (9 - n) * CYCLE) for n in range(10)]
+
+
+def test_time_in_which_a_service_stood_shows_nothing_of_how_long_files_take() -> None:
+    one, service = link(base=None, renewed=START), ServiceState(silences=[(START, START + 300)])
+    one.fresh = [Arrival(START + 400, 5, 400, GB)]
+    renew_link(one, [], service, START + 400, CYCLE)
+    assert (one.slow, [arrival.took for arrival in one.arrived]) == (None, [pytest.approx(100 - ROUND / 2)])
+    one.fresh = [Arrival(START + 800, 5, 400, GB), Arrival(START + 800, 5, 100, GB, tells=False)]
+    renew_link(one, [], service, START + 800, CYCLE)
+    assert one.slow == near((400 - ROUND / 2) / GB)
 
 
 def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:

@@ -54,7 +54,7 @@ def test_a_storage_is_held_at_the_most_that_ran_when_fewer_run_and_files_take_fa
     assert storage.window == pytest.approx(2 * QUICK)
 
 
-@pytest.mark.parametrize("other", ["no link", "unknown"])
+@pytest.mark.parametrize("other", ["no link", "no latency", "unknown"])
 def test_a_single_link_is_no_sign_of_a_storage(other: str) -> None:
     """Its own window answers to its own trouble."""
     storage, one = StorageState(), busy(1.0, 1.0)

@@ -11,8 +11,8 @@ import pytest
 from pydantic_core import to_json
 
 from dc_inject.control.law import FIRST, LONG, ROUNDS
-from dc_inject.control.windows import FINE, NAME, SPARE
-from dc_inject.model import FlowKey, Held, Hold, Limits, Link, Mode
+from dc_inject.control.windows import FINE, NAME, SPARE, subject_of
+from dc_inject.model import Control, FlowKey, Held, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
 from tests.control.small import DUE, FILES, GB, LENGTH, MOMENT, ROUND, Small
@@ -180,6 +180,31 @@ def test_what_others_had_brought_does_not_show_how_long_files_take(make: Make) -
     assert (state.slow, state.rate) == (None, 0.0)
 
 
+@pytest.mark.parametrize("status", [Status.MOVING, Status.COMPLETE])
+def test_files_that_were_there_are_no_arrivals_though_a_service_counts_them(make: Make, status: Status) -> None:
+    one = make()
+    one.ask(AB, 1)
+    (key,) = one.progress
+    before = {key: one.ledger.entry(key)}
+    one.now += ROUND
+    done = FILES if status is Status.COMPLETE else FILES // 2
+    seen = Observation(key, status, files_done=done, moved=0, present=done * GB, exact=True)
+    one.ledger.observe([seen], one.now)
+    one.governor.observed(before, [seen], one.now)
+    one.governor.turn(one.now)
+    assert (one.link(AB).slow, one.link(AB).rate) == (None, 0.0)
+
+
+def test_a_few_files_of_a_dataset_do_not_show_how_long_files_take(make: Make) -> None:
+    """The first may have been under way for no longer than a moment, for somebody else."""
+    one = make()
+    one.ask(AB, 1)
+    one.look({AB: 1})
+    assert one.link(AB).slow is None
+    one.look({AB: 2})
+    assert one.link(AB).slow is not None
+
+
 def test_an_observation_of_a_link_whose_state_cannot_be_read_is_dropped(make: Make) -> None:
     one = make()
     one.ask(AB, 1)
@@ -250,6 +275,85 @@ def test_a_governor_made_after_each_look_decides_as_one_that_lived(make: Make, s
     assert out > 100
 
 
+def test_what_went_out_just_after_a_look_counts_after_a_restart(make: Make) -> None:
+    """The turn and the call are at one time."""
+    one = make()
+    settled(one)
+    one.now -= MOMENT
+    one.governor.turn(one.now)
+    one.ask(AB, 3)
+    (held,) = one.ask(AB, 1, files=50 * DUE)
+    one.restart()
+    assert one.ask(AB, 1, files=50 * DUE) == [held]
+
+
+def test_what_a_storage_and_its_links_have_become_is_known_after_a_restart(make: Make) -> None:
+    """It has been given up, so its links are freed; and something had to wait for it."""
+    one = make(AB, AC)
+    settled(one, AB, AC)
+    for key in (AB, AC):
+        one.ask(key, 2)
+    now = one.now.timestamp()
+    held = replace(one.storage("from A"), window=35.0, floor=40.0, decided=0.0, refused=0.0)
+    one.ledger.record_signals([(NAME, "from A", to_json(held).decode(), "")], one.now)
+    one.restart()
+    one.ask(AB, 9)
+    assert one.storage("from A").refused == now
+    late = replace(one.link(AC), ratios=[(99.0, 9.0)])
+    one.ledger.record_signals([(NAME, subject_of(AC), to_json(late).decode(), "")], one.now)
+    one.restart()
+    one.progress = {key: done for key, done in one.progress.items() if one.ledger.entry(key).injection.flow == AB}
+    one.look({}, after=9 * ROUND)  # of AB alone
+    assert one.storage("from A").window is None
+    freed = [one.link(key).freed for key in (AB, AC)]
+    assert min(freed) > now
+    one.restart()
+    assert [one.link(key).freed for key in (AB, AC)] == freed
+
+
+@pytest.mark.parametrize(
+    "name", ["nonsense", "5", '["a"]', '[1, "A", "B", "rucio"]', '["t", "A", "B", []]', "[" * 99999]
+)
+def test_a_state_with_a_name_that_cannot_be_read_is_left_alone(
+    make: Make, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = make()
+    one.ledger.record_signals([(NAME, f"link {name}", to_json(one.link(AB)).decode(), "")], one.now)
+    one.restart()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"target": "1"}', '{"arrived": [{"at": "1", "files": 1, "took": 1, "size": 1}]}',
+        '{"fresh": [{"at": NaN, "files": 1, "took": 1, "size": 1}]}', '{"arrived": [[1, 1, 1, 1]]}',
+    ],
+)  # fmt: skip
+def test_a_state_with_values_of_another_kind_is_learnt_again(make: Make, value: str) -> None:
+    one = make()
+    subject = subject_of(AB)
+    one.ledger.record_signals([(NAME, subject, value, "")], one.now)
+    one.restart()
+    one.plan()
+    assert one.link(AB).target == DUE * GB / LENGTH.total_seconds()
+    assert one.link(AB).arrived == one.link(AB).fresh == []
+
+
+@pytest.mark.parametrize("became", ["act", "unreadable"])
+def test_a_link_that_control_finds_with_files_on_their_way_begins_as_a_new_one(make: Make, became: str) -> None:
+    one = make(mode=Mode.OFF if became == "act" else Mode.ACT)
+    one.ask(AB, 2)
+    if became == "act":
+        one.flows = [replace(one.flows[0], control=Control(Mode.ACT))]
+    else:
+        one.ledger.record_signals([(NAME, subject_of(AB), "[]", "")], one.now)
+        one.restart()
+    one.plan()
+    one.look({AB: 1})
+    assert one.link(AB).window == pytest.approx(FIRST * DUE)
+
+
 @pytest.mark.parametrize("value", ["{", "[1, 2]", "null", '{"target": NaN, "window": NaN, "moved": NaN}'])
 def test_a_state_that_cannot_be_read_is_learnt_again(
     make: Make, value: str, caplog: pytest.LogCaptureFixture
@@ -270,14 +374,18 @@ def test_a_state_that_cannot_be_read_is_learnt_again(
 # --------------------------------------------------------------------------- silence
 
 
-def test_a_time_of_silence_makes_nothing_late_that_is_still_on_its_way(make: Make) -> None:
+@pytest.mark.parametrize("arrives", [1, 20])
+def test_a_time_of_silence_makes_nothing_late(make: Make, arrives: int) -> None:
+    """Neither what arrives after it, nor what is still on its way."""
     one = make(AB, DB)
     settled(one, AB, DB)
     for key in (AB, DB):
         one.ask(key, 2)
     one.look()
-    one.look({DB: 1}, after=10 * LONG * ROUND)
-    assert max(ratio for _, ratio in one.link(AB).ratios or [(0, 1.0)]) < LONG
+    one.look({AB: arrives, DB: arrives}, after=10 * LONG * ROUND)
+    state = one.link(AB)
+    assert max(ratio for _, ratio in state.ratios) < 2
+    assert max(arrival.took for arrival in state.arrived) < 2 * ROUND.total_seconds()
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -113,7 +113,7 @@ def test_a_statement_that_fails_inside_of_another_transaction_leaves_nothing_in_
         with pytest.raises(sqlite3.OperationalError):
             ledger.observe([seen(ONE.key, Status.MOVING, moved=5), seen(OTHER.key, Status.MOVING, moved=6)], LATER)
         monkeypatch.setattr(ledger._db, "run_many", run_many)
-    assert sorted(entry.moved for entry in ledger.entries(State.LIVE)) == [0, 5]
+    assert [entry.moved for entry in ledger.entries(State.LIVE)] == [0, 0]
     assert ledger.entries(*STATES) == as_in_the_file(ledger)
 
 
