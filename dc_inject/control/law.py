@@ -14,12 +14,12 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
 
-The least time doubles in a day without a lower one, since a path may become longer; so many files of a rule at once
-show it that none of them was on its way for somebody else. A file is late when it is on
-its way for more than AIM x base; its age is the time that it has taken so far. Time in which nothing arrived
-anywhere through a service, though files of two links should have, is no latency. The lower quartile, since a queue
-slows all files of a link, while retries, failing files and a broken source slow some: while x <= AIM, files older
-than OVER x base wait in no queue and do not count as in flight.
+The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
+show it, since the first may have been on its way for somebody else. A file is late when it is on its way for more
+than AIM x base; its age is the time that it has taken so far. Time in which nothing arrived anywhere through a
+service, though files of two links should have, is no latency. The lower quartile, since a queue slows all files of
+a link, while retries, failing files and a broken source slow some: while x <= AIM, files older than OVER x base
+wait in no queue and do not count as in flight.
 
 The window of a link, W, in files, after each observation:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -137,3 +137,21 @@ class Small:
     def storage(self, name: str) -> StorageState:
         state: StorageState = self._kept(name)
         return state
+
+
+AB, AC, DB = (FlowKey("test", Link(*ends)) for ends in ("AB", "AC", "DB"))
+Make = Callable[..., Small]
+
+
+def went_out(answers: list[Held | None]) -> int:
+    return answers.count(None)
+
+
+def settled(one: Small, *keys: FlowKey, rounds: int = 4 * ROUNDS) -> None:
+    """Let links carry what they are due for a while, each file within two rounds."""
+    for number in range(rounds):
+        for key in keys or (AB,):
+            one.ask(key, DUE // ROUNDS // FILES)
+        one.look(dict.fromkeys(keys or (AB,), DUE // ROUNDS))
+        if number % ROUNDS == ROUNDS - 1:
+            one.plan()

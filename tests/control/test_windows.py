@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic_core import to_json
 
 from dc_inject.control.law import FIRST, LONG, ROUNDS
-from dc_inject.control.windows import FINE, NAME, SPARE, subject_of
-from dc_inject.model import Control, FlowKey, Held, Hold, Limits, Link, Mode
+from dc_inject.control.windows import FINE, NAME, SPARE
+from dc_inject.model import FlowKey, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
-from tests.control.small import DUE, FILES, GB, LENGTH, MOMENT, ROUND, Small
+from tests.control.small import AB, AC, DB, DUE, FILES, GB, LENGTH, MOMENT, ROUND, Make, settled, went_out
 from tests.core.builders import NO_LIMITS
-
-AB, AC, DB = (FlowKey("test", Link(*ends)) for ends in ("AB", "AC", "DB"))
-Make = Callable[..., Small]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Small] = []
-
-    def one(*keys: FlowKey, mode: Mode = Mode.ACT, name: str = "one", **more: object) -> Small:
-        made.append(Small(tmp_path / name, [key.link for key in keys or (AB,)], mode, **more))
-        made[-1].plan()
-        return made[-1]
-
-    yield one
-    for small in made:
-        small.ledger.close()
-
-
-def went_out(answers: list[Held | None]) -> int:
-    return answers.count(None)
-
-
-def settled(one: Small, *keys: FlowKey, rounds: int = 4 * ROUNDS) -> None:
-    """Let links carry what they are due for a while, each file within two rounds."""
-    for number in range(rounds):
-        for key in keys or (AB,):
-            one.ask(key, DUE // ROUNDS // FILES)
-        one.look(dict.fromkeys(keys or (AB,), DUE // ROUNDS))
-        if number % ROUNDS == ROUNDS - 1:
-            one.plan()
-
 
 # --------------------------------------------------------------------------- the gate
 
@@ -215,160 +180,6 @@ def test_an_observation_of_a_link_whose_state_cannot_be_read_is_dropped(make: Ma
     one.restart()
     one.governor.turn(one.now)
     assert one.plan()[AB].window["window"] == 0
-
-
-# --------------------------------------------------------------------------- restarts
-
-
-def test_what_was_released_counts_before_it_is_seen_also_after_a_restart(make: Make) -> None:
-    one = make()
-    one.ask(AB, 9)
-    one.restart()
-    one.governor.turn(one.now)
-    one.plan()
-    assert went_out(one.ask(AB)) == 0
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_what_was_released_before_a_plan_counts_once_after_a_restart(make: Make, is_new: bool) -> None:
-    """The plan keeps what is known of its link, and the entries tell of what went out since it was seen."""
-    one = make()
-    if not is_new:
-        settled(one)
-    one.ask(AB, 2)
-    one.plan()
-    told = []
-    for _ in range(2):
-        (held,) = one.ask(AB, 1, files=50 * DUE)
-        assert held is not None
-        told.append(held.numbers)
-        one.restart()
-    assert told[0] == told[1]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_governor_made_after_each_look_decides_as_one_that_lived(make: Make, seed: int) -> None:
-    """Also across a time without looks, a standstill, and a storage that is held."""
-    both = [make(AB, AC, DB, name=name) for name in ("lives", "restarts")]
-    dice = random.Random(seed)
-    out = 0
-    for number in range(8 * ROUNDS):
-        carries = 0.3 if 15 <= number < 25 else 1.0
-        wanted = {key: dice.randrange(5) for key in (AB, AC, DB)}
-        comes = {key: int(carries * dice.randrange(2 * DUE // ROUNDS)) for key in wanted}
-        after = 6 * ROUND if number == 30 else ROUND
-        answers = [{key: one.ask(key, count) for key, count in wanted.items()} for one in both]
-        assert answers[0] == answers[1]
-        if number % 3 == 0:
-            assert both[0].plan() == both[1].plan()
-            both[1].restart()
-        out += sum(went_out(one) for one in answers[0].values())
-        for one in both:
-            one.look(comes if number not in range(32, 38) else {}, after, restarts=one is both[1])
-        both[1].restart()
-        if number % ROUNDS == ROUNDS - 1:
-            plans = [one.plan() for one in both]
-            assert plans[0] == plans[1]
-    for key in (AB, AC, DB):
-        assert both[0].link(key) == both[1].link(key)
-    assert both[0].ledger.decisions() == both[1].ledger.decisions()
-    assert out > 100
-
-
-def test_what_went_out_just_after_a_look_counts_after_a_restart(make: Make) -> None:
-    """The turn and the call are at one time."""
-    one = make()
-    settled(one)
-    one.now -= MOMENT
-    one.governor.turn(one.now)
-    one.ask(AB, 3)
-    (held,) = one.ask(AB, 1, files=50 * DUE)
-    one.restart()
-    assert one.ask(AB, 1, files=50 * DUE) == [held]
-
-
-def test_what_a_storage_and_its_links_have_become_is_known_after_a_restart(make: Make) -> None:
-    """It has been given up, so its links are freed; and something had to wait for it."""
-    one = make(AB, AC)
-    settled(one, AB, AC)
-    for key in (AB, AC):
-        one.ask(key, 2)
-    now = one.now.timestamp()
-    held = replace(one.storage("from A"), window=35.0, floor=40.0, decided=0.0, refused=0.0)
-    one.ledger.record_signals([(NAME, "from A", to_json(held).decode(), "")], one.now)
-    one.restart()
-    one.ask(AB, 9)
-    assert one.storage("from A").refused == now
-    late = replace(one.link(AC), ratios=[(99.0, 9.0)])
-    one.ledger.record_signals([(NAME, subject_of(AC), to_json(late).decode(), "")], one.now)
-    one.restart()
-    one.progress = {key: done for key, done in one.progress.items() if one.ledger.entry(key).injection.flow == AB}
-    one.look({}, after=9 * ROUND)  # of AB alone
-    assert one.storage("from A").window is None
-    freed = [one.link(key).freed for key in (AB, AC)]
-    assert min(freed) > now
-    one.restart()
-    assert [one.link(key).freed for key in (AB, AC)] == freed
-
-
-@pytest.mark.parametrize(
-    "name", ["nonsense", "5", '["a"]', '[1, "A", "B", "rucio"]', '["t", "A", "B", []]', "[" * 99999]
-)
-def test_a_state_with_a_name_that_cannot_be_read_is_left_alone(
-    make: Make, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = make()
-    one.ledger.record_signals([(NAME, f"link {name}", to_json(one.link(AB)).decode(), "")], one.now)
-    one.restart()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        '{"target": "1"}', '{"arrived": [{"at": "1", "files": 1, "took": 1, "size": 1}]}',
-        '{"fresh": [{"at": NaN, "files": 1, "took": 1, "size": 1}]}', '{"arrived": [[1, 1, 1, 1]]}',
-    ],
-)  # fmt: skip
-def test_a_state_with_values_of_another_kind_is_learnt_again(make: Make, value: str) -> None:
-    one = make()
-    subject = subject_of(AB)
-    one.ledger.record_signals([(NAME, subject, value, "")], one.now)
-    one.restart()
-    one.plan()
-    assert one.link(AB).target == DUE * GB / LENGTH.total_seconds()
-    assert one.link(AB).arrived == one.link(AB).fresh == []
-
-
-@pytest.mark.parametrize("became", ["act", "unreadable"])
-def test_a_link_that_control_finds_with_files_on_their_way_begins_as_a_new_one(make: Make, became: str) -> None:
-    one = make(mode=Mode.OFF if became == "act" else Mode.ACT)
-    one.ask(AB, 2)
-    if became == "act":
-        one.flows = [replace(one.flows[0], control=Control(Mode.ACT))]
-    else:
-        one.ledger.record_signals([(NAME, subject_of(AB), "[]", "")], one.now)
-        one.restart()
-    one.plan()
-    one.look({AB: 1})
-    assert one.link(AB).window == pytest.approx(FIRST * DUE)
-
-
-@pytest.mark.parametrize("value", ["{", "[1, 2]", "null", '{"target": NaN, "window": NaN, "moved": NaN}'])
-def test_a_state_that_cannot_be_read_is_learnt_again(
-    make: Make, value: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = make()
-    one.ask(AB, 9)
-    for signal in one.ledger.signals(NAME):
-        one.ledger.record_signals([(NAME, signal.subject, value, "")], one.now)
-    one.restart()
-    assert {record.levelname for record in caplog.records} == {"WARNING"}
-    assert len(caplog.records) == len(one.ledger.signals(NAME))
-    one.plan()
-    one.look()
-    assert one.link(AB).files == 30
-    assert went_out(one.ask(AB)) == 0
 
 
 # --------------------------------------------------------------------------- silence
