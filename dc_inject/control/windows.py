@@ -14,10 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
-
-from pydantic import ConfigDict, TypeAdapter, with_config
-from pydantic_core import to_json
 
 from dc_inject.control import law
 from dc_inject.control.governor import Governor
@@ -36,12 +34,17 @@ FINE = 1 / 5  # of a window: datasets are not larger, if the menu's rules an hou
 SPARE = 0.8  # of the menu's rules an hour: what small datasets may use
 SEEN = 0.2  # of a rule's files: so many at once show how long they take; the first may have been there
 
-_strictly = with_config(ConfigDict(strict=True, allow_inf_nan=False))
-_strictly(law.Arrival)
-_KINDS = {"link": LinkState, "service": ServiceState, "from": StorageState, "to": StorageState}
-# What reads states, by the first word of their names.
-READERS: Mapping[str, TypeAdapter[Any]] = {word: TypeAdapter(_strictly(kind)) for word, kind in _KINDS.items()}
-_NAME = TypeAdapter(tuple[str, str, str, str])  # of a link's state: its scenario, and its link
+
+@cache
+def kinds() -> Mapping[str, Any]:
+    """Return what reads and writes states, by the first word of their names; `name` reads the rest of a link's."""
+    # Here, since commands that inject nothing would wait for it.
+    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415
+
+    strictly = with_config(ConfigDict(strict=True, allow_inf_nan=False))
+    strictly(law.Arrival)
+    of = {"link": LinkState, "service": ServiceState, "from": StorageState, "to": StorageState}
+    return {"name": TypeAdapter(tuple[str, str, str, str])} | {n: TypeAdapter(strictly(k)) for n, k in of.items()}
 
 
 class Windows(Governor):
@@ -221,16 +224,18 @@ class Windows(Governor):
         states: dict[str, object] = {subject_of(key): self._links[key] for key in links}
         states |= {name: self._storages[name] for name in storages}
         states |= {f"service {name}": self._services[name] for name in services}
-        self._ledger.record_signals(((NAME, name, to_json(of).decode(), "") for name, of in states.items()), now)
+        self._ledger.record_signals(
+            ((NAME, name, text_of(name, state), "") for name, state in states.items()), now
+        )
 
     def _read(self) -> None:
         """Take up what is kept; what cannot be read is learnt again."""
         for signal in self._ledger.signals(NAME):
             kind, _, name = signal.subject.partition(" ")
             try:
-                state = READERS[kind].validate_json(str(signal.value))
+                state = kinds()[kind].validate_json(str(signal.value))
                 if kind == "link":
-                    scenario, *link = _NAME.validate_json(name)
+                    scenario, *link = kinds()["name"].validate_json(name)
                     self._know(FlowKey(scenario, Link(*link)), state)
                 elif kind == "service":
                     self._services[name] = state
@@ -282,3 +287,8 @@ def _age(entry: Entry, now: datetime) -> float:
 def subject_of(key: FlowKey) -> str:
     """Return under which name the state of a link is kept."""
     return f"link {json.dumps([key.scenario, *key.link])}"
+
+
+def text_of(name: str, state: object) -> str:
+    """Return what is kept of a state of this name."""
+    return str(kinds()[name.partition(" ")[0]].dump_json(state), "utf-8")

@@ -10,7 +10,7 @@ from typing import Any
 
 from dc_inject.control import Windows
 from dc_inject.control.law import ROUNDS, LinkState, StorageState
-from dc_inject.control.windows import NAME, READERS, subject_of
+from dc_inject.control.windows import NAME, kinds, subject_of
 from dc_inject.ledger import Ledger
 from dc_inject.model import Control, Cycle, Dataset, FlowKey, Held, Injection, Limits, Link, Mode, naming
 from dc_inject.model.plan import Plan
@@ -127,7 +127,7 @@ class Small:
 
     def _kept(self, subject: str) -> Any:
         (value,) = (one.value for one in self.ledger.signals(NAME) if one.subject == subject)
-        return READERS[subject.partition(" ")[0]].validate_json(str(value))
+        return kinds()[subject.partition(" ")[0]].validate_json(str(value))
 
     def link(self, key: FlowKey) -> LinkState:
         """Return what the ledger keeps of a link."""

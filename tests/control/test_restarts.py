@@ -6,10 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from pydantic_core import to_json
 
 from dc_inject.control.law import FIRST, ROUNDS
-from dc_inject.control.windows import NAME, subject_of
+from dc_inject.control.windows import NAME, subject_of, text_of
 from dc_inject.model import Control, Mode
 from tests.control.small import AB, AC, DB, DUE, GB, LENGTH, MOMENT, ROUND, Make, settled, went_out
 
@@ -89,12 +88,12 @@ def test_what_a_storage_and_its_links_have_become_is_known_after_a_restart(make:
         one.ask(key, 2)
     now = one.now.timestamp()
     held = replace(one.storage("from A"), window=35.0, floor=40.0, decided=0.0, refused=0.0)
-    one.ledger.record_signals([(NAME, "from A", to_json(held).decode(), "")], one.now)
+    one.ledger.record_signals([(NAME, "from A", text_of("from A", held), "")], one.now)
     one.restart()
     one.ask(AB, 9)
     assert one.storage("from A").refused == now
     late = replace(one.link(AC), ratios=[(99.0, 9.0)])
-    one.ledger.record_signals([(NAME, subject_of(AC), to_json(late).decode(), "")], one.now)
+    one.ledger.record_signals([(NAME, subject_of(AC), text_of("link", late), "")], one.now)
     one.restart()
     one.progress = {key: done for key, done in one.progress.items() if one.ledger.entry(key).injection.flow == AB}
     one.look({}, after=9 * ROUND)  # of AB alone
@@ -112,7 +111,7 @@ def test_a_state_with_a_name_that_cannot_be_read_is_left_alone(
     make: Make, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = make()
-    one.ledger.record_signals([(NAME, f"link {name}", to_json(one.link(AB)).decode(), "")], one.now)
+    one.ledger.record_signals([(NAME, f"link {name}", text_of("link", one.link(AB)), "")], one.now)
     one.restart()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pydantic_core import to_json
 
 from dc_inject.control.law import FIRST, LONG, ROUNDS
-from dc_inject.control.windows import FINE, NAME, SPARE
+from dc_inject.control.windows import FINE, NAME, SPARE, text_of
 from dc_inject.model import FlowKey, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
@@ -98,7 +97,7 @@ def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) 
     one.ask(AB, 2)
     one.ask(AC, 1)
     state = replace(one.storage("from A"), window=35.0, decided=one.now.timestamp(), refused=0.0)
-    one.ledger.record_signals([(NAME, "from A", to_json(state).decode(), "")], one.now)
+    one.ledger.record_signals([(NAME, "from A", text_of("from A", state), "")], one.now)
     one.restart()
     assert went_out(one.ask(AC)) == 1
     (held,) = one.ask(AB)
