@@ -16,7 +16,8 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
 
 The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
 show it, since the first may have been on its way for somebody else. A file is late when it is on its way for more
-than AIM x base; its age is the time that it has taken so far. Time in which nothing arrived anywhere through a
+than AIM x base; its age is the time that it has taken so far, and it counts as often as such files come: with
+max(T, base) / age. Time in which nothing arrived anywhere through a
 service, though files of two links should have, is no latency. The lower quartile, since a queue slows all files of
 a link, while retries, failing files and a broken source slow some: while x <= AIM, files older than OVER x base
 wait in no queue and do not count as in flight.
@@ -190,20 +191,17 @@ class ServiceState:
 
 
 def renew_service(
-    service: ServiceState, links: Iterable[tuple[LinkState, Iterable[Flight]]], now: float, cycle: float
+    service: ServiceState, links: Sequence[tuple[LinkState, Iterable[Flight]]], now: float, cycle: float
 ) -> None:
     """Note whether a service stands, after an observation of links with what is on their way.
 
     One link alone may stand for reasons of its own.
     """
-    late, is_moving = 0, False
-    for link, flights in links:
-        is_moving = is_moving or bool(link.fresh)
-        ages = [*(flight.age for flight in flights), *(arrival.took for arrival in link.fresh)]
-        late += max(ages, default=0.0) > OVER * link.base > 0
+    ages = [[*(f.age for f in flights), *(one.took for one in link.fresh)] for link, flights in links]
+    late = sum(max(own, default=0.0) > OVER * link.base > 0 for own, (link, _) in zip(ages, links, strict=True))
     if service.moved and now - service.moved > LONG * cycle / ROUNDS and late > 1:
         service.stands = True
-    if is_moving:
+    if any(link.fresh for link, _ in links):
         if service.stands:
             service.silences = [*service.silences[-9:], (service.moved, now)]
         service.moved, service.stands = now, False
@@ -235,7 +233,8 @@ def renew_link(
     if link.slow:
         link.slow *= 2 ** min(passed / DAY, 1.0)
     link.lately = _mean(link.lately, link.rate, passed)
-    seen = [(one.files, one.age, one.size) for one in flights if one.age > AIM * link.takes(one.size)]
+    late = [flight for flight in flights if flight.age > AIM * link.takes(flight.size)]
+    seen = [(one.files * min(1.0, over / one.age), one.age, one.size) for one in late]
     seen += [(one.files, one.took, one.size) for one in link.arrived]
     link.ratios = [(files, took / link.takes(size)) for files, took, size in seen] if link.slow else []
     link.is_slowed = slowness(link.ratios) > AIM and link.freed < now

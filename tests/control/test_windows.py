@@ -57,6 +57,17 @@ def test_what_is_seen_to_be_done_makes_room(make: Make) -> None:
     assert went_out(one.ask(AB)) == 1
 
 
+def test_windows_are_set_once_for_answers_that_come_in_parts(make: Make) -> None:
+    one = make()
+    settled(one)
+    one.ask(AB, 2)
+    one.look({AB: 5})
+    known = one.link(AB).renewed
+    for after, renewed in ((ROUND / 10, known), (ROUND / 4, known + ROUND.total_seconds() * 0.35)):
+        one.look({AB: 1}, after=after - MOMENT)
+        assert one.link(AB).renewed == pytest.approx(renewed, abs=1)
+
+
 def test_a_service_that_does_not_answer_makes_no_room(make: Make) -> None:
     one = make()
     one.ask(AB, 9)
