@@ -38,8 +38,7 @@ SEEN = 0.2  # of a rule's files: so many at once show how long they take; the fi
 @cache
 def kinds() -> Mapping[str, Any]:
     """Return what reads and writes states, by the first word of their names; `name` reads the rest of a link's."""
-    # Here, since commands that inject nothing would wait for it.
-    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415
+    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415  not for commands that inject nothing
 
     strictly = with_config(ConfigDict(strict=True, allow_inf_nan=False))
     strictly(law.Arrival)
