@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from dc_inject.menu import checks, second_hops
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.menu.shares_and_meshes import check_twice
-from dc_inject.model import Campaign, Flow, Menu, units, urls
+from dc_inject.model import Campaign, Flow, FlowKey, Menu, units, urls
 from dc_inject.model.errors import MenuError, Problem
 
 COUNTABLE = 2**63 - 1  # bytes: a ledger keeps integers of 64 bits
@@ -18,7 +17,8 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
     """Join menus to a campaign; raises MenuError for what does not fit together.
 
     They have one campaign name, one contact and one cycle length; an RSE is in the same site everywhere; a link
-    is in a scenario once at one time; where windows overlap, the rates together keep to the lowest limits.total.
+    is in a scenario once at one time (two menus that break this are one problem); where windows overlap, the rates
+    together keep to the lowest limits.total.
     """
     if not menus:
         raise MenuError([Problem("", 0, "there is no menu", "name a menu or a folder with menus")])
@@ -49,9 +49,9 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
         _check_endpoints(menus, complain)
         every = tuple(flow for menu in menus for flow in menu.flows)
         checks.copies_apart(every, complain)
-        check_twice(every, complain)
         second_hops.check_one_way(every, complain)
-        checks.over_total(menus, complain)
+        if not _check_copies(menus, complain):
+            checks.over_total(menus, complain)
     if problems:
         raise MenuError(problems)
     return Campaign(first.campaign, first.contact, first.cycle, tuple(menus))
@@ -116,6 +116,31 @@ def _require_countable(flow: Flow, part: float) -> None:
 def _scaled(flow: Flow, part: float) -> Flow:
     goal = None if flow.goal is None else flow.goal.scaled(part)
     return replace(flow, rate=flow.rate * part, goal=goal)
+
+
+def _check_copies(menus: Sequence[Menu], complain: Complain) -> bool:
+    """Complain once of each two menus with links in common at one time, such as a copied day with its old date.
+
+    Their links may stand in one included file, so that only the menus' names tell what has to be changed.
+    """
+    seen: list[tuple[Menu, dict[FlowKey, list[Flow]]]] = []
+    found = False
+    for menu in menus:
+        own: dict[FlowKey, list[Flow]] = {}
+        for flow in menu.flows:
+            own.setdefault(flow.key, []).append(flow)
+        for other, others in seen:
+            shared = own.keys() & others.keys() if other.start < menu.end and menu.start < other.end else ()
+            overlaps = ((a.start < b.end and b.start < a.end for a in own[k] for b in others[k]) for k in shared)
+            common = [key for key, times in zip(shared, overlaps, strict=True) if any(times)]
+            if common:
+                found, first = True, min(common)
+                links = units.counted(len(common), "links")
+                message = f"{other.name} has {links} of this menu at the same time, such as {first}"
+                hint = "correct `start` and `end` of the one that was copied, or add up the rates in one menu"
+                complain(Place(menu.name, 1), message, hint)
+        seen.append((menu, own))
+    return found
 
 
 def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:

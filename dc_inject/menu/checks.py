@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from dc_inject.menu import addresses, source_lists
 from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.schema import Document, ExcludeEntry
-from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, units, urls
+from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, thresholds, units, urls
+from dc_inject.model.thresholds import Threshold
 
 
 def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, open_ends: bool) -> None:
@@ -22,7 +23,7 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
     copies_apart(menu.flows, complain)
     for exclusion in document.exclude:
         _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
-    _thresholds(document, menu, complain)
+    _thresholds(document, menu, complain, open_ends=open_ends)
     _written_once(document.keys_in("tape"), complain)
     for site in document.sites.values():
         _written_once(site.keys_in("rses"), complain)
@@ -58,16 +59,33 @@ def _written_once(names: Iterable[Text], complain: Complain) -> None:
             complain(name.place, message, "keep one of them")
 
 
-def _thresholds(document: Document, menu: Menu, complain: Complain) -> None:
-    """A threshold names a scenario that there is; and it stands in the menu, whose text the ledger keeps."""
+def _thresholds(document: Document, menu: Menu, complain: Complain, *, open_ends: bool) -> None:
+    """A threshold is about links that there are; and it stands in the menu, whose text the ledger keeps."""
     scenarios = document.names("scenarios")
     for text, threshold in zip(document.texts("thresholds"), document.thresholds, strict=False):
         scenario = dict(threshold.labels).get("scenario")
         if scenario is not None and scenarios is not None and scenario not in scenarios:
             complain(text.place, f"no scenario {scenario} in this menu", units.did_you_mean(scenario, scenarios))
+        elif menu.flows and not open_ends:
+            _threshold_links(threshold, menu, lambda *words, at=text.place: complain(at, *words))
         if text.place.file != menu.name:
             hint = f"move it to {menu.name}: the ledger keeps the text of menus, not that of their includes"
             complain(text.place, "a threshold stands in an included file", hint)
+
+
+def _threshold_links(threshold: Threshold, menu: Menu, complain: Callable[[str, str], None]) -> None:
+    """Complain of the first label that matches no link, or of labels that match none together."""
+    for label, name in threshold.labels:
+        names = {each for flow in menu.flows for each in thresholds.LABELS[label](flow.key)}
+        if name not in names:
+            rses = next((site.rses for site in menu.sites if site.name == name), ())
+            hint = f"{name} is a site: name its RSE, {units.some(rses)}" if rses else ""
+            return complain(
+                f"no link of this menu has the {label} {name}", hint or units.did_you_mean(name, names)
+            )
+    if not any(threshold.matches(flow.key) for flow in menu.flows):
+        complain("no link of this menu has all these labels", "give the labels of links that there are")
+    return None
 
 
 def _wan(menu: Menu, complain: Complain) -> None:

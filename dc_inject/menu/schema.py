@@ -118,6 +118,7 @@ class ControlEntry(MenuModel):
 
     mode: f.ControlMode | None = Field(None, description="off, advise (say what would be done) or act")
     catch_up: f.Duration | None = Field(None, description="For how long a debt is kept, to be made up")
+    removed = {"redistribute": "what is held back stays on its link, within `catch_up`"}  # noqa: RUF012  a ClassVar
 
 
 def _mode(value: Node) -> Node:

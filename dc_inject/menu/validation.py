@@ -45,6 +45,7 @@ class MenuModel(BaseModel):
         "rate": "10 Gb/s",
         "from": "T2_CH_CERN",
     }
+    removed: ClassVar[dict[str, str]] = {}  # keys that it had, and what to do without each
     _node: Map = PrivateAttr(default_factory=lambda: Map((), Place("", 0)))
 
     @property
@@ -276,6 +277,8 @@ def parts_of(annotation: object) -> Iterator[object]:
 
 
 def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel]]) -> str:
+    if key in part.removed:
+        return f"it was removed: {part.removed[key]}"
     keys = [part.key_of(name) for name in part.model_fields]
     elsewhere = [noun for noun, model in parts.items() if key in map(model.key_of, model.model_fields)]
     if near := units.nearest(key, keys):

@@ -318,6 +318,18 @@ def test_an_idle_exclusion_is_told_with_its_line():
     assert ("idle-exclusion", len(menu_.splitlines())) in [(one.code, one.line) for one in problems]
 
 
+def test_a_wrong_year_is_found() -> None:
+    """By the gap, which `run` wants accepted above 30 days, and by how far ahead a menu is."""
+    gaps = {
+        hours: found(*days((0, 24), (hours, hours + 24)))[0].outlier for hours in (48, 24 * 31, 24 * 32, 24 * 366)
+    }
+    assert gaps == {48: False, 24 * 31: False, 24 * 32: True, 24 * 366: True}
+    campaign = Campaign("dc27", "nobody", HOUR / 4, tuple(days((0, 24), (1, 24), (2, 24))))
+    accepted = replace(campaign.menus[2], accept=frozenset({"far-ahead"}))
+    campaign = replace(campaign, menus=(*campaign.menus[:2], accepted))
+    assert [one.file for one in lint.far_ahead(campaign, START - 300 * DAY)] == ["1.yaml"]
+
+
 # --------------------------------------------------------------------------- all
 
 

@@ -174,6 +174,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (text(scenarios=SCENARIO + "\n    wave: {ramp: 1 h}"), 14),
         (text(scenarios=SCENARIO + "\n    through: gridftp"), 14),
         (text(defaults=""), 9),
+        (text(defaults="defaults: {control: {redistribute: true}, datasets: {did: 'a:b'}}"), 8),
         (text(defaults="defaults: {datasets: {did: cms}}"), 8),
         (
             text(defaults="defaults: {datasets: {did: 'a:b', files: 9..1}}"),

@@ -46,6 +46,20 @@ def test_menus_that_do_not_fit_together(second: str, wording) -> None:
     assert (problem.file, bool(problem.line), bool(problem.hint)) == ("2.yaml", True, True)
 
 
+def test_a_copied_day_with_its_old_date_is_one_error() -> None:
+    """It names both menus, though all links stand in a file that both include; limits are no second error."""
+    part = {"_all.yaml": "scenarios: {one: {mesh: [A, B, C, D], rate: 100 Gb/s}}"}
+    days = [
+        read(text(scenarios="include: _all.yaml", limits="limits: {total: 150 Gb/s}", **when), part, name=name)
+        for name, when in (("1.yaml", {}), ("2.yaml", SECOND), ("3.yaml", SECOND))
+    ]
+    with pytest.raises(MenuError) as caught:
+        menu.campaign(days)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.message.split()[0]) == ("3.yaml", "2.yaml")
+    assert menu.campaign(days[:2])
+
+
 def test_no_menu_is_no_campaign(wording) -> None:
     """At least one is needed."""
     with pytest.raises(MenuError) as refused:
@@ -71,11 +85,17 @@ def test_a_menu_that_is_right_has_no_finding() -> None:
 
 
 def test_a_typing_error_among_rates_is_an_outlier() -> None:
-    """50,000 Mb/s beside 7,800: more than five times the median of the others, if these are three at least."""
+    """Five times the median, a 20th, or in small scenarios 100 times that of the menu, if rates are alike."""
     (found,) = findings(scenarios(links(7.8, 7.8, 50, 7.8)))
     assert (found.code, found.outlier, found.line) == ("rate-outlier", True, 14)
     assert "50 Gb/s, 6.4 times the median" in found.message
     assert findings(scenarios(links(7.8, 7.8, 50))) == []
+    (low,) = findings(scenarios(links(50, 10, 0.01, 8)))  # 50 is 5.6 times the median, and as it should be
+    assert (low.code, low.line) == ("rate-outlier", 15)
+    assert findings(scenarios(links(10, 10, 10, 0.5))) == []
+    assert findings(scenarios(links(1, 2, 5, 10, 20, 50, 100))) == []
+    pair = links(10, 0.01).replace("one:", "two:").replace("S", "T")
+    assert [one.line for one in findings(scenarios(f"{links(9, 10, 11, 12)}\n{pair}"))] == [20]
     assert findings(scenarios(links(10, 10, 50, 10))) == []
     assert len(findings(scenarios(links(1, 1, 1, 1, 1, 20, 30)))) == 2
     shared = "one: {from: A, to: {B: 1, C: 1, D: 1, E: 90}, rate: 100 Gb/s}"

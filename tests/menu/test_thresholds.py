@@ -35,6 +35,25 @@ def test_what_is_wrong_has_its_place(line: str, column: int, wording) -> None:
     wording(problem)
 
 
+@pytest.mark.parametrize(
+    ("labels", "right"),
+    [
+        ('destination="B"', True),
+        ('source="A", link="A->B"', True),
+        ('destination="Bb"', False),
+        ('link="B:A"', False),
+        ('source="Site"', False),  # of A: links have RSEs
+        ('scenario="one", source="C"', False),
+    ],
+)
+def test_the_links_of_a_threshold_are_there(labels: str, right: bool) -> None:
+    """Each label alone, and all together; a misspelt one would be inconclusive on the last day."""
+    other = "  two: {from: C, to: D, rate: 1 Gb/s}\nsites: {Site: {rses: {A: {}}}}"
+    found = problems(text(x=f"{other}\nthresholds:\n  - ratio{{{labels}}} >= 0.9"))
+    assert [problem.line for problem in found] == ([] if right else [17])
+    assert all(problem.hint for problem in found)
+
+
 def test_they_stand_in_the_menu_itself(wording) -> None:
     """The ledger keeps its text, but not that of its includes."""
     (problem,) = problems(text(x="include: parts.yaml"), {"parts.yaml": TWO.replace("  - failed_files < 100", "")})

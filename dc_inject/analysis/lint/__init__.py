@@ -1,7 +1,7 @@
 """Lint: what can work in a campaign, but looks wrong; each finding has a code, which a menu may accept.
 
-`findings` are those that menus alone tell, one module for each kind. The others need what a service told:
-`pool_findings`, `space_findings` and `transfer_findings`.
+`findings` are those that menus alone tell, one module for each kind. `far_ahead` needs the time. The others need
+what a service told: `pool_findings`, `space_findings` and `transfer_findings`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from dc_inject.analysis.lint import capacity, dates, exclusions, limits, outliers, source_files, transfers
 from dc_inject.analysis.lint.capacity import space_findings
+from dc_inject.analysis.lint.dates import far_ahead
 from dc_inject.analysis.lint.limits import over_limits
 from dc_inject.analysis.lint.pools import PoolSize, pool_findings
 from dc_inject.analysis.lint.transfers import transfer_findings
@@ -17,7 +18,15 @@ from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem
 from dc_inject.model.transfers import FILE_SPEED
 
-__all__ = ["PoolSize", "findings", "over_limits", "pool_findings", "space_findings", "transfer_findings"]
+__all__ = [
+    "PoolSize",
+    "far_ahead",
+    "findings",
+    "over_limits",
+    "pool_findings",
+    "space_findings",
+    "transfer_findings",
+]
 
 
 def findings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from dc_inject.analysis.lint.capacity import Finding
@@ -11,6 +11,8 @@ from dc_inject.model import Campaign, Flow, Link, Menu, rates, units
 from dc_inject.model.errors import Problem
 
 TARGET_TOLERANCE = 0.01
+LONGEST_GAP = timedelta(days=30)  # between menus; after a longer one `run` wants the menu accepted
+FAR_AHEAD = timedelta(days=300)  # a menu that begins later may name a wrong year
 
 
 def findings(campaign: Campaign) -> Iterator[Finding]:
@@ -21,6 +23,22 @@ def findings(campaign: Campaign) -> Iterator[Finding]:
     yield from _gaps(ordered)
     yield from _overlaps(ordered)
     yield from _scenarios(campaign)
+
+
+def far_ahead(campaign: Campaign, now: datetime) -> tuple[Problem, ...]:
+    """Return a finding for each menu that begins so long after `now` that its year may be wrong."""
+    hint = "is the year right? if it is meant: `accept: [far-ahead]`"
+    return tuple(
+        Problem(
+            menu.name,
+            1,
+            f"it begins on {menu.start:%Y-%m-%d}, in {(menu.start - now).days} days",
+            hint,
+            "far-ahead",
+        )
+        for menu in campaign.menus
+        if menu.start - now > FAR_AHEAD and "far-ahead" not in menu.accept
+    )
 
 
 def _target(menu: Menu) -> Iterator[Finding]:
@@ -42,7 +60,10 @@ def _gaps(menus: Sequence[Menu]) -> Iterator[Finding]:
             gap = units.format_duration(menu.start - last.end)
             message = f"no menu is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
             hint = "move `start`, or the other's `end`; if the pause is intended: `accept: [window-gap]`"
-            yield menu, Problem(menu.name, 1, message, hint, "window-gap")
+            yield (
+                menu,
+                Problem(menu.name, 1, message, hint, "window-gap", outlier=menu.start - last.end > LONGEST_GAP),
+            )
         last = max(last, menu, key=lambda either: either.end)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from dc_inject import ledger, menu
@@ -52,6 +53,7 @@ def check(
     file_speed: float,
     recall: Callable[..., Trust],
     connect: Connect | None,
+    now: datetime,
 ) -> Checked:
     """Check menus as `run` would take them with these links, and rates times `scale`.
 
@@ -69,6 +71,7 @@ def check(
             found.campaign, found.answers = answers.campaign, answers.sentences
             found.service_failed = answers.service_failed
             found.problems = tuple(answers.all_problems(file_speed))
+        found.problems = tuple(sorted({*found.problems, *lint.far_ahead(found.campaign, now)}))
     except MenuError as error:
         found.problems = tuple(sorted({*found.problems, *error.problems}))
     return found

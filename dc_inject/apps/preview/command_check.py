@@ -15,6 +15,7 @@ from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import Problem
 from dc_inject.model.ports import Backend
 from dc_inject.model.transfers import FILE_SPEED
+from dc_inject.system.clock import SystemClock
 
 COLUMNS = tuple(
     tables.Column(key, key) for key in ("file", "line", "column", "severity", "code", "outlier", "message", "hint")
@@ -68,7 +69,8 @@ def check(
         log_output.talk(quiet=True)
         return common.connect(drafts, timeout)
 
-    found = checking.check(menus, links, scale, file_speed, trusting.recall, connect if asking else None)
+    now = SystemClock().now()
+    found = checking.check(menus, links, scale, file_speed, trusting.recall, connect if asking else None, now)
     _emit(fmt, found.problems, found.credentials)
     actions = [] if found.campaign is None else checking.describe_actions(found.campaign.name)
     for sentence in [*found.credentials, *found.answers, *actions]:

@@ -55,6 +55,11 @@ def test_windows_are_checked_over_all_menus_of_a_folder(tmp_path):
     assert codes(run("check", tmp_path, "--format", "json")) == ["window-gap"]
 
 
+def test_a_menu_of_a_wrong_year_is_a_finding(menu):
+    menu.write_text(text(start="start: 2097-02-08 10:00", end="end: 2097-02-09 10:00", scenarios=ONE))
+    assert codes(run("check", menu, "--format", "json")) == ["far-ahead"]
+
+
 def test_programs_get_the_column_of_each_problem(tmp_path):
     path = tmp_path / "m.yaml"
     path.write_text(text(x="target: 12 Gb/s", scenarios=ONE.replace("6 Gb/s", "fast")))
