@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
 RSES_AT_ONCE = 50
+UNSEEN = timedelta(days=1)  # for which nobody may have looked at what ended
 DELETIONS_OFF = "Rucio deletes nothing there (availability_delete)"
 
 
@@ -95,17 +96,19 @@ class Opening:
         self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), self._extras, goal_of)
 
     def _lost(self, cycle: Cycle, flows: Mapping[FlowKey, Flow]) -> dict[FlowKey, int]:
-        """Return what expired or stayed stuck in the cycle before on links where control acts: it is due again.
+        """Return what expired or stayed stuck since the last planned cycle on links where control acts.
 
-        A goal is what is to arrive: it is due again by itself.
+        It is due again. A goal is what is to arrive: it is due again by itself.
         """
-        ledger, since = self._context.ledger, cycle.start - cycle.length
+        ledger = self._context.ledger
+        last = ledger.last_planned()
+        since = last.start if last is not None and last < cycle else cycle.start - cycle.length
         acting = {key: f for key, f in flows.items() if f.control.mode is Mode.ACT and f.goal is None}
-        begun = since - max((flow.lifetime_max for flow in acting.values()), default=timedelta(0))
+        begun = since - max((flow.lifetime_max for flow in acting.values()), default=timedelta(0)) - UNSEEN
         lost: dict[FlowKey, int] = defaultdict(int)
         for ended in (ledger.expired(since, begun), ledger.stuck_until_ended(since, begun)) if acting else ():
             for key in acting.keys() & ended.keys():
-                lost[key] += sum(size for at, size in ended[key] if since < at <= cycle.start)
+                lost[key] += sum(size for at, size in ended[key] if since <= at < cycle.start)
         return lost
 
     def drain(self, cycle: Cycle) -> None:

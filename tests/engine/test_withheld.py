@@ -8,7 +8,7 @@ import pytest
 
 from dc_inject.model import Control, Hold, Mode
 from dc_inject.model.types import State
-from tests.engine.world import GB, campaign, flow, items, world
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
 ACT, OFF = Control(Mode.ACT), Control()
@@ -64,17 +64,18 @@ def test_a_link_that_recovers_makes_up_its_debt(tmp_path):
     assert after.injected >= 0.97 * after.due
 
 
-@pytest.mark.parametrize("control", [ACT, OFF])
-def test_what_expired_is_due_again_where_control_acts(tmp_path, control):
-    """It did not arrive: without control it is lost."""
+@pytest.mark.parametrize(("control", "missed"), [(ACT, 0), (ACT, 3), (OFF, 0)])
+def test_what_expired_is_due_again_where_control_acts(tmp_path, control, missed):
+    """It did not arrive: without control it is lost. Cycles in which nobody runs do not hide it."""
     life = timedelta(minutes=45)
     speed = {"now": 0.0}
     link = flow("A", "B", 1.0, control=control, lifetime_min=life, lifetime_max=life)
     stock = {"A": items("A", 800, 4 * GB, files=1)}
     one = world(tmp_path, campaign([link]), stock, speed=lambda _link: speed["now"] * 1e9 / 8)
     one.run(cycles=6)
+    one.clock.advance(START + (6 + missed) * CYCLE)
     speed["now"] = 9.0
-    one.run(cycles=4)
+    one.run(cycles=4 + missed)
     expired = sum(
         e.injection.item.bytes - e.moved for e in one.ledger.entries() if e.state in (State.ENDED, State.GONE)
     )
