@@ -194,21 +194,16 @@ class LinkQueue:
     """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file.
 
     `at` is when its service looked at it. `limit` is how many transfers at a time FTS's optimizer allows now, and
-    `decision` why, in its words (None and empty: it does not tell). `speed` is what one transfer has moved
-    lately, in bytes per second (0: nothing has moved), and `success` the part of the files that are over and
-    arrived, after all their retries, by which the optimizer decides (None: it does not report it). `by` is the FTS
-    that told, where that is not the link's own service.
+    `decision` why, in its words (None and empty: it does not tell). `by` is the FTS that told, where that is not
+    the link's own service.
     """
 
     waiting: int
-    active: int
     rate: float
     file: int
     at: datetime
     limit: int | None = None
     decision: str = ""
-    speed: float = 0.0
-    success: float | None = None
     by: str = ""
 
 

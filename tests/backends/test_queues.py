@@ -22,7 +22,7 @@ class Asked:
     """Stands in for FTS: one endpoint is named, and knows one link."""
 
     def __init__(self, clock, error: Exception | None = None) -> None:
-        self.queue = LinkQueue(40, 10, 1e8, GB, clock.now(), by=FTS)
+        self.queue = LinkQueue(40, 1e8, GB, clock.now(), by=FTS)
         self.asked: list[tuple[str, Sequence[tuple[str, str]]]] = []
         self.error = error
 

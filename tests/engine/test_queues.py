@@ -14,7 +14,7 @@ from dc_inject.model.ports import LinkQueue, Missing
 from tests.engine.world import GB, START, campaign, file_flow, flow, items, source_files, world
 
 ACT, ADVISE = Control(Mode.ACT), Control(Mode.ADVISE)
-QUEUE = LinkQueue(400, 20, 1e8, GB, START)  # of files of a GB at 100 MB/s
+QUEUE = LinkQueue(400, 1e8, GB, START)  # of files of a GB at 100 MB/s
 
 
 def full(tmp_path, control: Control = ACT):
@@ -103,7 +103,7 @@ def test_an_fts_that_may_not_be_asked_is_one_missing_signal_however_many_links_i
     one.run(cycles=3)
     assert reasons(one) == {"https://fts": "name it"}
     one.backend.queues = lambda links: {
-        link: LinkQueue(0, 20, 1e8, GB, one.clock.now(), by="https://fts") for link in links
+        link: LinkQueue(0, 1e8, GB, one.clock.now(), by="https://fts") for link in links
     }
     one.run(cycles=1)
     assert signals(one)["https://fts"] == "known"

@@ -287,13 +287,10 @@ def queue(world: World, ends: tuple[str, str], clock: TwinClock) -> ports.LinkQu
     optimizer, lately = transfers.optimizer, transfers.optimizer.lately(number)
     return ports.LinkQueue(
         int(transfers.queued()[number]),
-        int(transfers.actives()[number]),
         lately.rate,
         round(lately.file),
         clock.moment(lately.at),
         limit=int(optimizer.value[number]),
-        speed=lately.speed,
-        success=lately.success,
     )
 
 

@@ -54,21 +54,15 @@ def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueu
             now, sizes = lately[0], [_number(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
             rate = sum(_number(row["throughput"]) for row in lately) / len(lately)
             size = sum(sizes) / len(sizes) if sizes else 0.0
-            active = now.get("actual_active", now["active"])
-            running = sum(_number(row.get("actual_active", row["active"])) for row in lately)
-            success = now.get("success")
             waiting = int(_number(now["queue_size"]))
             decision = scrub(str(now.get("rationale") or ""))[:_LONGEST]
             queues_by_pair[pair] = LinkQueue(
                 waiting,
-                int(_number(active)),
                 rate,
                 int(size),
                 _at(now),
                 limit=int(_number(now["active"])),
                 decision=decision,
-                speed=rate * len(lately) / running if running else 0.0,
-                success=None if success is None else _number(success) / 100,
             )
     return queues_by_pair
 

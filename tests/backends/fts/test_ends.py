@@ -49,23 +49,20 @@ def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend
 def test_queues_are_what_the_optimizer_tells_of_the_last_minutes(fts: FakeFts, backend: FtsBackend) -> None:
     link = LINK._replace(source="davs://a:1/x", destination="davs://b:2/y")
     row = {
-        "source_se": "davs://a", "dest_se": "davs://b", "active": 20, "actual_active": 12, "queue_size": 900,
-        "throughput": 3e8, "filesize_avg": 2e9, "success": 82.0, "datetime": "2027-02-08T10:20:00",
+        "source_se": "davs://a", "dest_se": "davs://b", "active": 20, "queue_size": 900,
+        "throughput": 3e8, "filesize_avg": 2e9, "datetime": "2027-02-08T10:20:00",
     }  # fmt: skip
     older = row | {"throughput": 1e8, "filesize_avg": 0.0, "queue_size": 5, "datetime": "2027-02-08T10:15:00"}
-    older |= {"actual_active": 8, "success": 100.0}
     yesterday = row | {"throughput": 9e9, "datetime": "2027-02-07T10:15:00"}
     foreign = row | {"dest_se": "davs://c"}
     fts.instead += [("GET", "/optimizer/evolution", (200, [foreign, yesterday, row, older]))]
     at = datetime(2027, 2, 8, 10, 20, tzinfo=UTC)
-    assert backend.queues([link]) == {link: LinkQueue(900, 12, 2e8, 2 * 10**9, at, 20, speed=2e7, success=0.82)}
+    assert backend.queues([link]) == {link: LinkQueue(900, 2e8, 2 * 10**9, at, 20)}
     fts.instead += [("GET", "/optimizer/evolution", (200, []))]
     assert backend.queues([link]) == {}
 
 
-@pytest.mark.parametrize(
-    "field", ["queue_size", "filesize_avg", "throughput", "actual_active", "success", "datetime"]
-)
+@pytest.mark.parametrize("field", ["active", "queue_size", "filesize_avg", "throughput", "datetime"])
 @pytest.mark.parametrize("value", [1e308, -1, "NaN", "Infinity", [], 10**30])
 def test_a_queue_in_numbers_that_cannot_be_is_not_understood(
     fts: FakeFts, backend: FtsBackend, field: str, value: object
@@ -73,7 +70,7 @@ def test_a_queue_in_numbers_that_cannot_be_is_not_understood(
     """Nobody plans with them: one answer must not stop a campaign."""
     link = LINK._replace(source="davs://a:1/x", destination="davs://b:2/y")
     row = {
-        "source_se": "davs://a", "dest_se": "davs://b", "active": 20, "actual_active": 12, "queue_size": 900,
+        "source_se": "davs://a", "dest_se": "davs://b", "active": 20, "queue_size": 900,
         "throughput": 3e8, "filesize_avg": 2e9, "datetime": "2027-02-08T10:20:00", field: value or [[]],
     }  # fmt: skip
     fts.instead += [("GET", "/optimizer/evolution", (200, [row]))]

@@ -38,21 +38,18 @@ STEADY = 300.0  # seconds after which it looks again though nothing has changed
 DOWN, UP, UP_NORMAL = 1, 1, 2  # steps
 STREAMS = 10  # the most of one transfer
 
-BYTES, FILES, SIZES, SECONDS, FAILED, RETRIES, ACTIVES = range(7)  # what is counted of each link in a minute
-COUNTS = 7
+BYTES, FILES, SIZES, SECONDS, FAILED, RETRIES = range(6)  # what is counted of each link in a minute
+COUNTS = 6
 
 
 class Lately(NamedTuple):
-    """What FTS tells of a link's last minutes: bytes per second, of all transfers and of one, and of a mean file.
+    """What FTS tells of a link's last minutes: bytes per second of all transfers, and of a mean file.
 
-    Like FTS's figures, these leave out attempts that failed. `success` is the part of the attempts that succeeded,
-    and `at` when it last looked at the link, in seconds.
+    Like FTS's figures, these leave out attempts that failed. `at` is when it last looked at the link, in seconds.
     """
 
     rate: float
-    speed: float
     file: float
-    success: float
     at: float
 
 
@@ -98,20 +95,11 @@ class Optimizer:
     def lately(self, link: int) -> Lately:
         """Return what FTS tells of a link's last minutes."""
         minutes = (self._minute - np.arange(1, LATELY + 1)) % MINUTES
-        moved, actives = (float(self._counts[what, minutes, link].sum()) for what in (BYTES, ACTIVES))
-        success = float(self._success[link]) / 100
-        in_each = moved * success / 60
-        return Lately(
-            in_each / LATELY,
-            in_each / actives if actives else 0.0,
-            float(self._size[link]),
-            success,
-            float(self._at[link]),
-        )
+        moved = float(self._counts[BYTES, minutes, link].sum()) * float(self._success[link]) / 100
+        return Lately(moved / 60 / LATELY, float(self._size[link]), float(self._at[link]))
 
     def run(self, now: float, queued: Floats, active: Floats) -> None:
         """Decide for all links that have something queued or active, and begin a new minute."""
-        self.count(ACTIVES, active)
         window = self._windows()
         bytes_, files, sizes, failed, retries = (window(what) for what in (BYTES, FILES, SIZES, FAILED, RETRIES))
         ended = files + failed
