@@ -224,6 +224,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
         late = f"; {standing.late_start(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
+    if day := shown["day"]:
+        yield f"day: {day['number']}, {day['start']} to {day['end']}: {', '.join(day['menus'])}"
     if shown["scale"] != 1:
         yield f"rates: those of the menus times {shown['scale']:g}, by `run --scale`"
     for trouble in shown["troubles"]:

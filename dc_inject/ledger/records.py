@@ -81,6 +81,10 @@ class RecordReader(Store):
         sql = "SELECT * FROM menu WHERE id IN (SELECT max(id) FROM menu GROUP BY name) ORDER BY name"
         return tuple(map(_menu, self._db.rows(sql)))
 
+    def all_menus(self) -> tuple[MenuInForce, ...]:
+        """Return each version of each menu that is or was in force, oldest first."""
+        return tuple(map(_menu, self._db.rows("SELECT * FROM menu ORDER BY id")))
+
     def menu_parts(self, digest: str) -> Mapping[str, bytes]:
         """Return the files that a menu brought in, by path; those that are large are not kept."""
         if self._db.row("PRAGMA user_version")[0] != schema.VERSION:

@@ -25,9 +25,10 @@ from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored
 from dc_inject.ledger.entry_rows import PLAINLY, entry_of
 from dc_inject.ledger.store import flow_key, held, read_object
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers, losses
+from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, losses
 from dc_inject.model.goals import Mode
 
+NO_TIME = timedelta(0)
 Window = tuple[datetime, datetime]  # from the first moment, before the second
 
 
@@ -166,15 +167,19 @@ class SeriesReader(CycleReader):
         row = self._db.row("SELECT start, length FROM cycle ORDER BY start LIMIT 1")
         return None if row is None else Cycle(moment(row["start"]), duration(row["length"]))
 
-    def spans(self, period: Period, step: timedelta) -> Iterator[Span]:
-        """Yield what each flow key got in each step of a period, in the order of time; steps count from 1970."""
+    def spans(self, period: Period, step: timedelta, phase: timedelta = NO_TIME) -> Iterator[Span]:
+        """Yield what each flow key got in each step of a period, in the order of time.
+
+        Steps count from 1970, or from `phase` (less than a step) later.
+        """
         kind, values = _kind(period)
         keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
         starts: dict[int, datetime] = {}
         sums = ", ".join(f"sum({name})" for name in _OF_ROWS)
         rows = self._db.stream(
-            f"SELECT at / ? AS step, {kind} AS kind, account, {sums} FROM ({_ROWS}) "  # noqa: S608  our own words
+            f"SELECT (at - ?) / ? AS step, {kind} AS kind, account, {sums} FROM ({_ROWS}) "  # noqa: S608  our own words
             "JOIN cycle ON start = at WHERE start >= ? AND start < ? GROUP BY step, kind, account",
+            stored(EPOCH + phase),
             stored(step),
             *values,
             stored(period.since),
@@ -182,10 +187,10 @@ class SeriesReader(CycleReader):
         )
         for number, apart, account, *added in rows:
             if number not in starts:
-                starts[number] = moment(number * stored(step))
+                starts[number] = moment(number * stored(step)) + phase
             yield Span(starts[number], CycleKind(apart), keys[account], Sums(*added))
 
-    def lost(self, period: Period, step: timedelta) -> Iterator[Span]:
+    def lost(self, period: Period, step: timedelta, phase: timedelta = NO_TIME) -> Iterator[Span]:
         """Yield what each flow key lost in each step of a period, in the order of time (`model/losses.py`).
 
         It counts in the cycle in which its rule or job ended or, if none was open then, in the one before.
@@ -201,7 +206,7 @@ class SeriesReader(CycleReader):
             over_at = entry.completed_at or entry.ended_at or entry.observed_at or entry.injection.cycle.start
             cycle, kind = cycles[max(bisect_right(starts, over_at) - 1, 0)]
             if period.since <= cycle.start < period.until:
-                start = moment(stored(cycle.start) // stored(step) * stored(step))
+                start = cycle.start - (cycle.start - EPOCH - phase) % step
                 lost, key = Sums(**losses.of_entry(entry)._asdict()), entry.injection.flow
                 sums[start, kind, key] = sums[start, kind, key].plus(lost)
         for (start, kind, key), total in sorted(sums.items()):
@@ -268,17 +273,18 @@ class SeriesReader(CycleReader):
         ):
             yield keys[account], moment(release), size
 
-    def holds_over_time(self, period: Period, step: timedelta) -> list[HoldSpan]:
-        """Return which holds led in the rows of each step of a period, in the order of time."""
+    def holds_over_time(self, period: Period, step: timedelta, phase: timedelta = NO_TIME) -> list[HoldSpan]:
+        """Return which holds led in the rows of each step (as in `spans`) of a period, in the order of time."""
         rows = self._db.rows(
-            "SELECT cycle / ? AS step, hold, count(*) AS cycles, sum(max(due - injected, 0)) AS missing "
+            "SELECT (cycle - ?) / ? AS step, hold, count(*) AS cycles, sum(max(due - injected, 0)) AS missing "
             "FROM cycle_row WHERE hold IS NOT NULL AND cycle >= ? AND cycle < ? GROUP BY step, hold",
+            stored(EPOCH + phase),
             stored(step),
             stored(period.since),
             stored(period.until),
         )
         return [
-            HoldSpan(moment(row["step"] * stored(step)), Hold(row["hold"]), row["cycles"], row["missing"])
+            HoldSpan(moment(row["step"] * stored(step)) + phase, Hold(row["hold"]), row["cycles"], row["missing"])
             for row in rows
         ]
 

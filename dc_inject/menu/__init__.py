@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         read,
         sites_of,
         thresholds_of,
+        window_of,
     )
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "read",
     "sites_of",
     "thresholds_of",
+    "window_of",
 ]
 
 _OF_CAMPAIGNS = {"campaign", "gather_campaigns", "narrowed"}  # all else is in `draft`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from dc_inject.menu import addresses, checks, nodes, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
@@ -134,6 +134,21 @@ def sites_of(text: str) -> Mapping[str, str]:
             with suppress(ValueError):
                 site_of[addresses.end_name(name)] = str(site)
     return site_of
+
+
+def window_of(text: str, name: str, load: Load) -> tuple[datetime, datetime, tzinfo] | None:
+    """Return when a menu that was read before starts and ends, and its zone; None if that cannot be read."""
+    if "start" not in text and "include" not in text:
+        return None
+    reader = MenuReader(name, load)
+    mapping = reader.document(text.encode(errors="surrogatepass"))
+    if mapping is None:
+        return None
+    _take_zone(mapping, reader)
+    with suppress(ValueError):
+        start, end = (values.moment(str(mapping.get(key, "")), reader.zone) for key in ("start", "end"))
+        return start, end, reader.zone
+    return None
 
 
 def _part(text: str, key: str) -> Node | None:

@@ -2,10 +2,11 @@
 
 One grammar serves menus (`thresholds:`), `report --fail-under` and `run --abort-on`:
 
-    METRIC [ {LABEL="NAME", ...} ] COMPARISON VALUE [ over DURATION ]
+    METRIC [ {LABEL="NAME", ...} ] COMPARISON VALUE [ over DURATION | by day ]
 
 A threshold is about all links that its labels choose, taken together, and without labels about all links of the
-campaign. With `over` it is about the newest cycles that make up that time. Only cycles that count in averages are
+campaign. With `over` it is about the newest cycles that make up that time, and with `by day` about each day of the
+challenge by itself. Only cycles that count in averages are
 taken: closed ones, outside of excluded windows.
 
 There are three outcomes, as of k6's thresholds two: met, missed, and inconclusive where there is nothing to
@@ -29,6 +30,7 @@ from dc_inject.model.types import FlowKey
 
 EXAMPLE = 'ratio{scenario="t0-export"} >= 0.9 over 6h'
 LONGEST = 500  # characters
+BY_DAY = " by day"
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -125,6 +127,7 @@ class Threshold:
     comparison: str
     bound: float
     over: timedelta | None = None
+    by_day: bool = False
 
     def matches(self, key: FlowKey) -> bool:
         """Whether it is about a link."""
@@ -156,13 +159,18 @@ def parse(text: str) -> Threshold:
     labels = tuple(scanner.labels())
     comparison = scanner.take(_COMPARISON, "a comparison", "write >=, >, <= or <")
     value, over = scanner.rest()
+    by_day = value.endswith(BY_DAY)
+    value = value.removesuffix(BY_DAY).strip()
     bound = METRICS[metric].parse(value)
-    if over is not None and metric == TIMELESS:
-        raise ValueError(f"`{metric}` has no times, so that it cannot be `over` one; leave out `over {over}`")
+    if by_day and over is not None:
+        raise ValueError(f"a threshold is `by day` or `over {over}`, not both; leave one out")
+    if metric == TIMELESS and (over is not None or by_day):
+        unwanted = "by day" if over is None else f"over {over}"
+        raise ValueError(f"`{metric}` has no times, so that it cannot be `{unwanted}`; leave that out")
     duration = None if over is None else units.parse_duration(over)
     if duration is not None and duration < timedelta(seconds=1):
         raise ValueError(f"{over!r} is shorter than a second; write a longer time, such as 6 h")
-    return Threshold(" ".join(text.split()), metric, labels, comparison, bound, duration)
+    return Threshold(" ".join(text.split()), metric, labels, comparison, bound, duration, by_day)
 
 
 def judge(threshold: Threshold, amounts: Amounts) -> Judgement:

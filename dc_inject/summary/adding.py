@@ -7,17 +7,20 @@ destination. Cycles that count, that are excluded and that are open have sums of
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, pairwise
 from operator import add
 from typing import TypeVar
 
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import CycleKind, Period, Span, Sums
+from dc_inject.ledger.series import NO_TIME, CycleKind, Period, Span, Sums
 from dc_inject.model import EPOCH, Cycle, FlowKey
+from dc_inject.summary.days import Days
 
+HOUR = timedelta(hours=1)
 DIMENSIONS = ("scenario", "source", "destination")
 T = TypeVar("T", bound=Hashable)  # the name of some links
 
@@ -25,24 +28,37 @@ SITES = ("source_site", "destination_site")  # where menus or URLs tell the site
 
 
 class Times:
-    """The steps of a report: when each starts, how many seconds of cycles it has, and which are of a day."""
+    """The steps of a report: when each starts, how many seconds of cycles it has, and which are of a day.
 
-    def __init__(self, cycles: Sequence[Cycle], long: timedelta, begun: datetime) -> None:
-        """Take the cycles, the length of a step, and since when anything was due."""
-        seconds: dict[datetime, float] = {}
-        at = EPOCH + (cycles[0].start - EPOCH) // long * long
-        while at <= cycles[-1].start:  # hours without a cycle are steps too
-            seconds[at] = 0.0
-            at += long
+    The steps of a day count from its start, and the last one ends with it. Rows are read in steps of `fine`, which
+    begin `phase` after those that count from 1970: as long as the report's, unless those begin at odd times.
+    """
+
+    def __init__(self, cycles: Sequence[Cycle], days: Days, long: timedelta | None, begun: datetime) -> None:
+        """Take the cycles, the days, the length of a step (None: a day), and since when anything was due."""
+        self.long, length = long, cycles[-1].length
+        numbers = range(days.of(cycles[0]), days.of(cycles[-1]) + 1)
+        firsts = [days.first_cycle(number, length) for number in (*numbers, numbers.stop)]
+        self.fine = max(HOUR, length) if long is None else long
+        phases = {(first - EPOCH) % self.fine for first in firsts[:-1]}
+        if len(phases) > 1:
+            self.fine, phases = length, {NO_TIME}
+        self.phase = phases.pop()
+        self.starts: list[datetime] = []
+        self.days: dict[int, range] = {}
+        for number, (begin, end) in zip(numbers, pairwise(firsts), strict=True):
+            first, step = len(self.starts), long or end - begin
+            every = (begin + count * step for count in range(-(-(end - begin) // step)))
+            self.starts += (at for at in every if cycles[0].start - step < at <= cycles[-1].start)
+            self.days[number] = range(first, len(self.starts))  # hours without a cycle are steps too
+        self.end = min(self.starts[-1] + step, end)
+        self.seconds = [0.0] * len(self.starts)
         for cycle in cycles:
-            start = EPOCH + (cycle.start - EPOCH) // long * long
-            seconds[start] += max((cycle.end - max(cycle.start, begun)).total_seconds(), 0.0)
-        self.starts, self.seconds = list(seconds), list(seconds.values())
-        self.number = {start: number for number, start in enumerate(self.starts)}
-        days: dict[str, list[int]] = defaultdict(list)
-        for number, start in enumerate(self.starts):
-            days[f"{start:%Y-%m-%d}"].append(number)
-        self.days = {day: range(numbers[0], numbers[-1] + 1) for day, numbers in days.items()}
+            self.seconds[self.number(cycle.start)] += max((cycle.end - max(cycle.start, begun)).total_seconds(), 0)
+
+    def number(self, at: datetime) -> int:
+        """Return the number of the step that a moment is in."""
+        return bisect_right(self.starts, at) - 1
 
 
 class Added:
@@ -118,7 +134,7 @@ ByName = dict[str, Added]
 
 
 def read_rows(
-    view: Reader, chosen: Period, long: timedelta, times: Times, site_of: Mapping[str, str]
+    view: Reader, chosen: Period, times: Times, site_of: Mapping[str, str]
 ) -> tuple[Added, dict[str, ByName], dict[FlowKey, Added]]:
     """Read all rows once; return the sums of all, by name in each dimension, and of each link without steps."""
     count = len(times.starts)
@@ -126,8 +142,9 @@ def read_rows(
     names: dict[str, ByName] = {part: defaultdict(lambda: Added(count)) for part in (*DIMENSIONS, *SITES)}
     scenarios, sources, destinations, source_sites, destination_sites = names.values()
     links: dict[FlowKey, Added] = defaultdict(Added)
-    for start, kind, key, sums in chain(view.spans(chosen, long), view.lost(chosen, long)):
-        number = times.number[start]
+    steps = (chosen, times.fine, times.phase)
+    for start, kind, key, sums in chain(view.spans(*steps), view.lost(*steps)):
+        number = times.number(start)
         source, destination = key.link.source, key.link.destination
         for added in (total, scenarios[key.scenario], sources[source], destinations[destination]):
             added.add(kind, number, sums)

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from dc_inject.ledger.injections import quantile
@@ -35,9 +35,10 @@ from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
 from dc_inject.summary import marks, repeats, sites, thresholds, why
-from dc_inject.summary.adding import DIMENSIONS, SITES, Added, ByName, Times, read_rows, together
+from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, Added, ByName, Times, read_rows, together
+from dc_inject.summary.days import ONE, Days, days_of
 
-HOUR = timedelta(hours=1)
+BY = ("day", "hour", "cycle", "calendar-day")  # what a step may be
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
 LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
@@ -56,7 +57,9 @@ Injected: bytes of accepted rules and jobs, less what was at the destination bef
 Moved: bytes that arrived. What is complete is exact; what is under way is estimated from the files that have
 arrived, and marked with ~.
 
-Bytes stand in the cycle in which they became known; a cycle stands in the hour and the UTC day in which it began.
+Bytes stand in the cycle in which they became known; a cycle stands in the hour and the day in which it began. A
+day of the challenge has 24 hours from the clock time at which its first menu starts, in the zone of that menu.
+
 What is injected late in an hour moves in the next one, so the ratio of an hour may be above 1.
 
 Ratio: moved / due. Ratios leave out excluded windows and cycles that are not over; a cycle that an excluded window
@@ -99,6 +102,7 @@ class ReportScope:
     until: datetime | None = None
     excluded: tuple[ExcludedWindow, ...] = ()
     thresholds: tuple[Threshold, ...] = ()  # beside those of the menus
+    by: str = ""  # one of BY; hours, or cycles of a short time
 
 
 def grade(ratio: float | None) -> tuple[str | None, str]:
@@ -118,10 +122,18 @@ def period(view: Reader, scope: ReportScope) -> Period | None:
     return chosen if view.cycles(chosen) else None
 
 
-def step(cycles: Sequence[Cycle]) -> timedelta:
-    """Return the length of a step: an hour, or a cycle where that is longer or the period is short."""
-    length = cycles[-1].length
-    return length if cycles[-1].end - cycles[0].start <= SHORT else max(HOUR, length)
+def times_of(view: Reader, cycles: Sequence[Cycle], by: str) -> tuple[Times, Days]:
+    """Return the steps of a report, and its days.
+
+    Unless `by` says something else, a step is an hour, and a cycle where that is longer or the period is short.
+    """
+    days, length = days_of(view), cycles[-1].length
+    is_short = cycles[-1].end - cycles[0].start <= SHORT
+    by = by or ("cycle" if is_short else "hour")
+    if by == "calendar-day":
+        days = days.calendar()
+    long = {"cycle": length, "hour": max(HOUR, length)}.get(by)
+    return Times(cycles, days, long, max(view.since or cycles[0].start, cycles[0].start)), days
 
 
 def report(
@@ -135,9 +147,8 @@ def report(
     if chosen is None:
         return None
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
-    long = step(cycles)
-    times = Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
-    total, names, links = read_rows(view, chosen, long, times, sites.site_of(view))
+    times, days = times_of(view, cycles, scope.by)
+    total, names, links = read_rows(view, chosen, times, sites.site_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
@@ -151,7 +162,7 @@ def report(
         "since": units.format_time(cycles[0].start),
         "until": units.format_time(cycles[-1].end),
         "cycle_seconds": round(cycles[-1].length.total_seconds()),
-        "step_seconds": round(long.total_seconds()),
+        "step_seconds": round((times.long or ONE).total_seconds()),
         "totals": with_losses(total.total()),
         **{kind.name.lower(): with_losses(total.total(kind)) for kind in CycleKind},
         "excluded_windows": [
@@ -163,13 +174,13 @@ def report(
             }
             for window in scope.excluded
         ],
-        **_over_time(total, times),
+        **_over_time(total, times, days),
         **{
             f"{dimension}s": [_name(name, added, times) for name, added in _sorted(names[dimension])]
             for dimension in (*DIMENSIONS, *SITES)
         },
         "series": {dimension: _series(names[dimension]) for dimension in DIMENSIONS},
-        "holds": _holds(view, chosen, long, times),
+        "holds": _holds(view, chosen, times),
         "failed_files": _failures(view),
         "completion": completion(completions.values()),
         "links": _links(links, view.holds_of_links(chosen), completions, hops),
@@ -246,19 +257,20 @@ def completion(times: Iterable[Sequence[int]]) -> dict[str, Any] | None:
 # --------------------------------------------------------------------------- over time, by name
 
 
-def _over_time(added: Added, times: Times) -> dict[str, Any]:
+def _over_time(added: Added, times: Times, of: Days) -> dict[str, Any]:
     """Return the figures of each step and of each day."""
     steps = [
         {
             "start": units.format_time(start),
+            "end": units.format_time(end),
             "seconds": round(times.seconds[number]),
             **_of_time(added, range(number, number + 1)),
         }
-        for number, start in enumerate(times.starts)
+        for number, (start, end) in enumerate(pairwise([*times.starts, times.end]))
     ]
     days = [
-        {"day": day, "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(added, span)}
-        for day, span in times.days.items()
+        {**of.day(number), "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(added, span)}
+        for number, span in times.days.items()
     ]
     return {"steps": steps, "days": days}
 
@@ -309,17 +321,17 @@ def _series(names: ByName) -> list[dict[str, Any]]:
 # --------------------------------------------------------------------------- holds, failures, marks
 
 
-def _holds(view: Reader, chosen: Period, long: timedelta, times: Times) -> list[dict[str, Any]]:
+def _holds(view: Reader, chosen: Period, times: Times) -> list[dict[str, Any]]:
     """Return for each hold in how many rows it led, what was missing in them, and both by step."""
     entries: dict[str, dict[str, Any]] = {}
-    for row in view.holds_over_time(chosen, long):
+    for row in view.holds_over_time(chosen, times.fine, times.phase):
         empty = {"cycles": 0, "missing": 0, "by_step": [0] * len(times.starts)}
         entry = entries.setdefault(
             row.hold.value, {"hold": row.hold.value, "harmless": row.hold.harmless, **empty}
         )
         entry["cycles"] += row.cycles
         entry["missing"] += row.missing
-        entry["by_step"][times.number[row.start]] += row.cycles
+        entry["by_step"][times.number(row.start)] += row.cycles
     return sorted(entries.values(), key=lambda entry: (-entry["missing"], -entry["cycles"], entry["hold"]))
 
 

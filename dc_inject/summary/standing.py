@@ -13,6 +13,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
 from dc_inject.summary import readings, why
 from dc_inject.summary.closing import about, goals_of
+from dc_inject.summary.days import days_of
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
@@ -67,6 +68,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "closed": cycle not in view.unclosed(),
             "joined": units.format_time_or_none(joined(view, cycle)),
         },
+        "day": days_of(view).current(now),
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
         "ramping": [{**link.key.names(), "carries": link.carries, "until": units.format_time(link.until),

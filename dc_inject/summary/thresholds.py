@@ -2,7 +2,8 @@
 
 What a threshold is, and how it is compared, is in `model/thresholds.py`. Here rows are added up for it. Only
 closed cycles outside of excluded windows count, as in every average of a report; with `over 6h`, the newest of
-them that make up six hours. Where there are not so many yet, the threshold is inconclusive.
+them that make up six hours; with `by day` those of each day of the challenge, the worst of which decides. Where
+there are not so many yet, the threshold is inconclusive.
 
 The ledger keeps the text of each menu that came into force, with its thresholds in it. A menu that was edited
 counts as it is now.
@@ -11,7 +12,9 @@ counts as it is now.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -25,6 +28,7 @@ from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdO
 from dc_inject.model.units import counted, format_duration
 from dc_inject.planning.progress import in_words
 from dc_inject.summary.adding import Added, add_up, together
+from dc_inject.summary.days import days_of
 
 AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
 
@@ -44,7 +48,26 @@ def judged(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold])
     if chosen is None or not cycles:
         return [inconclusive(threshold, "no cycle that counts is over") for threshold in thresholds]
     sums = _Sums(view, chosen, cycles)
-    return [_judged(threshold, sums) for threshold in thresholds]
+    return [(_judged_by_day if threshold.by_day else _judged)(threshold, sums) for threshold in thresholds]
+
+
+def _judged_by_day(threshold: Threshold, sums: _Sums) -> Judgement:
+    """Judge each day on which there was something to judge; return what became of the worst."""
+    days = days_of(sums.view)
+    judged_days = [
+        (number, judge(threshold, sums.amounts(threshold, tuple(cycles))))
+        for number, cycles in groupby(sums.newest(None), days.of)
+    ]
+    known = [(number, made.value, made) for number, made in judged_days if made.value is not None]
+    if not known:
+        return judged_days[-1][1]
+
+    def badness(day: tuple[int, float, Judgement]) -> float:
+        off = abs(day[1] - threshold.bound)
+        return off if day[2].outcome is ThresholdOutcome.MISSED else -off
+
+    number, _, worst = max(known, key=badness)
+    return replace(worst, reason=f"day {number}: {worst.reason}")
 
 
 def _judged(threshold: Threshold, sums: _Sums) -> Judgement:
@@ -60,11 +83,11 @@ class _Sums:
 
     def __init__(self, view: Reader, chosen: Period, cycles: Sequence[Cycle]) -> None:
         """Take the cycles that count, oldest first."""
-        self._view = view
+        self.view = view
         self._excluded = chosen.excluded
         self._cycles = cycles
         self._since = view.since or cycles[0].start
-        self._read: dict[datetime, dict[FlowKey, Added]] = {}
+        self._read: dict[Period, dict[FlowKey, Added]] = {}
 
     def newest(self, over: timedelta | None) -> Sequence[Cycle]:
         """Return the newest cycles that make up a time, or as many as there are."""
@@ -81,17 +104,14 @@ class _Sums:
         return sum(max((cycle.end - max(cycle.start, self._since)).total_seconds(), 0.0) for cycle in cycles)
 
     def amounts(self, threshold: Threshold, cycles: Sequence[Cycle]) -> Amounts:
-        """Return what the links of a threshold got in these cycles, the last of which are the newest."""
-        start = cycles[0].start
-        if start not in self._read:
-            period = Period(start, cycles[-1].end, self._excluded)
-            counted = (s for s in self._view.spans(period, AT_ONCE) if s.kind is CycleKind.COUNTED)
-            self._read[start] = add_up(counted, lambda key: key)
-        of_links = [added for key, added in self._read[start].items() if threshold.matches(key)]
+        """Return what the links of a threshold got in these cycles, which come one after another."""
+        period = Period(cycles[0].start, cycles[-1].end, self._excluded)
+        if period not in self._read:
+            counted = (s for s in self.view.spans(period, AT_ONCE) if s.kind is CycleKind.COUNTED)
+            self._read[period] = add_up(counted, lambda key: key)
+        of_links = [added for key, added in self._read[period].items() if threshold.matches(key)]
         total = together(of_links).total()
-        failed = (
-            sum(classes.values()) for key, classes in self._view.failures().items() if threshold.matches(key)
-        )
+        failed = (sum(classes.values()) for key, classes in self.view.failures().items() if threshold.matches(key))
         return Amounts(
             links=len(of_links),
             seconds=self.seconds(cycles),

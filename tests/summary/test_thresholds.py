@@ -59,6 +59,8 @@ def test_what_it_may_say(
         "ratio >= 1 over 0 s",
         "failed_files < 1 over 2h",
         "ratio >= 1" + " " * 600,
+        "failed_files < 1 by day",
+        "ratio >= 1 by day over 2h",
     ],
 )
 def test_what_it_may_not_say(text: str, wording) -> None:

@@ -16,7 +16,7 @@ from dc_inject.model import thresholds as grammar
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
 from dc_inject.model.thresholds import Threshold
-from dc_inject.summary import thresholds
+from dc_inject.summary import figures, thresholds
 from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from dc_inject.system import disk, files
 
@@ -57,6 +57,11 @@ def _exclusion(text: str) -> ExcludedWindow:
     show_default=True,
     help="Markdown, all figures as JSON, CSV by hour and link, a page with pictures, only these, or JUnit.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(figures.BY),
+    help="What a row of the table over time, of the pictures and of the CSV is [default: hour; cycle up to 12 h].",
+)
 @click.option("--compare", metavar="CAMPAIGN", help="Set another campaign beside it, with differences.")
 @click.option(
     "--overlay",
@@ -80,6 +85,7 @@ def report(
     until: datetime | None,
     excluded: tuple[ExcludedWindow, ...],
     fmt: str,
+    by: str | None,
     compare: str | None,
     overlay: Path | None,
     fail_under: tuple[Threshold, ...],
@@ -107,7 +113,7 @@ def report(
     made = making.make(
         campaign,
         ledger_files.existing(campaign, ledger_path),
-        ReportScope(since, until, excluded, fail_under),
+        ReportScope(since, until, excluded, fail_under, by or ""),
         fmt,
         compare=compare,
         overlay=overlay,

@@ -39,6 +39,7 @@ from dc_inject.model.redaction import no_formula, scrub, visible
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import overrides
 from dc_inject.summary import active_overrides
+from dc_inject.summary.days import days_of
 from dc_inject.system import files
 
 VERSION = 1
@@ -80,6 +81,7 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("destination", "text", "the destination RSE or URL prefix"),
         Field("destination_site", "text", f"its {_SITE}"),
         Field("cycle", "time", "the start of the cycle in which it was planned"),
+        Field("day", "integer", "the number of the challenge day that this cycle belongs to"),
         Field("key", "text", "what tells it from all others; the `sid` of a job"),
         Field("item", "text", "the dataset, the slice of one, or the bundle of files"),
         Field("external_id", "text", "the number of the rule or job; empty before it was accepted"),
@@ -137,9 +139,11 @@ class About:
 
 def injections(view: Reader, period: Period, about: About) -> Iterator[Record]:
     """Yield the injections of the cycles of a period, by cycle and release."""
+    days = days_of(view)
     for cycle, _ in view.cycles(period):
+        day = days.of(cycle)
         for entry in view.entries(cycle=cycle):
-            yield _injection(entry, about)
+            yield _injection(entry, day, about)
 
 
 def planned(flows: Iterable[PlannedFlow], about: About) -> Iterator[Record]:
@@ -161,7 +165,7 @@ def planned(flows: Iterable[PlannedFlow], about: About) -> Iterator[Record]:
         }
 
 
-def _injection(entry: Entry, about: About) -> Record:
+def _injection(entry: Entry, day: int, about: About) -> Record:
     made = entry.injection
     source, destination, service = made.link
     scitag = None if made.job is None else made.job.scitag
@@ -175,6 +179,7 @@ def _injection(entry: Entry, about: About) -> Record:
         "destination": _clean(destination),
         "destination_site": _clean(about.sites.get(destination, destination)),
         "cycle": made.cycle.start,
+        "day": day,
         "key": made.key,
         "item": _line(made.item.name),
         "external_id": _line(entry.external_id),

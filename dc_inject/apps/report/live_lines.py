@@ -62,7 +62,8 @@ def _progress(standing: Standing, now: datetime, width: int, *, ascii_only: bool
         yield _bar("cycle", start, end, now, f"{span} {state}", width, ascii_only=ascii_only)
     if window := current_window(standing.windows, now):
         start, end = window
-        span = f"{start:%m-%d %H:%M} to {end:%m-%d %H:%M}Z"
+        day = standing.status["day"]
+        span = f"{'day {number}, '.format(**day) if day else ''}{start:%m-%d %H:%M} to {end:%m-%d %H:%M}Z"
         if now < start:
             span += f", begins in {units.format_duration(_whole(start - now))}"
         elif now >= end:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dc_inject.apps.report.tables import NONE, Cell, Report, Section, Table, percent, size
+from dc_inject.apps.report.tables import NONE, Cell, Report, Section, Table, day_of, percent, size
 from dc_inject.model.units import format_size
 
 TITLE = "Not moved when its rule ended"
@@ -47,9 +47,9 @@ def sections(report: Report) -> Iterator[Section]:
     rows = tuple((*(Cell(row[name]) for name in names), *_amounts(row)) for row in links)
     table = Table((*names, *HEADS), 3, rows) if rows else None
     yield Section("not-moved", TITLE, tuple(words), table)
-    for noun, name in (("day", "day"), ("scenario", "name")):
+    for noun, name in (("day", day_of), ("scenario", lambda row: row["name"])):
         every = report[f"{noun}s"]
-        lost = tuple((Cell(row[name]), *_amounts(row)) for row in every if _is_lost(row))
+        lost = tuple((Cell(name(row)), *_amounts(row)) for row in every if _is_lost(row))
         if lost and len(every) > 1:
             yield Section(f"not-moved-{noun}s", f"{TITLE}, by {noun}", (), Table((noun, *HEADS), 1, lost))
 

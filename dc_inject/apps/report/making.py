@@ -74,7 +74,7 @@ def _rows(view: LedgerView, name: str, scope: ReportScope) -> Made:
     chosen = figures.period(view, scope)
     if chosen is None:
         raise _nothing(name, scope)
-    content = "".join(text.lines(view, chosen)).encode()
+    content = "".join(text.lines(view, chosen, scope.by)).encode()
     return Made(content, thresholds.figures(view, chosen, scope.thresholds))
 
 

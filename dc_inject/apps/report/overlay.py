@@ -20,9 +20,10 @@ import csv
 import json
 import math
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -62,10 +63,11 @@ def overlay(data: bytes, name: str, report: Mapping[str, Any]) -> dict[str, Any]
     if not by_time:
         raise UsageError(f"{name} has no reading of a WAN", HINT)
     steps: dict[int, list[Reading]] = defaultdict(list)
-    first, length = datetime.fromisoformat(report["steps"][0]["start"]), timedelta(seconds=report["step_seconds"])
+    starts = [datetime.fromisoformat(step["start"]) for step in report["steps"]]
+    end = datetime.fromisoformat(report["steps"][-1]["end"])
     for at, reading in sorted(by_time.items()):
-        number = (at - first) // length
-        if 0 <= number < len(report["steps"]):
+        number = bisect_right(starts, at) - 1
+        if number >= 0 and at < end:
             steps[number].append(reading)
         else:
             dropped["outside"] += 1

@@ -10,7 +10,7 @@ and axes have the colour of the text around them (`currentColor`, which is black
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -297,8 +297,7 @@ def _rate_axis() -> Spec:
 def _steps(report: Report, values: Iterable[T]) -> list[tuple[str, T]]:
     """Return values with the times of their steps, and the last one once more where its step ends."""
     points = [(step["start"], value) for step, value in zip(report["steps"], values, strict=True)]
-    end = datetime.fromisoformat(points[-1][0]) + timedelta(seconds=report["step_seconds"])
-    return [*points, (units.format_time(end), points[-1][1])]
+    return [*points, (report["steps"][-1]["end"], points[-1][1])]
 
 
 def _rates(report: Report, sizes: Sequence[int]) -> list[tuple[str, float]]:

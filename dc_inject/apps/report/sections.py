@@ -12,6 +12,7 @@ from dc_inject.apps.report.tables import (
     Report,
     Section,
     Table,
+    day_of,
     number,
     percent,
     rate,
@@ -32,7 +33,7 @@ def sections(report: Report) -> Iterator[Section]:
     yield Section("verdict", "Verdict", tuple(_verdict(report)), _totals(report))
     if report["thresholds"]:
         yield Section("thresholds", "Thresholds", (), _thresholds(report))
-    yield Section("over-time", _over_time(report), (), _steps(report))
+    yield Section("over-time", _over_time(report), (), _steps(report) if _is_finer(report) else None)
     yield Section("days", "By day", (), _days(report))
     for name in ("scenario", "source", "destination"):
         yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(report, name))
@@ -145,7 +146,12 @@ def _amounts(row: Report, *, averaged: bool = True) -> tuple[Cell, ...]:
 
 
 def _over_time(report: Report) -> str:
-    return f"By {'hour' if report['step_seconds'] == 3600 else 'cycle'}"
+    return f"By {'hour' if report['step_seconds'] == 3600 else 'cycle'}" if _is_finer(report) else "Over time"
+
+
+def _is_finer(report: Report) -> bool:
+    """Whether steps are shorter than a day; else the table of days says the same."""
+    return bool(report["step_seconds"] < 86400)
 
 
 def _apart(row: Report) -> Cell:
@@ -154,30 +160,30 @@ def _apart(row: Report) -> Cell:
     return Cell(f"in part: {why}" if why and row["ratio"] is not None else why)
 
 
-def _of_time(report: Report, key: str, show: Callable[[Report], str]) -> Table:
+def _of_time(report: Report, key: str, show: Callable[[Report], tuple[str, ...]], *heads: str) -> Table:
     rows = tuple(
         (
-            Cell(show(row)),
+            *map(Cell, show(row)),
             _apart(row),
             *_amounts(row),
             *(rate(row[name], row["seconds"]) for name in ("due", "injected", "moved")),
         )
         for row in report[key]
     )
-    heads = (*_AMOUNTS, "target", "injected rate", "moved rate")
-    return Table(("from (UTC)", "left out", *heads), 2, rows)
+    amounts = (*_AMOUNTS, "target", "injected rate", "moved rate")
+    return Table((*heads, "left out", *amounts), len(heads) + 1, rows)
 
 
 def _steps(report: Report) -> Table:
-    return _of_time(report, "steps", lambda row: time_of(row["start"], report))
+    return _of_time(report, "steps", lambda row: (time_of(row["start"], report),), "from (UTC)")
 
 
 def _days(report: Report) -> Table:
-    return _of_time(report, "days", lambda row: str(row["day"]))
+    return _of_time(report, "days", lambda row: (day_of(row), ", ".join(row["menus"])), "day", "menus")
 
 
 def _names(report: Report, dimension: str) -> Table:
-    days = [day["day"][5:] for day in report["days"]]
+    days = [f"day {day['number']}" for day in report["days"]]
     rows = tuple(
         (
             Cell(row["name"] + (" (second hop)" if row.get("second_hops") else "")),

@@ -67,6 +67,11 @@ def time_of(moment: str, report: Report) -> str:
     return moment[: 19 if report["step_seconds"] % 60 else 16].replace("T", " ")
 
 
+def day_of(row: Report) -> str:
+    """Return the name of a day: its number and date."""
+    return f"{row['number']} ({row['date']})"
+
+
 def percent(value: float | None) -> str:
     """Return a part in percent."""
     return NONE if value is None else units.percent(value)

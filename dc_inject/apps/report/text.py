@@ -7,7 +7,6 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
@@ -35,18 +34,19 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def lines(view: Reader, chosen: Period) -> Iterator[str]:
+def lines(view: Reader, chosen: Period, by: str) -> Iterator[str]:
     """Yield the lines of the CSV: what each link got in each step, the cycles of each kind apart.
 
     Those of a simulation have a column more, with its grid.
     """
-    long = figures.step([cycle for cycle, _ in view.cycles(chosen)])
+    times, _ = figures.times_of(view, [cycle for cycle, _ in view.cycles(chosen)], by)
     grid = [] if view.simulated_in is None else [no_formula(visible(view.simulated_in))]
     yield _row([*HEADS, *("simulated_in" for _ in grid)])
-    seconds = round(long / timedelta(seconds=1))
-    start_of = attrgetter("start")
-    spans = merge(view.spans(chosen, long), view.lost(chosen, long), key=start_of)
-    for start, of_step in groupby(spans, key=start_of):
+    steps = (chosen, times.fine, times.phase)
+    spans = merge(view.spans(*steps), view.lost(*steps), key=attrgetter("start"))
+    ends = [*times.starts[1:], times.end]
+    for number, of_step in groupby(spans, key=lambda span: times.number(span.start)):
+        start, seconds = times.starts[number], round((ends[number] - times.starts[number]).total_seconds())
         sums: dict[tuple[CycleKind, FlowKey], Sums] = defaultdict(Sums)
         for _, kind, flow, more in of_step:
             sums[kind, flow] = sums[kind, flow].plus(more)

@@ -197,11 +197,12 @@ def test_what_failed_and_what_was_refused_is_told(tmp_path: Path) -> None:
 def test_sites_are_those_of_the_menus_and_the_experiment_is_named_or_the_vo(tmp_path: Path) -> None:
     path = make(tmp_path / "dc27.sqlite", {FNAL: 1, KIT: 1}).path
     with Ledger.open(path, synchronous="OFF") as ledger:
-        ledger.put_in_force([("day.yaml", "0", MENU)], START)
+        ledger.put_in_force([("day.yaml", "0", MENU.replace("start: 2027-02-08", "start: 2027-02-06"))], START)
     records = {record["destination"]: record for record in exported(path)}
     fnal, kit = records["T1_US_FNAL_Disk"], records["T1_DE_KIT_Disk"]
     assert (fnal["source_site"], fnal["destination_site"]) == ("CERN", "FNAL")
     assert kit["destination_site"] == "T1_DE_KIT_Disk"
+    assert {record["day"] for record in records.values()} == {3}
     assert (fnal["experiment"], fnal["scitag"]) == (None, None)  # of the VO `def` nobody knows
     named = exported(path, "--experiment", "CMS")[0]
     marked = ("experiment", "experiment_id", "activity", "activity_id", "scitag")

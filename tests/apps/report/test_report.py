@@ -95,7 +95,7 @@ def test_what_is_known_of_a_campaign_is_told(campaign: Path) -> None:
     made = told(campaign)
     assert (made["since"], made["until"]) == ("2027-02-08T10:00:00Z", "2027-02-08T14:00:00Z")
     assert made["step_seconds"] == 900
-    assert [one["day"] for one in made["days"]] == ["2027-02-08"]
+    assert [(one["number"], one["date"]) for one in made["days"]] == [(1, "2027-02-08")]
     assert {one["name"] for one in made["scenarios"]} == {"t0-export", "us-mesh"}
     dry = next(one for one in made["holds"] if one["hold"] == "pool-dry")
     assert dry["cycles"] == sum(dry["by_step"]) > 5
@@ -154,7 +154,7 @@ def test_a_cycle_that_is_not_over_counts_in_no_average(tmp_path: Path, wording) 
 def test_a_day_of_which_a_part_is_left_out_says_so(campaign: Path) -> None:
     """It has a ratio nevertheless, which is not that of the sums beside it."""
     shown = run("report", campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble").stdout
-    assert "| 2027-02-08 | in part: excluded | " in shown
+    assert "| 1 (2027-02-08) |  | in part: excluded | " in shown
     assert "| 2027-02-08 11:00 | excluded | " in shown
 
 

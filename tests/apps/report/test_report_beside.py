@@ -103,7 +103,9 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
 
 STEPS: Told = {
     "step_seconds": 3600,
-    "steps": [{"start": f"2027-02-08T{hour}:00:00Z"} for hour in (10, 11, 12)],
+    "steps": [
+        {"start": f"2027-02-08T{hour}:00:00Z", "end": f"2027-02-08T{hour + 1}:00:00Z"} for hour in (10, 11, 12)
+    ],
 }
 AT = "2027-02-08T10:{:02}:00Z"
 

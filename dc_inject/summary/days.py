@@ -1,0 +1,109 @@
+"""Challenge days: 24 hours from the clock time at which the campaign's first menu starts, in its zone.
+
+Day 1 begins when the first menu starts, and each other day at the same time of the clock, so that the day of a
+change of summer time has 23 or 25 hours. A day is named by its number, its date (in the zone, where it begins) and
+the menus in force. The first menu is the earliest of all that are in force or were in force within their window:
+so neither an edit nor a menu that is removed moves the days. What was before the first menu is on day 0, -1, ...
+A campaign without a menu (a mini-challenge) has days from its first cycle, in UTC.
+
+A cycle belongs to the day in which it begins; the one in which the first menu starts belongs to day 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dc_inject import menu
+from dc_inject.ledger import MenuInForce
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import EPOCH, Cycle
+from dc_inject.model.units import format_time
+from dc_inject.system import files
+
+ONE = timedelta(days=1)
+FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The days of a campaign: when the first one begins (UTC), its zone, and when each menu was in force."""
+
+    begun: datetime
+    zone: tzinfo = UTC
+    menus: tuple[tuple[str, datetime, datetime], ...] = ()
+
+    def start(self, number: int) -> datetime:
+        """Return when a day begins, in UTC."""
+        if number == 1:
+            return self.begun
+        clock = self.begun.astimezone(self.zone).replace(tzinfo=None) + (number - 1) * ONE
+        return clock.replace(tzinfo=self.zone).astimezone(UTC)
+
+    def number(self, at: datetime) -> int:
+        """Return the number of the day that a moment is on."""
+        number = (at.astimezone(self.zone).date() - self.begun.astimezone(self.zone).date()).days + 1
+        return number - 1 if at < self.start(number) else number + 1 if at >= self.start(number + 1) else number
+
+    def of(self, cycle: Cycle) -> int:
+        """Return the number of the day that a cycle belongs to."""
+        return self.number(self.begun if cycle.start < self.begun < cycle.end else cycle.start)
+
+    def first_cycle(self, number: int, length: timedelta) -> datetime:
+        """Return when the first cycle of a day begins."""
+        start = self.start(number)
+        beyond = (start - EPOCH) % length
+        return start - beyond + (length if beyond and number != 1 else timedelta(0))
+
+    def current(self, now: datetime) -> dict[str, Any] | None:
+        """Return the day of a moment, if a menu is in force on it."""
+        day = self.day(self.number(now))
+        return day if day["menus"] else None
+
+    def day(self, number: int) -> dict[str, Any]:
+        """Return a day as reports, `status` and others print it."""
+        start, end = self.start(number), self.start(number + 1)
+        names = dict.fromkeys(name for name, since, until in self.menus if since < end and until > start)
+        return {
+            "number": number,
+            "date": f"{start.astimezone(self.zone):%Y-%m-%d}",
+            "start": format_time(start),
+            "end": format_time(end),
+            "menus": list(names),
+        }
+
+    def calendar(self) -> Days:
+        """Return the days of the calendar in the same zone, from midnight to midnight; the first one is day 1."""
+        midnight = self.begun.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+        return replace(self, begun=midnight.astimezone(UTC))
+
+
+def days_of(view: Reader) -> Days:
+    """Return the days of a campaign, by the menus in its ledger."""
+    windows: list[tuple[datetime, tzinfo, tuple[str, datetime, datetime], bool]] = []
+    for record in view.all_menus():
+        window = _window(record, tuple(view.menu_parts(record.digest).items()))
+        if window is not None:
+            start, end, zone = window
+            span = (Path(record.name).stem, max(start, record.since), min(end, record.until or FOREVER))
+            windows.append((start, zone, span, record.until is None))
+    counting = [window for window in windows if window[3] or window[2][1] < window[2][2]]
+    if not counting:
+        first = view.first_cycle()
+        return Days(first.start if first else view.since or EPOCH)
+    begun, zone, *_ = min(counting, key=lambda window: window[0])
+    spans = sorted((span for _, _, span, _ in counting), key=lambda span: span[1:])
+    return Days(begun, zone, tuple(span for span in spans if span[1] < span[2]))
+
+
+@lru_cache(maxsize=256)  # `watch` reads them every few seconds
+def _window(record: MenuInForce, parts: tuple[tuple[str, bytes], ...]) -> tuple[datetime, datetime, tzinfo] | None:
+    kept = dict(parts)
+
+    def load(name: str, most: int) -> bytes:
+        return kept[name][:most] if name in kept else files.load(name, most)
+
+    return menu.window_of(record.text, record.name, load)

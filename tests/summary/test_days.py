@@ -1,0 +1,165 @@
+"""Challenge days: where they begin, and that each has its menu alone, also across a change of summer time."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise, starmap
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model import Cycle, FlowKey, Link
+from dc_inject.model.thresholds import parse
+from dc_inject.summary import figures, standing, thresholds
+from dc_inject.summary.adding import Times
+from dc_inject.summary.days import Days, days_of
+from dc_inject.summary.figures import ReportScope
+from tests.cli.ledgers import ME, run
+
+DAY, HOUR, QUARTER, MINUTE = (timedelta(minutes=count) for count in (1440, 60, 15, 1))
+ZURICH = ZoneInfo("Europe/Zurich")
+BEGUN = datetime(2027, 3, 22, 10, tzinfo=ZURICH).astimezone(UTC)  # summer time begins on the 28th, in day 6
+BY_DAY = ("due >= 23 GB by day", "due < 40 GB by day", 'due{scenario="x"} > 1 GB by day', "rate >= 1 Mb/s by day")
+LINK = FlowKey("t0-export", Link("CERN", "KIT"))
+GB = 10**9
+HEAD = "menu: 1\ncampaign: dc27\ntimezone: Europe/Zurich\n"
+
+
+def menu(start: str, end: str) -> str:
+    return f"{HEAD}start: {start}\nend: {end}\n"
+
+
+def twelve() -> list[tuple[str, str, str]]:
+    """Menus of a day each, which change at 10:00 in Zurich; day 7 lies in a folder."""
+    days = [f"{date(2027, 3, 22) + number * DAY} 10:00" for number in range(13)]
+    texts = starmap(menu, pairwise(days))
+    return [(f"week/day-{number:02}.yaml", f"digest {number}", text) for number, text in enumerate(texts, start=1)]
+
+
+def cycles(since: datetime, until: datetime, length: timedelta) -> Iterator[Cycle]:
+    while since < until:
+        yield Cycle(since, length)
+        since += length
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve menus and an hour before the first; the day's number times 1 GB is due in each hour, and moves."""
+    path, menus = tmp_path_factory.mktemp("days") / "dc27.sqlite", twelve()
+    with Ledger.open(path, synchronous="OFF") as made:
+        made.bind("dc27", HOUR, [ME], BEGUN - 2 * HOUR)
+        early = ("early.yaml", "digest 0", menu("2027-03-20 08:00", "2027-03-21 09:00"))
+        made.put_in_force([early, *menus], BEGUN - 9 * HOUR)
+        made.put_in_force(menus, BEGUN - 8 * HOUR)  # early.yaml was over before it came into force
+        for number in range(1, 13):
+            clocks = (datetime(2027, 3, 21, 10) + n * DAY for n in (number, number + 1))  # noqa: DTZ001  of the clock
+            first, last = (clock.replace(tzinfo=ZURICH).astimezone(UTC) for clock in clocks)
+            if number == 4:  # somebody edits the menus of days 1 and 4
+                edited = [(name, f"{digest}, edited", f"{text}# mended\n") for name, digest, text in menus]
+                made.put_in_force([edited[0], *menus[1:3], edited[3], *menus[4:]], first + 3 * HOUR)
+            for cycle in cycles(first, last, HOUR):
+                made.open_cycle(cycle, {LINK: (number * GB, None)}, cycle.start)
+                made.close_cycle(cycle, cycle.end)
+    return path
+
+
+def report(path: Path, *more: str) -> dict[str, Any]:
+    done = run("report", path, "--format", "json", *more)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_twelve_menus_that_change_at_ten_are_twelve_days_of_a_menu_each(ledger: Path) -> None:
+    """Also across the change of summer time, an edit, and a menu that was removed before it was in force."""
+    days = report(ledger)["days"]
+    assert [day["menus"] for day in days] == [[f"day-{number:02}"] for number in range(1, 13)]
+    assert [day["number"] for day in days] == list(range(1, 13))
+    hours = [24] * 5 + [23] + [24] * 6
+    assert [day["due"] for day in days] == [number * hours[number - 1] * GB for number in range(1, 13)]
+    assert [day["seconds"] for day in days] == [3600 * count for count in hours]
+    assert (days[0]["date"], days[-1]["date"]) == ("2027-03-22", "2027-04-02")
+    assert [day["start"][11:16] for day in days] == ["09:00"] * 6 + ["08:00"] * 6
+
+
+@pytest.mark.parametrize(
+    ("by", "count", "second"),
+    [
+        ("day", 12, "2027-03-23T09:00:00Z"),
+        ("calendar-day", 13, "2027-03-22T23:00:00Z"),
+        ("hour", 287, "2027-03-22T10:00:00Z"),
+        ("cycle", 287, "2027-03-22T10:00:00Z"),
+    ],
+)
+def test_rows_are_by_what_is_asked_for(ledger: Path, by: str, count: int, second: str) -> None:
+    made = report(ledger, "--by", by)
+    assert (len(made["steps"]), made["steps"][1]["start"]) == (count, second)
+    assert len(made["days"]) == (13 if by == "calendar-day" else 12)
+    assert sum(step["due"] for step in made["steps"]) == made["totals"]["due"]
+    rows = list(csv.DictReader(run("report", ledger, "--format", "csv", "--by", by).stdout.splitlines()))
+    lengths = {step["start"]: step["seconds"] for step in made["steps"]}
+    assert [(row["start"], int(row["due"])) for row in rows] == [
+        (step["start"], step["due"]) for step in made["steps"]
+    ]
+    if by == "day":
+        assert {row["start"]: int(row["seconds"]) for row in rows} == lengths
+
+
+def test_status_export_and_thresholds_have_the_same_days(ledger: Path) -> None:
+    with LedgerView.open(ledger) as view:
+        now = datetime(2027, 3, 29, 7, 59, tzinfo=UTC)
+        shown = standing.standing("dc27", view, now)["day"]
+        assert (shown["number"], shown["menus"]) == (7, ["day-07"])
+        shown = standing.standing("dc27", view, now + timedelta(minutes=1))["day"]
+        assert (shown["number"], shown["date"], shown["menus"]) == (8, "2027-03-29", ["day-08"])
+        assert standing.standing("dc27", view, BEGUN - timedelta(days=1))["day"] is None
+    with LedgerView.open(ledger) as view:
+        judged = thresholds.judged(view, figures.period(view, ReportScope()), [*map(parse, BY_DAY)])
+    assert [(one.outcome, one.value) for one in judged] == [
+        ("met", 24 * GB), ("missed", 12 * 24 * GB), ("inconclusive", None), ("missed", 0),
+    ]  # fmt: skip
+    assert [one.reason.partition(":")[0] for one in judged[:2]] == ["day 1", "day 12"]
+
+
+def test_a_day_is_the_one_in_which_a_cycle_begins() -> None:
+    """But the cycle in which the first menu starts is of day 1: 12 days are 12, at whatever minute they begin."""
+    days = Days(BEGUN + 5 * MINUTE, ZURICH)
+    made = [*cycles(BEGUN, days.start(13), QUARTER)]
+    for long in (QUARTER, HOUR, None):
+        times = Times(made, days, long, BEGUN)
+        assert list(times.days) == list(range(1, 13)), long
+        assert sum(times.seconds) == len(made) * 900
+        later = [BEGUN + (QUARTER if n < 6 else -3 * QUARTER) + n * DAY for n in range(1, 12)]
+        assert [times.starts[span.start] for span in times.days.values()] == [BEGUN, *later]
+    assert days.number(BEGUN) == 0
+    assert days.of(Cycle(BEGUN - QUARTER, QUARTER)) == 0
+    assert days.number(BEGUN - 50 * HOUR) == -2
+
+
+def test_hours_begin_with_the_day_where_summer_time_is_half_an_hour() -> None:
+    """Lord Howe Island: on 2027-04-04 clocks go back by 30 minutes, in day 2."""
+    zone = ZoneInfo("Australia/Lord_Howe")
+    days = Days(datetime(2027, 4, 2, 10, tzinfo=zone).astimezone(UTC), zone)
+    times = Times([*cycles(days.begun, days.start(4), QUARTER)], days, HOUR, days.begun)
+    assert [len(span) for span in times.days.values()] == [24, 25, 24]
+    assert (times.fine, times.phase) == (QUARTER, timedelta(0))
+    assert times.seconds[24:49] == [3600.0] * 24 + [1800.0]
+
+
+def test_a_campaign_that_began_in_mid_day_is_numbered_from_its_first_menu(tmp_path: Path) -> None:
+    """And one without menus has days from its first cycle."""
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as made:
+        third = Cycle(BEGUN + 2 * DAY + 5 * HOUR, QUARTER)
+        made.open_cycle(third, {LINK: (GB, None)}, third.start)
+        assert days_of(made) == Days(third.start)
+        made.put_in_force(twelve(), third.start)
+        days = days_of(made)
+    assert (days.begun, days.of(third)) == (BEGUN, 3)
+    assert days.current(third.start)["menus"] == ["day-03"]
+    assert days.current(BEGUN) is None, "nothing was in force yet"
