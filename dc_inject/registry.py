@@ -13,6 +13,7 @@ from typing import Any
 COMMANDS = {
     "run": ("dc_inject.cli.run:run", "Inject menus."),
     "link": ("dc_inject.apps.link.command:link", "Test one link: a mini-challenge in one command."),
+    "smoke": ("dc_inject.apps.smoke.command:smoke", "Send one file over each link, and show which links work."),
     "plan": (
         "dc_inject.apps.preview.command_plan:plan",
         "Show what would be injected, without changing anything.",

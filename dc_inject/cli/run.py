@@ -25,7 +25,9 @@ from dc_inject.cli.shared import (
 )
 from dc_inject.engine import assembly
 from dc_inject.engine.assembly import Chosen, Start, WrapMenus
+from dc_inject.engine.context import Planner
 from dc_inject.ledger import Ledger, ledger_files
+from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerBroken, MenuError
@@ -151,14 +153,17 @@ def inject(
     menus: Sequence[Path],
     options: RunOptions,
     *,
+    drafts: Sequence[MenuDraft] = (),
     wrap_menus: WrapMenus | None = None,
+    planner: Planner | None = None,
     ends_afterwards: bool = False,
     closing: Callable[[str, Ledger], None] | None = None,
     live: bool = False,
 ) -> bool:
     """Do what `run` does. Return whether it got to its end: False if it was stopped.
 
-    `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle. With
+    With `drafts`, the menus are read already. `wrap_menus` may return another source of menus, which the engine
+    then asks at each turn of a cycle; `planner` decides on each cycle, instead of the usual one. With
     `ends_afterwards` the caller ends what is left. `closing` shows the totals at the end, and `live` shows the
     state of the campaign on the terminal all the time.
     """
@@ -173,6 +178,7 @@ def inject(
             shard=shard,
             once=options.once,
             dry_run=options.dry_run,
+            drafts=drafts,
         )
         metrics = Metrics(chosen.path, chosen.campaign)
         start = _prepare(stack, chosen, options, clock, metrics)
@@ -199,6 +205,7 @@ def inject(
             end_on_stop=options.end_on_stop,
             ends_afterwards=ends_afterwards,
             wrap_menus=wrap_menus,
+            planner=planner,
         )
         watching.engine = engine
         fate = "will be ended" if ends_afterwards else "stay live"

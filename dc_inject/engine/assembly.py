@@ -43,7 +43,7 @@ from dc_inject.system.account import who
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-WrapMenus = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
+WrapMenus = Callable[[Menus, Ledger, Clock], Callable[[], Campaign]]
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
 ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
@@ -119,12 +119,14 @@ def choose(
     shard: Shard | None = None,
     once: bool = False,
     dry_run: bool = False,
+    drafts: Sequence[menu.MenuDraft] = (),
 ) -> Chosen:
     """Read menus, and open and hold the ledger of their campaign until the stack is closed.
 
-    `named_ledger` replaces the campaign's default place; a dry run gets a copy. Raises MenuError and LedgerError.
+    `named_ledger` replaces the campaign's default place; a dry run gets a copy. With `drafts`, the menus are read
+    already. Raises MenuError and LedgerError.
     """
-    drafts = kept_menus.read(menus, named_ledger, shard_name(shard), once=once)
+    drafts = drafts or kept_menus.read(menus, named_ledger, shard_name(shard), once=once)
     campaign = menu.one_campaign(drafts)
     path = place(ledger_files.file_of(named_ledger, campaign), shard_name(shard))
     if dry_run:
@@ -218,11 +220,12 @@ def engine(
     end_on_stop: bool = False,
     ends_afterwards: bool = False,
     wrap_menus: WrapMenus | None = None,
+    planner: Planner | None = None,
 ) -> Engine:
     """Return the engine of a campaign that is ready.
 
     `timeout` is in seconds. `wrap_menus` may return another source of menus, which is then asked at each turn of a
-    cycle. With `ends_afterwards` the caller ends what is left.
+    cycle. With `ends_afterwards` the caller ends what is left. `planner` decides on each cycle, if given.
     """
     return Engine(
         menus=wrap_menus(start.menus, start.ledger, clock) if wrap_menus else start.menus,
@@ -241,6 +244,7 @@ def engine(
             submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
         ),
         alone=start.alone,
+        planner=planner,
         machine=clock if isinstance(clock, MachineClock) else None,
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from dc_inject.menu import addresses, checks, nodes, terms, values
@@ -28,7 +28,7 @@ class MenuDraft:
     `text` is what was read, `digest` the SHA-256 of it and of all files that it brings in; `parts` are those
     files, unless they are large. `expressions` are the RSE expressions that somebody has to resolve:
     (through, expression). In `preview` each of them stands for itself, as if it were one RSE; without expressions
-    the preview is the menu.
+    the preview is the menu. `reshape` makes another menu of the one that was written.
     """
 
     name: str
@@ -38,6 +38,7 @@ class MenuDraft:
     preview: Menu
     document: Document
     parts: Mapping[str, bytes]
+    reshape: Callable[[Menu], Menu] = lambda menu: menu
 
     @property
     def campaign(self) -> str:
@@ -62,7 +63,11 @@ class MenuDraft:
         menu, _ = _build(self.document, reader, self.digest, names)
         if reader.problems:
             raise MenuError(reader.problems)
-        return menu
+        return self.reshape(menu)
+
+    def reshaped(self, reshape: Callable[[Menu], Menu]) -> MenuDraft:
+        """Return a draft of another menu, which `reshape` makes of this one."""
+        return replace(self, preview=reshape(self.preview), reshape=reshape)
 
 
 def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:

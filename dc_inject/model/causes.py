@@ -298,7 +298,7 @@ class FileClass:
     """
 
     party: Party
-    where: str = ""  # source or destination
+    where: str = ""  # source, destination or network
     excuse: str = ""
     unfit: bool = False
 
@@ -314,8 +314,8 @@ FILE_CLASSES: Mapping[str, FileClass] = {
     "no-third-party-copy": FileClass(Party.SITE, "", "a storage does not allow third-party copies"),
     "checksum": FileClass(Party.SITE, "source", unfit=True),
     "size": FileClass(Party.USER, "source", "source files do not have the size that was listed", unfit=True),
-    "connection": FileClass(Party.UNKNOWN, "", "a storage could not be reached"),
-    "timeout": FileClass(Party.UNKNOWN),
+    "connection": FileClass(Party.UNKNOWN, "network", "a storage could not be reached"),
+    "timeout": FileClass(Party.UNKNOWN, "network"),
     "permission": FileClass(Party.USER, "", "a storage refused access"),
     "credentials": FileClass(Party.USER, "", "a storage refused the credentials"),
     "canceled": FileClass(Party.SERVICE, "", "somebody cancelled transfers"),

@@ -11,7 +11,7 @@ counts as it is now.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
@@ -164,35 +164,36 @@ def error(judgements: Sequence[dict[str, Any]]) -> DcInjectError | None:
 
 def junit(report: Mapping[str, Any]) -> str:
     """Return a report as JUnit's XML: a test case for each threshold, and for the verdict of a mini-challenge."""
-    cases = list(_cases(report))
+    cases = [("thresholds", one["threshold"], one["outcome"], one["reason"]) for one in report["thresholds"]]
+    if challenge := report["challenge"]:
+        cases.append(("mini-challenge", report["campaign"], challenge["outcome"], in_words(challenge)))
     if not cases:
         hint = "name one with --fail-under, or in the menu under `thresholds`"
         raise UsageError("there is no threshold and no mini-challenge to make test cases of", hint)
-    count = {kind: str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "error")}
-    totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
-    suites = ET.Element("testsuites", totals)
     grid = report["simulated_in"]
-    name = visible(report["campaign"] + ("" if grid is None else f", simulated in the grid {grid}"))
-    suite = ET.SubElement(suites, "testsuite", {"name": name, **totals, "timestamp": report["at"]})
-    suite.extend(cases)
+    name = report["campaign"] + ("" if grid is None else f", simulated in the grid {grid}")
+    return suite(name, report["at"], cases)
+
+
+_RESULTS = {
+    **dict.fromkeys(("missed", "not reached", "failed"), "failure"),
+    **dict.fromkeys(("inconclusive", "no result"), "error"),
+}
+
+
+def suite(name: str, at: str, cases: Iterable[tuple[str, str, str, str]]) -> str:
+    """Return test cases as JUnit's XML: the kind, name, outcome and reason of each, judged at a time."""
+    made = ET.Element("testsuite", {"name": visible(name)})
+    for kind, test, outcome, reason in cases:
+        case = ET.SubElement(made, "testcase", {"classname": f"dc_inject.{kind}", "name": visible(test)})
+        if outcome in _RESULTS:
+            ET.SubElement(case, _RESULTS[outcome], {"message": visible(f"{outcome}: {reason}")})
+        else:
+            ET.SubElement(case, "system-out").text = visible(reason)
+    count = {kind: str(len(made.findall(f"testcase/{kind}"))) for kind in ("failure", "error")}
+    totals = {"tests": str(len(made)), "failures": count["failure"], "errors": count["error"]}
+    made.attrib.update({**totals, "timestamp": at})
+    suites = ET.Element("testsuites", totals)
+    suites.append(made)
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _cases(report: Mapping[str, Any]) -> Iterator[ET.Element]:
-    for judgement in report["thresholds"]:
-        yield _case("thresholds", judgement["threshold"], judgement["outcome"], judgement["reason"])
-    if challenge := report["challenge"]:
-        yield _case("mini-challenge", report["campaign"], challenge["outcome"], in_words(challenge))
-
-
-_RESULTS = {"missed": "failure", "not reached": "failure", "inconclusive": "error"}
-
-
-def _case(kind: str, name: str, outcome: str, reason: str) -> ET.Element:
-    case = ET.Element("testcase", {"classname": f"dc_inject.{kind}", "name": visible(name)})
-    if outcome in _RESULTS:
-        ET.SubElement(case, _RESULTS[outcome], {"message": visible(f"{outcome}: {reason}")})
-    else:
-        ET.SubElement(case, "system-out").text = visible(reason)
-    return case

@@ -102,7 +102,8 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
         challenge.link.source, challenge.link.destination, challenge.options.endpoint or ""
     )  # by whoever called, here or before
     hangup.interrupt()
-    with ending.interruptible(challenge.campaign):
+    so_far = f"`dc-inject link --verdict {challenge.campaign}` prints the verdict so far"
+    with ending.interruptible(challenge.campaign, so_far):
         connect = partial(_connect, clock=clock, timeout=options.timeout)
         challenge, storages = checks.ready(challenge, connect, partial(click.echo, err=True))
         for warning in others.warnings(challenge.campaign, challenge.link, clock.now()):
@@ -120,7 +121,8 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
                 lambda wrap: inject([menu], started, wrap_menus=wrap, ends_afterwards=True, live=live),
             )
             patience = end_files.PATIENCE if finished else WHEN_STOPPED
-            end_state = ending.end_rules(challenge.campaign, path, options, patience)
+            rate, timeout = options.cancel_rate, options.timeout
+            end_state = ending.end_rules(challenge.campaign, path, rate, timeout, patience)
         except BaseException as error:
             if not path.exists():
                 menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind

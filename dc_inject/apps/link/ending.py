@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from dc_inject.apps.link.options import LinkOptions
 from dc_inject.cli import end
 from dc_inject.cli.shared import exits, hangup, summary_output
 from dc_inject.ledger import ledger_files
@@ -18,7 +17,9 @@ from dc_inject.model.errors import ServiceError
 from dc_inject.summary.left import EndState
 
 
-def end_rules(campaign: str, ledger_path: Path, options: LinkOptions, patience: timedelta) -> EndState:
+def end_rules(
+    campaign: str, ledger_path: Path, cancel_rate: float, timeout: float, patience: timedelta
+) -> EndState:
     """End the rules or jobs that are left, and return how far that got.
 
     Where something cannot be ended, say so: everything ends with its lifetime.
@@ -27,10 +28,10 @@ def end_rules(campaign: str, ledger_path: Path, options: LinkOptions, patience: 
         complete = end.end_campaign(
             campaign,
             cancel=True,
-            cancel_rate=options.cancel_rate,
+            cancel_rate=cancel_rate,
             yes=True,
             ledger_path=ledger_path,
-            timeout=options.timeout,
+            timeout=timeout,
             patience=patience,
         )
     except ServiceError as error:
@@ -42,8 +43,8 @@ def end_rules(campaign: str, ledger_path: Path, options: LinkOptions, patience: 
 
 
 @contextlib.contextmanager
-def interruptible(campaign: str) -> Iterator[None]:
-    """Say what is left of a campaign, and what ends it, if a signal interrupts what is inside."""
+def interruptible(campaign: str, so_far: str) -> Iterator[None]:
+    """Say what `so_far` says, what is left and what ends it, if a signal interrupts what is inside."""
     try:
         yield
     except KeyboardInterrupt:
@@ -51,7 +52,7 @@ def interruptible(campaign: str) -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         path = ledger_files.file_of(None, campaign)
         if path.exists():
-            exits.say_interrupted(f"`dc-inject link --verdict {campaign}` prints the verdict so far")
+            exits.say_interrupted(so_far)
             summary_output.show_left(campaign, path, EndState.INTERRUPTED)
         else:
             exits.say_interrupted("nothing was injected")

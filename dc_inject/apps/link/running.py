@@ -70,7 +70,7 @@ def carry_out(
                 who=f"dc-inject link of {account.who()}",
                 on_cycle=lambda: _show(ledger, challenge),
                 patience=mini_challenge.PATIENCE,
-                classify=_classify,
+                classify=classify,
                 down=storages.down,
             )
         )
@@ -83,7 +83,7 @@ def carry_out(
     return finished
 
 
-def _classify(reason: str) -> str:
+def classify(reason: str) -> str:
     """Return the class of what Rucio says of files that failed: it quotes FTS."""
     from dc_inject.backends.fts import failed_files  # noqa: PLC0415  only when something has failed
 

@@ -47,7 +47,7 @@ def service(
     def made(capacity: float = 1000, **more: Any) -> SimBackend:
         stock = more.pop("stock", {A: items(A, 300, 10 * GB)})
         backend = SimBackend(clock, stock, speed=lambda _link: capacity * 1e9 / 8, **more)
-        for name in ("cli.run", "apps.link.command", "cli.end"):
+        for name in ("cli.run", "apps.link.command", "apps.smoke.command", "cli.end"):
             module = importlib.import_module(f"dc_inject.{name}")
             monkeypatch.setattr(module, "SystemClock", lambda: clock)
             if hasattr(module, "ThreadExecutor"):

@@ -1,0 +1,125 @@
+"""One file over each link of menus: the engine injects as always, from shortened menus, with a plan of its own.
+
+The menus keep their links, selection, limits and services; their rates, shapes, goals and windows go, and a link
+that several of them have is tested once. The plan gives each link a debt of one file (of Rucio's datasets that
+have more, a slice of one file) until one has gone out. Second hops are left out: nothing has landed for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dc_inject import menu
+from dc_inject.apps.smoke import results
+from dc_inject.engine.menus import Menus
+from dc_inject.ledger import Ledger
+from dc_inject.menu import writing
+from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Injection, Link, Menu
+from dc_inject.model.goals import UNCONTROLLED, SecondHop
+from dc_inject.model.items import Slicing
+from dc_inject.model.plan import Plan
+from dc_inject.model.ports import Clock
+from dc_inject.planning import plan
+from dc_inject.planning.link_plan import LinkPlans
+from dc_inject.planning.plan import Account, Situation
+from dc_inject.system import account, files
+
+RATE = 1000.0  # bytes per second: less than any file, which goes out for its debt
+CYCLES = 20  # in the time of a test
+SECOND, SHORTEST, LONGEST = timedelta(seconds=1), timedelta(seconds=5), timedelta(minutes=1)  # cycles
+
+
+def _pairs(rses: Sequence[str], now: datetime) -> str:
+    """Return a menu with all pairs of some RSEs."""
+    start, end = (f"{at:%Y-%m-%d %H:%M}Z" for at in (now, now + timedelta(hours=1)))
+    heading = writing.Heading("pairs", account.who(), start, end, datasets=("*:*",))
+    mesh = f"[{', '.join(map(writing.scalar, rses))}]"
+    return writing.menu(heading, (), "1 Mb/s", writing.shared("pairs", (("mesh", mesh), ("rate", "1 Mb/s"))))
+
+
+class OneFileEach:
+    """The menus and the planner of a test, which is a campaign of its own."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        rses: Sequence[str],
+        now: datetime,
+        within: timedelta,
+        say: Callable[[str], None],
+    ) -> None:
+        """Read menus, or make one of all pairs of `rses`; `within` is the longest time. Raises MenuError.
+
+        `say` gets a sentence about the progress at each cycle.
+        """
+        self._say = say
+        self._start = now.replace(microsecond=0)
+        self.until = self._start + within
+        drafts = [menu.read(_pairs(rses, now), "--among")] if rses else files.read_menus(paths)
+        owners: dict[Link, str] = {}
+        self.drafts = [draft.reshaped(partial(self._shortened, owners)) for draft in drafts]
+        self.campaign = menu.one_campaign(self.drafts)
+
+    def _shortened(self, owners: dict[Link, str], one: Menu) -> Menu:
+        """Return a menu with the links that no menu before it owns, on which next to nothing is due."""
+        time = self.until - self._start
+        window: dict[str, Any] = {"start": self._start, "end": self.until}
+        changes = {**window, "rate": RATE, "goal": None, "shape": None, "overhead": 0.0, "control": UNCONTROLLED}
+        flows: dict[Link, Flow] = {}
+        for flow in one.flows:
+            if owners.setdefault(flow.link, one.name) == one.name and not isinstance(flow.goal, SecondHop):
+                flows.setdefault(flow.link, replace(flow, dwell=time, **changes))  # its rules end with the test
+        name = f"smoke-{one.campaign[:40]}-{self._start:%Y%m%dT%H%M%S}"
+        window["cycle"] = min(max(time / CYCLES, SHORTEST), LONGEST) // SECOND * SECOND
+        return replace(one, campaign=name, flows=(*flows.values(),), target=None, exclusions=(), **window)
+
+    def over(self, menus: Menus, ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
+        """Return what the engine asks for its menus."""
+        return partial(self._now, menus, ledger, clock)
+
+    def _now(self, menus: Menus, ledger: Ledger, clock: Clock) -> Campaign:
+        """Return the campaign, with slices of one file; it is at its end once all links have a result.
+
+        Nothing more is due on a link whose file has gone out.
+        """
+        campaign, found = menus.take_up(self.drafts), results.read(ledger)
+        now = Cycle.at(clock.now(), campaign.cycle).start
+        if found:
+            self._say(results.words(found))
+        is_over = found and all(one.outcome != results.OPEN for one in found)
+        sent = {entry.injection.flow for entry in ledger.entries() if results.is_sent(entry)}
+        accounts = {identity.service: identity.account for identity in ledger.identities()}
+
+        def left(flow: Flow) -> Flow:
+            slices = flow.slices
+            if flow.link.service.has_slices:
+                slices = replace(slices or Slicing(f"user.{accounts[flow.link.through]}"), at_most=1)
+            return replace(flow, slices=slices, end=max(now, flow.start) if flow.key in sent else flow.end)
+
+        def rest(one: Menu) -> Menu:
+            end = max(now, one.start) if is_over else one.end
+            return replace(one, end=end, flows=tuple(map(left, one.flows)))
+
+        return replace(campaign, menus=tuple(map(rest, campaign.menus)))
+
+    def plan(self, situation: Situation) -> Plan:
+        """Plan one file for each link."""
+        return plan.plan(_one_each(situation))
+
+    def refill(
+        self, situation: Situation, room: Mapping[FlowKey, int], standing: Sequence[Injection] = ()
+    ) -> tuple[Injection, ...]:
+        """Return other files in place of those that could not be used."""
+        return plan.refill(_one_each(situation), room, standing)
+
+
+def _one_each(situation: Situation) -> Situation:
+    """Return a situation in which each link owes its smallest file."""
+    lines = LinkPlans(situation, situation.demands).lines
+    owing = (replace(line.demand, account=Account(due=line.smallest)) for line in lines)
+    return replace(situation, demands=tuple(owing))
