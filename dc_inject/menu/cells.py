@@ -34,6 +34,7 @@ class Cell(Text):
 
     exact = False  # a number of a workbook, whose decimal sign is the point
     merged = ""  # the range of cells that it is a part of, but for the cell that holds their value
+    meant = ""  # a date or a percentage as its format shows it: `2027-02-08`, `50 %`
     trouble = ""  # why its text is not what is meant, or not what a person sees
     hint = ""
 

@@ -67,8 +67,30 @@ def shared(name: str, keys: Iterable[tuple[str, str]]) -> list[str]:
 
 def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Iterable[str]) -> str:
     """Return the text of a menu; `total` is what its rates sum to, which `target` and, if needed, `limits` say."""
-    h = heading
-    lines = [*(f"# {comment}" if comment else "#" for comment in comments), "menu: 1"]
+    return _text(comments, [*_top(heading, total), "scenarios:", *scenarios])
+
+
+def day(heading: Heading, total: str, scenarios: Iterable[str]) -> str:
+    """Return the text of a menu that includes what it has in common with others: `include` names that file."""
+    own = [line for line in _top(heading, total) if not _is_common(line) or line.startswith("include:")]
+    return _text([], [*own, "scenarios:", *scenarios])
+
+
+def common(heading: Heading, comments: Iterable[str], total: str) -> str:
+    """Return what menus have in common; `total` is the highest sum of their rates."""
+    return _text(comments, [line for line in _top(heading, total) if _is_common(line)])
+
+
+def _is_common(line: str) -> bool:
+    return line.startswith((" ", "contact:", "timezone:", "limits:", "include:", "fts:", "defaults:"))
+
+
+def _text(comments: Iterable[str], lines: Iterable[str]) -> str:
+    return "\n".join([*(f"# {comment}" if comment else "#" for comment in comments), *lines]) + "\n"
+
+
+def _top(heading: Heading, total: str) -> list[str]:
+    h, lines = heading, ["menu: 1"]
     lines.append(_line(h, "campaign", scalar(h.campaign), "one ledger for all menus of this name"))
     if h.description:
         lines.append(f"description: {scalar(h.description)}")
@@ -85,8 +107,7 @@ def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Itera
         lines.append(f"include: {scalar(h.include)}")
     if h.endpoint:
         lines.append(f"fts: {{endpoint: {scalar(h.endpoint)}}}")
-    lines += [*_defaults(h), "scenarios:", *scenarios]
-    return "\n".join(lines) + "\n"
+    return lines + _defaults(h)
 
 
 def _defaults(heading: Heading) -> list[str]:

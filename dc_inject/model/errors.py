@@ -73,7 +73,7 @@ class MenuError(DcInjectError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         """Take all problems found, in the order of their places."""
-        self.problems = tuple(sorted(problems))
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.file, problem.sheet, problem)))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[type[MenuError], tuple[tuple[Problem, ...]]]:

@@ -152,6 +152,14 @@ def whole(path: Path, *, force: bool, mode: int = 0o666, exactly: bool = False) 
         raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint_of(error)) from None
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder if it is not there; raises UsageError when it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {path} cannot be made: {error.strerror or error}", hint_of(error)) from None
+
+
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Raise UsageError for a file that is there already and may not be replaced, or a name that cannot be."""
     if exists(path) and not force:

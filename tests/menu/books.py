@@ -19,6 +19,7 @@ FORMATS = {
     "euro": '0" EUR"',
 }
 STRUCK = "struck"
+HIDDEN = ' state="hidden"'
 STYLES = [*FORMATS, STRUCK]
 _NAMESPACE = (
     'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" '
@@ -50,29 +51,33 @@ def book(
     notes: Collection[str] = (),
     name: str = "Rates",
     parts: Mapping[str, str] = {},
+    more: Mapping[str, Mapping[str, Value]] = {},
+    hidden: Collection[str] = (),
+    since_1904: bool = False,
 ) -> bytes:
     """Return a workbook with a sheet of these cells, whose keys are such as C4, and `others` with one cell each.
 
-    `parts` are put in the place of its own.
+    `more` are sheets, too, whose styles have keys such as Days!C4; `hidden` are sheets. `parts` are put in the
+    place of its own.
     """
-    by_row: dict[int, list[str]] = {}
-    for reference, value in sorted(cells.items(), key=lambda cell: position(cell[0])):
-        style = STYLES.index(styles.get(reference, ""))
-        by_row.setdefault(position(reference)[0], []).append(_cell(reference, value, style))
-    rows = "".join(
-        f'<row r="{row}" hidden="{int(row in hidden_rows)}">{"".join(of)}</row>' for row, of in by_row.items()
-    )
+    rows = _rows(cells, styles, hidden_rows)
     columns = "".join(f'<col min="{n}" max="{n}" width="9" hidden="1"/>' for n in hidden_columns)
     ranges = "".join(f'<mergeCell ref="{each}"/>' for each in merged)
     sheet = (f"<cols>{columns}</cols>" if columns else "") + f"<sheetData>{rows}</sheetData>"
     sheet += f"<mergeCells>{ranges}</mergeCells>" if ranges else ""
-    sheets = {name: sheet} | dict.fromkeys(others, "<sheetData><row><c><v>1</v></c></row></sheetData>")
+    inner = {}
+    for title, content in more.items():
+        own_styles = {at.removeprefix(f"{title}!"): style for at, style in styles.items()}
+        inner[title] = f"<sheetData>{_rows(content, own_styles)}</sheetData>"
+    sheets = {name: sheet} | inner | dict.fromkeys(others, "<sheetData><row><c><v>1</v></c></row></sheetData>")
     listed = "".join(
-        f'<sheet name={quoteattr(each)} sheetId="{n}" r:id="s{n}"/>' for n, each in enumerate(sheets, start=1)
+        f'<sheet name={quoteattr(each)} sheetId="{n}" r:id="s{n}"{HIDDEN if each in hidden else ""}/>'
+        for n, each in enumerate(sheets, start=1)
     )
     own = {
         "_rels/.rels": _relations({"w": ("officeDocument", "xl/workbook.xml")}),
-        "xl/workbook.xml": f"<workbook {_NAMESPACE}><sheets>{listed}</sheets>"
+        "xl/workbook.xml": f'<workbook {_NAMESPACE}><workbookPr date1904="{int(since_1904)}"/>'
+        f"<sheets>{listed}</sheets>"
         f'<calcPr fullCalcOnLoad="{int(not computed)}"/></workbook>',
         "xl/_rels/workbook.xml.rels": _relations(
             {"styles": ("styles", "styles.xml")}
@@ -86,9 +91,19 @@ def book(
         + "".join(f'<comment ref="{each}"><text><t>if agreed</t></text></comment>' for each in notes)
         + "</commentList></comments>",
     }
-    for n, inner in enumerate(sheets.values(), start=1):
-        own[f"xl/worksheets/sheet{n}.xml"] = f"<worksheet {_NAMESPACE}>{inner}</worksheet>"
+    for n, content in enumerate(sheets.values(), start=1):
+        own[f"xl/worksheets/sheet{n}.xml"] = f"<worksheet {_NAMESPACE}>{content}</worksheet>"
     return packed(own | dict(parts))
+
+
+def _rows(cells: Mapping[str, Value], styles: Mapping[str, str], hidden: Collection[int] = ()) -> str:
+    by_row: dict[int, list[str]] = {}
+    for reference, value in sorted(cells.items(), key=lambda cell: position(cell[0])):
+        style = STYLES.index(styles.get(reference, ""))
+        by_row.setdefault(position(reference)[0], []).append(_cell(reference, value, style))
+    return "".join(
+        f'<row r="{row}" hidden="{int(row in hidden)}">{"".join(of)}</row>' for row, of in by_row.items()
+    )
 
 
 def packed(parts: Mapping[str, str]) -> bytes:

@@ -58,7 +58,7 @@ def expand(
         raise MenuError([Problem(name, 0, message, "ask Rucio with --online, or name them with --rses")])
     goal = menu_files.goal(file, output)
     text = expanding.written_out(draft, names, str(goal), files.load, menu_files.seen_from(goal))
-    new, warnings = new_menus.checked(text, menu_files.name_of(goal))
+    new, warnings = new_menus.checked({menu_files.name_of(goal): text})
     menu_files.say(*warnings, new_menus.together(new))
     menu_files.write(text, output, force=force)
 

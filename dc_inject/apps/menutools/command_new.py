@@ -122,10 +122,9 @@ def new(
             "a menu needs --rate, and --from and --to, or --mesh", "or use --ask to be asked for them"
         )
     text = new_menus.write_menu(given, wanted)
-    draft, warnings = new_menus.checked(text, menu_files.name_of(output))
-    menu_files.say(*warnings, new_menus.together(draft))
-    if assumed := new_menus.describe_assumptions(new_menus.heading(given, wanted[0].name)):
-        menu_files.say(assumed)
+    draft, warnings = new_menus.checked({menu_files.name_of(output): text})
+    assumed = new_menus.describe_assumptions(new_menus.heading(given, wanted[0].name))
+    menu_files.say(*warnings, new_menus.together(draft), *assumed)
     menu_files.write(text, output, force=force)
 
 

@@ -24,7 +24,7 @@ from dc_inject.model.errors import MenuError
 OLD_UNIT = "Mb/s"  # of the old tool's lines
 SUM_TOLERANCE = Fraction(1, 100)  # of what a spreadsheet sums, which may show rounded numbers
 
-_SUMS = re.compile(
+SUMS = re.compile(
     "|\\W*(?:sums?|totals?|all|summe|gesamt)\\b.*|[\N{GREEK SMALL LETTER SIGMA}\N{N-ARY SUMMATION}].*"
     "|(?:egress|ingress|outgoing|incoming|out|in)\\s*(?:[\\[(].*)?"
 )
@@ -52,6 +52,7 @@ class Imported:
     form: str
     links: tuple[tuple[str, str, Amount], ...]
     remarks: tuple[str, ...]
+    cells: tuple[Cell, ...] = ()  # of the links
 
     @property
     def total(self) -> str:
@@ -72,19 +73,24 @@ def read(data: bytes, file: str, options: Options) -> Imported:
     menu_reader = MenuReader(file, None)
     complain = FirstComplaints(menu_reader.complain)
     table = tables.read(data, file, options.layout, complain)
-    rows = table.rows
-    if not rows and not complain:
+    if not table.rows and not complain:
         complain(Place(file, 1), "the file has no lines", "a line is such as `source,destination,rate`")
     if not complain:
-        reader = _Reader(options, table, complain)
-        lines = options.form == "lines" or (not options.form and _are_lines(rows))
-        imported = reader.lines(rows) if lines else reader.matrix(rows)
-        if not imported.links and not complain:
-            complain(rows[0].cells[0].place, "there is no link with a rate above 0", "give one a rate")
+        imported = read_table(table, options, complain)
         if not complain:
             return imported
     complain.close()
     raise MenuError([replace(problem, sheet=table.sheet) for problem in menu_reader.problems])
+
+
+def read_table(table: Table, options: Options, complain: FirstComplaints) -> Imported:
+    """Read the rows of a table; they are right if there is no complaint."""
+    reader = _Reader(options, table, complain)
+    lines = options.form == "lines" or (not options.form and _are_lines(table.rows))
+    imported = reader.lines(table.rows) if lines else reader.matrix(table.rows)
+    if not imported.links and not complain:
+        complain(table.rows[0].cells[0].place, "there is no link with a rate above 0", "give one a rate")
+    return imported
 
 
 class _Reader:
@@ -95,6 +101,7 @@ class _Reader:
         self._table = table
         self._separator = table.separator
         self._complain = complain
+        self._default = "" if table.of_several else OLD_UNIT  # a sheet of several has its unit
         self._links: dict[tuple[str, str], tuple[Amount, Cell]] = {}
         self._remarks = table.remarks
 
@@ -108,7 +115,7 @@ class _Reader:
             if extra is not None or len(row.cells) < 3:
                 self._complain((extra or row.cells[-1]).place, *self._count(row))
                 continue
-            amount = self._amount(row.cells[2], unit or OLD_UNIT)
+            amount = self._amount(row.cells[2], unit or self._default)
             ends = [self._end(cell) for cell in row.cells[:2]]
             if amount is None or not amount.number:
                 zeros += 1
@@ -120,7 +127,7 @@ class _Reader:
 
     def matrix(self, rows: list[TableRow]) -> Imported:
         head, body = rows[0], rows[1:]
-        unit = self._unit(head.cells[0], needed=True)
+        unit = self._unit(head.cells[0], needed=True) or OLD_UNIT  # one that is missing is one problem
         if _DESTINATION.match(head.cells[0]) and _FROM.search(head.cells[0]):
             message = f"{values.shown(head.cells[0])!r} names the destinations first, but sources are the rows"
             self._complain(head.cells[0].place, message, "transpose the table, or correct the cell")
@@ -131,14 +138,14 @@ class _Reader:
         for row in body:
             name = row.cells[0]
             if sums_row is not None:
-                hint = f"put the sums last, or leave it out: {_ignore(row)}"
+                hint = f"put the sums last, or leave it out: {self._table.leave_out_row(row)}"
                 self._complain(name.place, "a row follows the sums", hint)
                 break
-            if _SUMS.fullmatch(name.lower()):
+            if SUMS.fullmatch(name.lower()):
                 self._check(name)
                 sums_row = row
                 continue
-            source = self._end(name, _ignore(row))
+            source = self._end(name, self._table.leave_out_row(row))
             if source and source in sources:
                 message = f"{source} appears twice, first in {self._table.where(sources[source])}"
                 self._complain(name.place, message, "add up the two rows, and keep one")
@@ -170,7 +177,7 @@ class _Reader:
                 hint = f"put the sums last, or leave it out: {leave_out}"
                 self._complain(cell.place, "a column follows the sums", hint)
                 break
-            if _SUMS.fullmatch(cell.lower()):
+            if SUMS.fullmatch(cell.lower()):
                 self._check(cell)
                 columns[index] = None
                 continue
@@ -226,7 +233,7 @@ class _Reader:
         if sums_row is not None:
             for index in own:
                 parts = [rates.get((row.place.line, index)) for row in rows]
-                self._compare(sums_row, sums_row.cell(index), parts, unit, _ignore(sums_row))
+                self._compare(sums_row, sums_row.cell(index), parts, unit, self._table.leave_out_row(sums_row))
             self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
 
     def _compare(self, row: TableRow, cell: Cell, parts: list[Amount | None], unit: str, leave_out: str) -> None:
@@ -258,7 +265,7 @@ class _Reader:
             if cell:
                 message = f"a line has three cells, and {_named(cell)} is one more"
                 self._complain(cell.place, message, f"leave it out: {self._table.leave_out(cell, index)}")
-        return self._unit(row.cells[2], needed=False)
+        return self._unit(row.cells[2], needed=self._table.of_several) or OLD_UNIT
 
     def _count(self, row: TableRow) -> tuple[str, str]:
         """Return what is wrong with a line that has not three cells."""
@@ -283,8 +290,10 @@ class _Reader:
             message = f"{values.shown(cell)!r} names no known unit"
             self._complain(cell.place, message, "write Gb/s, GB/s or MiB/s there, or give --unit Gb/s")
         elif needed and not named and not of_option:
-            message = "the matrix has no unit"
-            self._complain(cell.place, message, "write it into the corner cell, or give --unit Gb/s")
+            message = (
+                "the matrix has no unit" if cell is self._table.rows[0].cells[0] else "the rates have no unit"
+            )
+            self._complain(cell.place, message, "write it into this cell, or give --unit Gb/s")
         return named[0] if named else of_option
 
     def _check(self, cell: Cell) -> None:
@@ -294,9 +303,9 @@ class _Reader:
 
     def _amount(self, cell: Cell, unit: str, leave_out: str = "") -> Amount | None:
         try:
-            return cells.amount(cell, unit or OLD_UNIT, self._options.decimal, self._separator)
+            return cells.amount(cell, unit or self._default, self._options.decimal, self._separator)
         except WrongError as error:
-            self._complain(cell.place, error.message, _or_leave_out(error.hint, leave_out))
+            self._complain(cell.place, error.message, or_leave_out(error.hint, leave_out))
         return None
 
     def _end(self, cell: Cell, leave_out: str = "") -> str:
@@ -305,7 +314,7 @@ class _Reader:
             cell.check()
             return _name(cell, self._options.names)
         except WrongError as error:
-            self._complain(cell.place, error.message, _or_leave_out(error.hint, leave_out))
+            self._complain(cell.place, error.message, or_leave_out(error.hint, leave_out))
         return ""
 
     def _add(self, cell: Cell, source: str, destination: str, amount: Amount) -> None:
@@ -326,7 +335,7 @@ class _Reader:
 
     def _done(self, form: str) -> Imported:
         links = tuple((*ends, amount) for ends, (amount, _) in self._links.items())
-        return Imported(form, links, tuple(self._remarks))
+        return Imported(form, links, tuple(self._remarks), tuple(cell for _, cell in self._links.values()))
 
 
 _BITS = {"b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"}
@@ -341,12 +350,9 @@ def _name(text: str, names: Collection[str]) -> str:
     return name
 
 
-def _or_leave_out(hint: str, option: str) -> str:
+def or_leave_out(hint: str, option: str) -> str:
+    """Return a hint with the option that leaves out what it is about."""
     return f"{hint}; or leave it out: {option}" if option else hint
-
-
-def _ignore(row: TableRow) -> str:
-    return tables.option("--ignore-row", str(row.place.line))
 
 
 def _is_number(text: str) -> bool:

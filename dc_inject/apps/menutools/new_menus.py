@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.menu import MenuDraft, addresses, values, writing
+from dc_inject.menu.includes import Load
 from dc_inject.menu.writing import Heading
-from dc_inject.model import rates, units
+from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.system import account, files
@@ -67,32 +69,56 @@ _TEXTS = ("campaign", "contact", "start", "end", "timezone", "description", "thr
 def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
     """Return begin and end of a menu where at most its begin was said; raises UsageError for a wrong one."""
     zone = values.zone(timezone)
-    start = start or _local(_tomorrow(zone), zone)
+    start = start or local(_tomorrow(zone), zone)
     try:
-        return start, _local(values.moment(start, zone) + timedelta(days=1), zone)
+        return start, local(values.moment(start, zone) + timedelta(days=1), zone)
     except values.WrongError as error:
         raise UsageError(error.message, error.hint) from None
 
 
-def describe_assumptions(heading: Heading) -> str:
-    """Say what was assumed, or nothing."""
+def describe_assumptions(heading: Heading) -> list[str]:
+    """Say in a sentence what was assumed, or nothing."""
     values = {key: getattr(heading, key) for key in _TEXTS} | {"datasets": " ".join(heading.datasets)}
     options = {"datasets": "--did"}
     parts = [f"{values[key]} ({options.get(key, f'--{key}')})" for key in sorted(heading.assumed - {"timezone"})]
-    return f"assumed: {', '.join(parts)}" if parts else ""
+    return [f"assumed: {', '.join(parts)}"] if parts else []
 
 
-def checked(text: str, name: str) -> tuple[MenuDraft, list[str]]:
-    """Read a menu that was made, and return it with warnings; raises MenuError with what cannot work."""
+Origins: TypeAlias = dict[tuple[str, int], Problem]  # file and line of a link -> a problem at what it came from
+
+
+def checked(
+    texts: Mapping[str, str],
+    load: Load = files.load,
+    origins: Mapping[tuple[str, int], Problem] = MappingProxyType({}),
+) -> tuple[Campaign, list[str]]:
+    """Read menus that were made, by their names, and return them with warnings.
+
+    What is wrong with a link is placed where the link came from; what differs only in numbers, as on several days,
+    is there once. Raises MenuError with what cannot work.
+    """
+    drafts, problems = list[MenuDraft](), list[Problem]()
     try:
-        draft = menu.read(text, name, files.load)
+        for name, text in texts.items():
+            drafts.append(menu.read(text, name, load))
+        made = menu.campaign([draft.preview for draft in drafts])
+        problems = list(lint.findings(made))
     except MenuError as error:
-        raise MenuError(alike(error.problems)) from None
-    findings = lint.findings(menu.campaign([draft.preview]))
+        raise MenuError(alike(_placed(error.problems, origins))) from None
+    placed = {
+        (*(one.file, one.sheet, one.line, one.column), re.sub("[0-9.]+", "", one.message)): one
+        for one in _placed(problems, origins)
+    }
+    findings = list(placed.values())
     warnings = [f"warning: {finding}" for finding in findings[:SHOWN]]
     if len(findings) > SHOWN:
-        warnings.append(f"warning: and {len(findings) - SHOWN} more, which `dc-inject check MENU` lists")
-    return draft, warnings
+        warnings.append(f"warning: and {len(findings) - SHOWN} more, which `dc-inject check` lists")
+    return made, warnings
+
+
+def _placed(problems: Iterable[Problem], origins: Mapping[tuple[str, int], Problem]) -> list[Problem]:
+    at = ((problem, origins.get((problem.file, problem.line), problem)) for problem in problems)
+    return [replace(one, file=o.file, line=o.line, column=o.column, sheet=o.sheet) for one, o in at]
 
 
 def alike(problems: Iterable[Problem]) -> list[Problem]:
@@ -113,11 +139,10 @@ def _with(problem: Problem, more: Sequence[Problem]) -> Problem:
     return replace(problem, hint=f"{problem.hint}; {more_like_it}" if problem.hint else more_like_it)
 
 
-def together(draft: MenuDraft) -> str:
-    """Return how many links a menu has, and what they sum to."""
-    flows = draft.preview.flows
-    links = len({flow.link for flow in flows})
-    return f"{units.counted(links, 'links')}, {units.format_rate(rates.peak(flows).rate)} together"
+def together(made: Campaign) -> str:
+    """Return how many links menus have, and what they sum to."""
+    links = units.counted(len({flow.link for flow in made.flows}), "links")
+    return f"{links}, {units.format_rate(rates.peak(made.flows).rate)} together"
 
 
 def _tomorrow(zone: ZoneInfo) -> datetime:
@@ -125,7 +150,7 @@ def _tomorrow(zone: ZoneInfo) -> datetime:
     return day.replace(hour=START_HOUR, minute=0, second=0, microsecond=0)
 
 
-def _local(moment: datetime, zone: ZoneInfo) -> str:
+def local(moment: datetime, zone: ZoneInfo) -> str:
     """Write a time in a zone, with its offset where clocks are put back over it."""
     local = moment.astimezone(zone)
     text = local.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dc_inject.apps.menutools import workbooks
@@ -26,10 +27,30 @@ class Layout:
     """What a person says of a table that has more than links and rates."""
 
     sheet: str = ""
+    one_of: tuple[str, ...] = ()  # all sheets, if several are read
     header_row: int = 0  # the row of the head; those above it do not count
+    header_rows: tuple[tuple[str, int], ...] = ()  # the same of single sheets
     ignore_columns: tuple[str, ...] = ()  # heads, or letters or numbers of columns
     ignore_rows: tuple[str, ...] = ()  # first cells, or numbers of rows
     hidden: Literal["", "read", "ignore"] = ""  # rows and columns
+
+    def of(self, sheet: str, sheets: Collection[str]) -> Layout:
+        """Return what is said of one of several sheets: for all, or for it alone, as in `SHEET!C`.
+
+        What is meant for it alone begins with `!` then.
+        """
+
+        def own(names: tuple[str, ...]) -> tuple[str, ...]:
+            parts = [(name, name.rpartition("!")[0], name.rpartition("!")[2]) for name in names]
+            return tuple(
+                f"!{rest}" if of == sheet else name for name, of, rest in parts if of == sheet or of not in sheets
+            )
+
+        columns, rows = own(self.ignore_columns), own(self.ignore_rows)
+        first, one_of = dict(self.header_rows).get(sheet, self.header_row), tuple(sheets)
+        return replace(
+            self, sheet=sheet, ignore_columns=columns, ignore_rows=rows, header_row=first, one_of=one_of
+        )
 
 
 @dataclass(slots=True)
@@ -39,7 +60,9 @@ class Table:
     separator: str
     rows: list[TableRow]
     sheet: str = ""  # of a workbook
+    of_several: bool = False
     remarks: list[str] = field(default_factory=list)
+    unmatched: set[str] = field(default_factory=set)  # what is to be ignored in any sheet, and is not in this one
 
     def where(self, cell: Cell) -> str:
         """Return how a sentence calls the place of a cell in the same table."""
@@ -50,28 +73,38 @@ class Table:
         """Return the option that leaves out the column of a cell, by its head if that is the cell."""
         if cell and self.rows[0].cell(index) is cell:
             return option("--ignore-column", cell)
-        return option("--ignore-column", column_letters(cell.place.column) if self.sheet else str(index + 1))
+        return self.option("--ignore-column", column_letters(cell.place.column) if self.sheet else str(index + 1))
+
+    def leave_out_row(self, row: TableRow) -> str:
+        """Return the option that leaves out a row."""
+        return self.option("--ignore-row", str(row.place.line))
+
+    def option(self, name: str, value: str) -> str:
+        """Return an option about a row or a column, with the sheet where there are several."""
+        return option(name, f"{self.sheet}!{value}" if self.of_several else value)
 
 
 def read(data: bytes, file: str, layout: Layout, complain: FirstComplaints) -> Table:
     """Return a table without what a person leaves out; complains of what is not there, and of what is hidden."""
-    sheet: Sheet | None = None
     if workbooks.is_one(data):
         try:
-            sheet = workbooks.read(data, file, layout.sheet)
+            return of_sheet(workbooks.read(data, file, layout.sheet), file, layout, complain)
         except WrongError as error:
             complain(Place(file, 0), error.message, error.hint)
             return Table("", [])
-        table = _of_sheet(sheet, file, layout)
-    elif layout.sheet:
+    if layout.sheet:
         raise UsageError(f"--sheet is only for spreadsheets, but {file} is not one", "leave it out")
-    else:
-        table = Table(*cells.rows(data, file, complain, first=layout.header_row))
-    if complain:
-        return table
+    table = Table(*cells.rows(data, file, complain, first=layout.header_row))
+    return table if complain else _reduced(table, None, file, layout, complain)
+
+
+def _reduced(table: Table, sheet: Sheet | None, file: str, layout: Layout, complain: FirstComplaints) -> Table:
     if layout.header_row and (not table.rows or table.rows[0].place.line != layout.header_row):
         row = Place(file, layout.header_row, 1)
         complain(row, f"row {row.line} is empty, and --header-row names it", "name the row of the column heads")
+    while table.of_several and not layout.header_row and _is_title(table.rows):
+        title = next(filter(None, table.rows.pop(0).cells))
+        table.remarks.append(f"{table.where(title)} is a title and left out: {values.shown(title)}")
     _ignore_columns(table, layout.ignore_columns, complain)
     _ignore_rows(table, layout.ignore_rows, complain)
     if sheet is not None and layout.hidden != "read":
@@ -86,8 +119,8 @@ def option(name: str, value: str) -> str:
     return f"{name} {shlex.quote(values.shown(value))}"
 
 
-def _of_sheet(sheet: Sheet, file: str, layout: Layout) -> Table:
-    """Return the rows of a sheet from the head on, as wide as the widest of them."""
+def of_sheet(sheet: Sheet, file: str, layout: Layout, complain: FirstComplaints) -> Table:
+    """Return the rows of a sheet that count, from the head on, as wide as the widest of them."""
     by_row: dict[int, dict[int, Cell]] = {}
     for (row, column), cell in sorted(sheet.cells.items()):
         hidden = row in sheet.hidden_rows or column in sheet.hidden_columns
@@ -100,13 +133,15 @@ def _of_sheet(sheet: Sheet, file: str, layout: Layout) -> Table:
         )
         for row, of in by_row.items()
     ]
-    table = Table("\t", rows, sheet.name)
+    table = Table("\t", rows, sheet.name, bool(layout.one_of))
     if sheet.others and not layout.sheet:
         names = units.some(map(repr, sheet.others))
-        table.remarks.append(f"only the sheet {sheet.name!r} is read, not {names} (--sheet)")
+        table.remarks.append(
+            f"only the sheet {sheet.name!r} is read, not {names} (--sheet; for all: --sheets or --schedule)"
+        )
     if sheet.notes:
         table.remarks.append(f"notes of cells are not read: {units.some(sheet.notes)}")
-    return table
+    return _reduced(table, sheet, file, layout, complain)
 
 
 def _ignore_columns(table: Table, names: tuple[str, ...], complain: FirstComplaints) -> None:
@@ -116,12 +151,14 @@ def _ignore_columns(table: Table, names: tuple[str, ...], complain: FirstComplai
     head = table.rows[0]
     width = max(len(row.cells) for row in table.rows)
     ignored: set[int] = set()
-    for name in names:
+    for name, alone in _named(names, table):
         found = {index for index, cell in enumerate(head.cells) if _same(cell, name)}
         at = _index(name, in_sheet=bool(table.sheet))
-        if not found and at < width:
+        if not found and at < width and alone:
             found = {at}
-        if not found:
+        if not found and not alone:
+            table.unmatched.add(name)
+        elif not found:
             hint = units.did_you_mean(name, (cell for cell in head.cells if cell))
             complain(head.cells[0].place, f"there is no column {values.shown(name)!r} for --ignore-column", hint)
         ignored |= found
@@ -130,6 +167,11 @@ def _ignore_columns(table: Table, names: tuple[str, ...], complain: FirstComplai
         for row in table.rows
         if (kept := tuple(cell for index, cell in enumerate(row.cells) if index not in ignored)) and any(kept)
     ]
+
+
+def _named(names: tuple[str, ...], table: Table) -> Iterator[tuple[str, bool]]:
+    """Yield names of what to ignore, with whether it must be in this table; only then it may be its place."""
+    yield from ((name.removeprefix("!"), name.startswith("!") or not table.of_several) for name in names)
 
 
 def _index(name: str, *, in_sheet: bool) -> int:
@@ -142,12 +184,14 @@ def _index(name: str, *, in_sheet: bool) -> int:
 def _ignore_rows(table: Table, names: tuple[str, ...], complain: FirstComplaints) -> None:
     """Leave out rows by their first cells, or else by their numbers."""
     ignored: set[int] = set()
-    for name in names:
+    for name, alone in _named(names, table):
         firsts = ((row.place.line, next(filter(None, row.cells))) for row in table.rows)
         found = {line for line, first in firsts if _same(first, name)}
-        if not found:
+        if not found and alone:
             found = {row.place.line for row in table.rows if str(row.place.line) == name}
-        if not found and table.rows:
+        if not found and not alone:
+            table.unmatched.add(name)
+        elif not found and table.rows:
             message = f"there is no row {values.shown(name)!r} for --ignore-row"
             complain(table.rows[0].cells[0].place, message, "name a row by its first cell, or by its number")
         ignored |= found
@@ -178,20 +222,26 @@ def _check_head(table: Table, complain: FirstComplaints) -> None:
         return
     title, message = trouble
     better = next((at for at in range(1, len(table.rows)) if _not_a_head(table.rows, at) is None), None)
-    hint = f"leave it out: --ignore-row {title.place.line}"
+    hint = f"leave it out: {table.leave_out_row(table.rows[0])}"
     if better is not None:
-        hint = f"name the row of the column heads: --header-row {table.rows[better].place.line}"
+        first = table.option("--header-row", str(table.rows[better].place.line))
+        hint = f"name the row of the column heads: {first}"
         named = units.rate_units(" ".join(table.rows[0].cells))
         if len(named) == 1 and not units.rate_units(table.rows[better].cells[0]):
             hint += f" --unit {named[0]}"
     complain(title.place, message, hint)
 
 
+def _is_title(rows: list[TableRow]) -> bool:
+    """Return whether the first row has one value only, be it in merged cells, above others that have more."""
+    one = len(set(filter(None, rows[0].cells))) == 1 if rows else False
+    return one and any(len(list(filter(None, row.cells))) > 1 for row in rows[1:])
+
+
 def _not_a_head(rows: list[TableRow], at: int) -> tuple[Cell, str] | None:
     """Return the cell that shows that a row cannot be the head of what follows, and why."""
     row, body = rows[at], rows[at + 1 :]
-    own = set(filter(None, row.cells))
-    if len(own) == 1 and row.cells[0] and any(len(list(filter(None, r.cells))) > 1 for r in body):
+    if row.cells[0] and _is_title(rows[at:]):
         return row.cells[0], f"the first row has one cell, {values.shown(row.cells[0])!r}: it looks like a title"
     for index, cell in enumerate(row.cells):
         first, _, last = cell.merged.partition(":")

@@ -1,4 +1,4 @@
-"""Workbooks (.xlsx): the rows of one sheet, each cell with what makes it differ from what a person sees.
+"""Workbooks (.xlsx): the rows of their sheets, each cell with what makes it differ from what a person sees.
 
 The format is SpreadsheetML, ECMA-376 part 1. Only what matters for a table of rates is read: values, formulas,
 number formats, merged cells, what is hidden or struck through, and notes. Cells are not judged here: a cell with
@@ -12,8 +12,11 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import cached_property
 from xml.etree import ElementTree
 
 from dc_inject.menu.cells import MOST_CELLS, MOST_COLUMNS, Cell
@@ -23,9 +26,11 @@ from dc_inject.model import units
 from dc_inject.model.errors import column_letters
 
 LARGEST = 50_000_000  # bytes of one part, unpacked
+MOST_SHEETS = 50
 MAGIC = b"PK\x03\x04"
 OLD = b"\xd0\xcf\x11\xe0"  # .xls
 AS_CSV = "or save the sheet as CSV (UTF-8)"
+LAST_DATE = 2_958_466  # the day after 9999-12-31
 LAST_ROW, LAST_COLUMN = 1_048_576, MOST_COLUMNS  # of any sheet
 
 _UNREADABLE = (
@@ -34,6 +39,7 @@ _UNREADABLE = (
 )  # fmt: skip
 _PLAIN_FORMATS = {0, 1, 2, 3, 4, 11, 12, 13, 37, 38, 39, 40, 41, 43, 48, 49}  # of those without a code
 _PERCENT_FORMATS = {9, 10}
+_DATE_FORMATS = {*range(14, 18), 22, *range(27, 37), *range(50, 59)}
 _TOKEN = re.compile(r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|_.|\*.|\[(?:[A-Za-z]+\s?\d*|\$-[0-9A-Fa-f,]+)\]|;|.')
 _PLAIN_CODE = re.compile(r"[-+( ]*(?:General|[#0?]+(?:,[#0?]+)*(?:\.[#0?]*)?(?:E[+-]0+)?)[) ]*", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7})")
@@ -49,6 +55,7 @@ class Sheet:
     hidden_columns: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()  # the cells that have one
     others: tuple[str, ...] = ()  # the other sheets with content
+    hidden: bool = False
 
 
 @dataclass(slots=True)
@@ -57,6 +64,7 @@ class _Format:
 
     unit: str = ""
     code: str = ""  # where it shows something else
+    kind: str = ""  # `date` or `percent`, where it does
     struck: bool = False
 
 
@@ -78,9 +86,18 @@ def read(data: bytes, file: str, sheet: str = "") -> Sheet:
 
     Raises WrongError for a workbook that cannot be read, and a sheet that it does not have.
     """
+    return _read(data, file, lambda book: [book.sheet(sheet)])[0]
+
+
+def read_all(data: bytes, file: str) -> list[Sheet]:
+    """Return all sheets with content in their order; raises WrongError for a workbook that cannot be read."""
+    return _read(data, file, lambda book: book.sheets())
+
+
+def _read(data: bytes, file: str, choose: Callable[[_Workbook], list[Sheet]]) -> list[Sheet]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _Workbook(archive, file).sheet(sheet)
+            return choose(_Workbook(archive, file))
     except WrongError:
         raise
     except _UNREADABLE:
@@ -97,23 +114,37 @@ class _Workbook:
         root = ElementTree.fromstring(self._part(top))  # noqa: S314  without a DOCTYPE, which _part refuses
         self._parts = self._relations(top)
         self._names: dict[str, str] = {}  # sheet -> its part
+        self._hidden: set[str] = set()
         listed = [_attributes(each) for each in root.iter() if _tag(each) == "sheet"]
         for sheet in listed:
             kind, path = self._parts[sheet["id"]]
             if kind == "worksheet":  # a chart sheet has no cells
                 self._names[sheet["name"]] = path
+                self._hidden |= {sheet["name"]} if sheet.get("state", "visible") != "visible" else set()
         views = [_attributes(each) for each in root.iter() if _tag(each) == "workbookView"]
         active = listed[int(views[0].get("activeTab", "0")) if views else 0]["name"]
         self._active = active if active in self._names else next(iter(self._names), "")
         settings = [_attributes(each) for each in root.iter() if _tag(each) == "calcPr"]
         self._computed = not any(_is_on(each.get("fullCalcOnLoad", "0")) for each in settings)
+        epochs = [_attributes(each).get("date1904", "0") for each in root.iter() if _tag(each) == "workbookPr"]
+        self._epoch = datetime(1904, 1, 1) if any(map(_is_on, epochs)) else datetime(1899, 12, 30)  # noqa: DTZ001  a date
 
-    def sheet(self, name: str) -> Sheet:
+    def sheets(self) -> list[Sheet]:
+        names, left, read = [name for name in self._names if self._has_content(name)], MOST_CELLS, list[Sheet]()
+        for name in names:
+            read.append(self.sheet(name, others=False))
+            left -= len(read[-1].cells)
+            if left < 0 or len(names) > MOST_SHEETS:
+                most = f"{MOST_SHEETS} sheets or {MOST_CELLS:,} cells"
+                raise WrongError(f"the workbook holds more than {most}", "split it into several workbooks")
+        return read
+
+    def sheet(self, name: str, *, others: bool = True) -> Sheet:
         name = name or self._active
         if name not in self._names:
             raise WrongError(f"there is no sheet {name!r}", f"known: {', '.join(self._names)}")
-        others = tuple(other for other in self._names if other != name and self._has_content(other))
-        reader = _SheetReader(self._strings(), self._formats(), computed=self._computed, file=self._file)
+        named = tuple(other for other in self._names if others and other != name and self._has_content(other))
+        reader = _SheetReader(self._strings, self._formats, self._epoch, computed=self._computed, file=self._file)
         for element in self._elements(self._names[name], ("col", "row", "mergeCell")):
             reader.take(element)
         notes = tuple(
@@ -123,16 +154,19 @@ class _Workbook:
             for element in self._elements(path, ("comment",))
         )
         reader.merge()
-        return Sheet(name, reader.cells, frozenset(reader.rows), frozenset(reader.columns), notes, others)
+        hidden = frozenset(reader.rows), frozenset(reader.columns)
+        return Sheet(name, reader.cells, *hidden, notes, named, name in self._hidden)
 
     def _has_content(self, name: str) -> bool:
         elements = self._elements(self._names[name], ("row",))
         return any(_tag(part) in {"v", "t", "f"} for row in elements for part in row.iter())
 
+    @cached_property
     def _strings(self) -> list[str]:
         path = next((path for kind, path in self._parts.values() if kind == "sharedStrings"), None)
         return [] if path is None else [_words(element) for element in self._elements(path, ("si",))]
 
+    @cached_property
     def _formats(self) -> list[_Format]:
         path = next((path for kind, path in self._parts.values() if kind == "styles"), None)
         if path is None:
@@ -199,6 +233,7 @@ class _SheetReader:
 
     strings: list[str]
     formats: list[_Format]
+    epoch: datetime  # day 0 of dates
     computed: bool
     file: str
     cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
@@ -247,7 +282,7 @@ class _SheetReader:
             for key in ((row, column) for row in range(top, bottom + 1) for column in range(start, end + 1)):
                 if value is not None and key != (top, start):
                     copy = self.cells[key] = Cell(value, Place(self.file, *key))
-                    copy.merged, copy.trouble, copy.hint = name, value.trouble, value.hint
+                    copy.__dict__.update(value.__dict__ | {"place": copy.place, "merged": name})
 
     def _take_cell(self, element: ElementTree.Element, column: int) -> None:
         of = _attributes(element)
@@ -267,6 +302,7 @@ class _SheetReader:
             cell.trouble, cell.hint = "the cell is struck through", "clear it, or remove the line through it"
         elif kind == "n" and text:
             if shown.code:
+                cell.meant = self._meant(shown.kind, Fraction(text))
                 cell.trouble = f"the cell shows its value {text} as {shown.code}"
                 cell.hint = "give it a plain number format, and the number that is meant"
             elif shown.unit:
@@ -274,6 +310,12 @@ class _SheetReader:
             cell.exact = True
         if cell:
             self.cells[self._row, column] = cell
+
+    def _meant(self, kind: str, number: Fraction) -> str:
+        """Return what a number means in its format; nothing for what is no date or percentage."""
+        if kind == "date" and 0 < number < LAST_DATE:
+            return (self.epoch + timedelta(days=float(number))).isoformat(" ", "minutes").removesuffix(" 00:00")
+        return f"{units.decimal(number * 100)} %" if kind == "percent" else ""
 
     def _text(self, kind: str, value: str, parts: dict[str, ElementTree.Element]) -> str:
         if kind == "s":
@@ -292,7 +334,9 @@ def _format(code_id: int, codes: dict[int, str]) -> _Format:
     if code_id not in codes:
         if code_id in _PLAIN_FORMATS:
             return _Format()
-        return _Format(code="a percentage" if code_id in _PERCENT_FORMATS else "a date, a time or a currency")
+        if code_id in _PERCENT_FORMATS:
+            return _Format(code="a percentage", kind="percent")
+        return _Format(code="a date, a time or a currency", kind="date" if code_id in _DATE_FORMATS else "")
     code = codes[code_id]
     bare = words = ""
     for token in _TOKEN.finditer(code):
@@ -302,9 +346,9 @@ def _format(code_id: int, codes: dict[int, str]) -> _Format:
         bare += token[0] if len(token[0]) == 1 else " "
     named = units.rate_units(words)
     if "%" in bare:
-        return _Format(code="a percentage")
+        return _Format(code="a percentage", kind="percent")
     if not _PLAIN_CODE.fullmatch(bare) or len(named) > 1 or (not named and re.search(r"\w", words)):
-        return _Format(code=repr(code[:60]))
+        return _Format(code=repr(code[:60]), kind="date" if re.search("[dy]", bare, re.IGNORECASE) else "")
     return _Format(unit=named[0] if named else "")
 
 
