@@ -23,6 +23,10 @@ COMMANDS = {
     "check": ("dc_inject.apps.preview.command_check:check", "Check menus for errors."),
     "menu": ("dc_inject.apps.menutools.command:menu", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status:status", "Show what was due, injected and moved."),
+    "explain": (
+        "dc_inject.cli.explain:explain",
+        "Explain what is short or held, what to look at, and whom to call.",
+    ),
     "watch": ("dc_inject.apps.report.command_watch:watch", "Watch a campaign on the whole terminal."),
     "report": (
         "dc_inject.apps.report.command_report:report",

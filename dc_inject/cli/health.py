@@ -19,11 +19,12 @@ from dc_inject.system.clock import SystemClock
 @common.SHARD
 @common.LEDGER
 def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None:
-    r"""Check that an injector does its work: exit code 0 if it does, 3 if not, with the reason.
+    r"""Check that an injector does its work: exit code 0 if it does, 3 if not, 4 if nothing arrives anywhere.
 
     It must hold its ledger and have begun a cycle in the last two cycle lengths; the clock of its machine must not
-    have leapt away from the services' clocks; its ledger must be writable, with 100 MB free on its disk. You may
-    leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
+    have leapt away from the services' clocks; its ledger must be writable, with 100 MB free on its disk. If that
+    is so, and nothing has arrived on any link for an hour although something was due, it says so, with exit code
+    4. You may leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
 
     \b
     Example, in a container: HEALTHCHECK CMD ["dc-inject", "health"]

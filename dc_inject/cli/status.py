@@ -17,7 +17,7 @@ from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
 from dc_inject.model.services import describe_right
-from dc_inject.summary import advice, closing, standing
+from dc_inject.summary import advice, closing, marks, standing
 from dc_inject.system.clock import SystemClock
 
 
@@ -212,7 +212,9 @@ def _print(shown: Mapping[str, Any]) -> None:
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
-    yield f"campaign {shown['campaign']}, {shown['at']}, ledger {shown['ledger']}"
+    yield from shown["first_lines"]
+    yield from (f"! {group['line']}" for group in shown["short"][1:])
+    yield f"ledger: {shown['ledger']}"
     if shown["simulated_in"] is not None:
         yield f"simulated in the grid {shown['simulated_in']}: no real transfer is in it"
     injector = shown["injector"]
@@ -229,7 +231,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     if shown["scale"] != 1:
         yield f"rates: those of the menus times {shown['scale']:g}, by `run --scale`"
     for trouble in shown["troubles"]:
-        sentence = standing.TROUBLES[trouble["what"]].format(of=trouble["of"])
+        sentence = marks.TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {sentence}, since {trouble['since']}: {trouble['why']}"
     for link in shown["ramping"]:
         pair = f"{link['source']} -> {link['destination']}"

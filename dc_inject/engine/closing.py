@@ -17,6 +17,7 @@ from dc_inject.model.services import DEFAULT, SERVICES, injections
 
 log = logging.getLogger(__name__)
 
+ARRIVALS = "arrivals"  # the signal that is missing while nothing arrives anywhere
 END_OF_RUN = "the end of the run has come"  # why intents are withdrawn then
 
 
@@ -88,8 +89,13 @@ class Closing:
 
     def _write(self, cycle: Cycle, holds: Mapping[FlowKey, Held], troubled: Mapping[FlowKey, Held]) -> None:
         """Write the rows of a cycle for good."""
-        now = self._context.clock.now()
-        self._context.ledger.close_cycle(cycle, now, holds, troubled)
+        now, ledger = self._context.clock.now(), self._context.ledger
+        ledger.close_cycle(cycle, now, holds, troubled)
+        silent = ledger.silent_since()
+        if silent is not None and all(signal.value is not None for signal in ledger.signals(ARRIVALS)):
+            log.warning("nothing has arrived anywhere since %s", f"{silent:%H:%MZ}")
+        why = "" if silent is None else f"since {silent:%Y-%m-%d %H:%MZ}"
+        ledger.signal(ARRIVALS, "anywhere", "arrive" if silent is None else None, now, why)
         self._context.tell(CycleClosed(cycle, (now - cycle.end).total_seconds()))
 
     def _why_short(

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from dc_inject.ledger.database import Database, Kept, duration, stored
+from dc_inject.ledger.database import Database, Kept, duration, moment, stored
 from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
 from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns, read_object
 from dc_inject.ledger.types import ControlDecision, Row
@@ -18,6 +18,7 @@ from dc_inject.model.holds import forgives, of_control
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
+SILENT = 2  # closed cycles without any arrival: it is news
 KEPT_CLOSED = 8  # cycles: plans and control look back at four
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
@@ -48,6 +49,38 @@ class CycleReader(InjectionReader):
         row = self._db.row("SELECT * FROM cycle WHERE planned_at IS NOT NULL ORDER BY start DESC LIMIT 1")
         return None if row is None else cycle_of(row["start"], row["length"])
 
+    def silent_since(self) -> datetime | None:
+        """Return since when nothing has arrived on any link; None unless that lasts for two closed cycles.
+
+        Only cycles count in which something was due and an injector ran, and what has arrived since the last of
+        them was closed.
+        """
+        if self._db.row("SELECT 1 FROM account WHERE moved > reported_moved LIMIT 1") is not None:
+            return None
+        silent: list[datetime] = []
+        for start, due, moved, ran in self._db.stream(
+            "SELECT cycle, sum(due), sum(max(moved, 0)), sum(hold IS NOT ?) FROM cycle_row "
+            "JOIN cycle ON start = cycle WHERE closed_at IS NOT NULL GROUP BY cycle ORDER BY cycle DESC",
+            Hold.NOT_RUNNING.value,
+        ):
+            if moved or not due or not ran:
+                break
+            silent.append(moment(start))
+        return silent[-1] if len(silent) >= SILENT else None
+
+    def last_arrivals(self, since: datetime) -> Mapping[FlowKey, datetime]:
+        """Return of each flow key the end of the last cycle in which anything arrived, or when it was first due.
+
+        Cycles from `since` on are looked at.
+        """
+        rows = self._db.rows(
+            "SELECT a.*, max(coalesce(min(iif(r.due > 0, cycle, NULL)), 0), "
+            "max(iif(r.moved > 0, cycle + length, 0))) AS at FROM cycle_row AS r "
+            "JOIN account AS a ON a.id = account JOIN cycle ON start = cycle WHERE cycle >= ? GROUP BY account",
+            stored(since),
+        )
+        return {flow_key(row): moment(row["at"]) for row in rows}
+
     def is_planned(self, cycle: Cycle) -> bool:
         """Whether the plan of a cycle is on disk."""
         row = self._db.row("SELECT planned_at FROM cycle WHERE start = ?", stored(cycle.start))
@@ -63,14 +96,14 @@ class CycleReader(InjectionReader):
     ) -> tuple[Row, ...]:
         """Return rows by cycle, scenario and link: of one cycle, or of those since a start and before another."""
         conditions, values = ["1"], []
-        for condition, moment in (
+        for condition, value in (
             ("cycle >= ?", since),
             ("cycle = ?", None if cycle is None else cycle.start),
             ("cycle < ?", before),
         ):
-            if moment is not None:
+            if value is not None:
                 conditions.append(condition)
-                values.append(stored(moment))
+                values.append(stored(value))
         rows = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
         return tuple(sorted((_row(*row) for row in rows), key=lambda row: (row.cycle.start, row.key)))
 

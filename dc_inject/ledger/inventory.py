@@ -10,11 +10,16 @@ from dataclasses import asdict, fields, replace
 from datetime import datetime
 
 from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.records import INJECTOR
 from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import Quarantined, Signal
 from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
 _TURNED = ("cycle", "injector")  # the signal that keeps when an injector last turned to a new cycle
+OUTAGES = frozenset(  # signals whose loss is an event, as is a site's own word that it cannot be read or written
+    {"service", "observation", "deletion", "credentials", "menus", "clock", "clocks", "arrivals"}
+    | {"readable", "writable"}
+)
 Reading = tuple[str, str, float | str | None, str]  # a signal's name, its subject, its value, why it is missing
 
 
@@ -126,14 +131,30 @@ class Inventory(InventoryReader):
         self.record_signals([(name, subject, value, why)], now)
 
     def record_signals(self, readings: Iterable[Reading], now: datetime) -> None:
-        """Write the latest readings of signals: name, subject, value, and why it is missing."""
+        """Write the latest readings of signals: name, subject, value, and why it is missing.
+
+        Where one of `OUTAGES` begins or ends, that is also written among the changes, by `INJECTOR`.
+        """
+        readings = list(readings)
         with self._db.write():
+            self._db.run_many(
+                "INSERT INTO change (at, who, what, why) VALUES (?, ?, ?, ?)",
+                [
+                    (stored(now), INJECTOR, f"{'end' if works else 'begin'} {name} {subject}", why)
+                    for name, subject, value, why in readings
+                    if name in OUTAGES and (works := _works(value)) != self._worked(name, subject)
+                ],
+            )
             self._db.run_many(  # one that stays missing has been so since it was first
                 "INSERT INTO signal VALUES (?, ?, ?, ?, ?) ON CONFLICT (name, subject) DO UPDATE SET "
                 "at = iif(value IS NULL AND excluded.value IS NULL, at, excluded.at), "
                 "value = excluded.value, why = excluded.why",
                 (_columns(*reading, stored(now)) for reading in readings),
             )
+
+    def _worked(self, name: str, subject: str) -> bool:
+        row = self._db.row("SELECT value FROM signal WHERE name = ? AND subject = ?", name, subject)
+        return row is None or _works(row["value"])
 
     def turned(self, now: datetime) -> None:
         """Write that the injector turns to a new cycle."""
@@ -154,6 +175,11 @@ class Inventory(InventoryReader):
                 stored(now),
                 stored_or_none(until),
             )
+
+
+def _works(value: float | str | None) -> bool:
+    """Whether a signal is a good one: it has a value, and none that says no."""
+    return value is not None and value != 0
 
 
 def _columns(name: str, subject: str, value: float | str | None, why: str, at: int) -> tuple[object, ...]:

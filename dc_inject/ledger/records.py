@@ -24,6 +24,7 @@ NOTES_KEPT = 200  # how many, of those that differ; a bug that shows at every st
 NOTES_FOR = timedelta(days=100)  # how long
 LONGEST_NOTE = 20_000  # characters
 
+INJECTOR = "dc_inject"  # who changes what no person does: an outage that begins or ends
 NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _SCALE = "run --scale "  # what a change begins with by which a run multiplies all rates of the menus
@@ -125,9 +126,10 @@ class RecordReader(Store):
             for row in rows
         )
 
-    def changes(self, limit: int = 20) -> tuple[Change, ...]:
-        """Return the last things that people changed, newest first."""
-        rows = self._db.rows("SELECT * FROM change ORDER BY at DESC, id DESC LIMIT ?", limit)
+    def changes(self, limit: int = 20, *, outages: bool = False) -> tuple[Change, ...]:
+        """Return the last things that people changed, newest first; or when `outages` began and ended."""
+        sql = "SELECT * FROM change WHERE (who = ?) = ? ORDER BY at DESC, id DESC LIMIT ?"
+        rows = self._db.rows(sql, INJECTOR, outages, limit)
         return tuple(Change(moment(row["at"]), row["who"], row["what"], row["why"]) for row in rows)
 
     def trusted(self) -> tuple[str, ...]:

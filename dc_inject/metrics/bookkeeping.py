@@ -123,6 +123,9 @@ def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
     last, planned, turned = view.last_cycle(), view.last_planned(), view.last_turn()
     if turned is not None:
         yield _unlabelled("last_cycle_timestamp_seconds", turned.timestamp())
+    silent, closed = view.silent_since(), view.last_closed()
+    length = (closed.end - silent).total_seconds() if silent and closed else 0.0
+    yield _unlabelled("nothing_arrived_seconds", length)
     if view.cycle_length is not None:
         yield _unlabelled("cycle_seconds", view.cycle_length.total_seconds())
     current = () if last is None else view.rows(cycle=last)

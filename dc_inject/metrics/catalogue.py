@@ -92,6 +92,10 @@ LEDGER = (
         "When credentials expire, if known; through FTS the earliest of those for FTS, sources and destinations.",
     ),
     Spec("last_cycle_timestamp_seconds", "gauge", (), "When the injector last turned to a new cycle."),
+    Spec(
+        "nothing_arrived_seconds", "gauge", (),
+        "For how long nothing has arrived on any link, although something was due; 0 in the first two cycles.",
+    ),
     Spec("cycle_seconds", "gauge", (), "Length of a cycle."),
     Spec(
         "service_up", "gauge", ("service",),

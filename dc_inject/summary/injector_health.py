@@ -1,7 +1,8 @@
 """Whether an injector does its work.
 
 An injector is healthy if it holds its ledger, has turned to a new cycle in the last two cycle lengths, the clock
-of its machine did not leap, and its ledger can be written. It turns at the beginning of each cycle, also between
+of its machine did not leap, its ledger can be written, and something has arrived somewhere in the last hour, if
+anything was due. It turns at the beginning of each cycle, also between
 windows, when nothing is due, and when its menus are refused; the ledger keeps when it last did.
 """
 
@@ -9,14 +10,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from dc_inject.ledger import LedgerView
 from dc_inject.model import units
-from dc_inject.model.errors import LedgerError
+from dc_inject.model.errors import LedgerError, ServiceError
 from dc_inject.planning import clocks
+from dc_inject.summary import first_lines
 
+SILENT = timedelta(hours=1)  # without anything that arrives
 CYCLES = 2  # cycle lengths within which a cycle must have begun
 LEAST_FREE = 100_000_000  # bytes on the ledger's disk
 
@@ -24,10 +27,13 @@ LEAST_FREE = 100_000_000  # bytes on the ledger's disk
 def check(path: Path, name: str, now: datetime) -> str:
     """Return since when the injector of a campaign is at work on its cycle; raises LedgerError if it is not.
 
+    Raises ServiceError if it is, and nothing arrives: to start it again changes nothing.
     `path` is its ledger, or that of one of its shards; it must be writable.
     """
     with LedgerView.open(path) as view, view.snapshot():
         holder, began, length = view.holder(), view.last_turn(), view.cycle_length
+        silent = view.silent_since()
+        nothing = "" if silent is None else first_lines.nothing_arrives(view, silent, now)
         leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
     if holder is None:
         raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
@@ -44,6 +50,8 @@ def check(path: Path, name: str, now: datetime) -> str:
             message, f"a cycle lasts {units.format_duration(length)}; look at its log, or restart it"
         )
     _require_writable(path)
+    if silent is not None and now - silent >= SILENT:
+        raise ServiceError(f"{name}: {nothing}", f"`dc-inject explain {name}` shows what to do")
     return f"{name}: {words}; {holder}"
 
 

@@ -1,4 +1,4 @@
-"""What happened in a campaign, in order of time: notes, changes, pauses, and traces of unexpected errors.
+"""What happened in a campaign, in order of time: notes, changes, pauses, outages, and traces of unexpected errors.
 
 They become marks on the axis of a report, and a table.
 """
@@ -10,18 +10,31 @@ from datetime import datetime
 from typing import Any
 
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.records import NOTE
+from dc_inject.ledger.records import INJECTOR, NOTE
 from dc_inject.model import overrides, units
 
 MOST = 1000  # changes that become marks, the newest
+LASTING = frozenset({"pause", "outage"})  # kinds that have an end
+TROUBLES = {  # signals of the engine itself, and how a person reads them
+    "arrivals": "nothing arrives {of}",
+    "service": "{of} does not work",
+    "observation": "{of} does not report how what was injected stands",
+    "deletion": "{of} does not delete",
+    "credentials": "the credentials for {of} end soon",
+    "plan": "the {of} is not planned",
+    "menus": "changed menus are not taken up",
+    "clock": "the clock of {of} is not followed",
+    "clocks": "the clock of this machine differs from that of {of}",
+}
+_CLOSED = {"readable": "{of} is closed for reading", "writable": "{of} is closed for writing"}  # by its site
 TRACE = 200  # characters of a note of the program's own
 
 _Mark = tuple[datetime, datetime | None, str, str, str, str]  # since, until, kind, who, what, why
 
 
 def marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """Return what happened in a time; only pauses have an end, which is None while they last."""
-    chosen = [mark for mark in _written(view) if since <= mark[0] < until]
+    """Return what happened in a time; pauses and outages have an end, which is None while they last."""
+    chosen = [mark for mark in (*_written(view), *_outages(view)) if since <= mark[0] < until]
     chosen += _paused(view, since, until)
     names = ("at", "until", "kind", "who", "what", "why")
     return [dict(zip(names, mark, strict=True)) for mark in sorted(chosen, key=lambda mark: mark[0])]
@@ -46,6 +59,22 @@ def _written(view: Reader) -> Iterator[_Mark]:
     for at, text in view.notes(MOST):
         lines = text.strip().splitlines()
         yield at, None, "trace", "dc_inject", lines[-1][:TRACE] if lines else "", ""
+
+
+def _outages(view: Reader) -> Iterator[_Mark]:
+    begun: dict[str, tuple[datetime, str]] = {}
+    for change in reversed(view.changes(MOST, outages=True)):
+        kind, _, outage = change.what.partition(" ")
+        if kind == "begin":
+            begun[outage] = change.at, change.why
+        elif outage in begun:
+            yield _outage(outage, *begun.pop(outage), change.at)
+    yield from (_outage(outage, at, why, None) for outage, (at, why) in begun.items())
+
+
+def _outage(outage: str, at: datetime, why: str, until: datetime | None) -> _Mark:
+    name, _, of = outage.partition(" ")
+    return at, until, "outage", INJECTOR, {**TROUBLES, **_CLOSED}[name].format(of=of), why
 
 
 def _paused(view: Reader, since: datetime, until: datetime) -> Iterator[_Mark]:

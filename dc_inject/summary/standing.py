@@ -11,20 +11,11 @@ from dc_inject.ledger import ControlDecision, LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
-from dc_inject.summary import readings, why
+from dc_inject.summary import first_lines, readings, why
 from dc_inject.summary.closing import about, goals_of
 from dc_inject.summary.days import days_of
+from dc_inject.summary.marks import TROUBLES
 
-TROUBLES = {  # signals of the engine itself, and how a person reads them
-    "service": "{of} does not work",
-    "observation": "{of} does not report how what was injected stands",
-    "deletion": "{of} does not delete",
-    "credentials": "the credentials for {of} end soon",
-    "plan": "the {of} is not planned",
-    "menus": "changed menus are not taken up",
-    "clock": "the clock of {of} is not followed",
-    "clocks": "the clock of this machine differs from that of {of}",
-}
 CHANGES = 10  # how many of the last ones are shown
 NOTES = 5
 
@@ -55,7 +46,7 @@ def _decisions(made: Iterable[ControlDecision]) -> list[dict[str, Any]]:
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
     cycle, goals, injector = view.last_cycle(), goals_of(view), _injector(view)
-    return {
+    values = {
         "campaign": campaign,
         "simulated_in": view.simulated_in,
         "ledger": str(view.path),
@@ -101,6 +92,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
         "notes": [{"at": units.format_time(at), "text": text} for at, text in view.notes(NOTES)],
     }  # fmt: skip
+    return {**values, **first_lines.lines(view, values, now)}
 
 
 def rows(view: Reader) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 from dc_inject.engine.context import BLAMED
-from dc_inject.ledger import Row, SummaryLine
+from dc_inject.ledger import Row, Signal, SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import HeldFlow
 from dc_inject.model import FlowKey, Held, Hold, State, units
@@ -79,8 +79,6 @@ def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | Non
     if cycle is None:
         return None
     every, service = ledger.signals(), key.link.through
-    signals = {(missing.name, missing.subject): missing for missing in every if missing.value is None}
-    blamed = next((s.value for s in every if (s.name, s.subject) == (BLAMED, service)), Hold.API_ERRORS)
     row = next((row for row in ledger.rows(cycle=cycle) if row.key == key), None)
     if row is not None and _no_injector(row) and since is not None and not _was_absent(key, ledger, since):
         row = row._replace(held=None)
@@ -88,15 +86,22 @@ def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | Non
         return row.held
     if row is None or row.due == 0:
         return row.held if row else None
-    down = signals.get(("service", service))
-    unplanned = None if ledger.is_planned(cycle) else signals.get(("plan", "cycle"))
-    for signal in (down, unplanned):
-        if signal is not None:
-            return Held(Hold(str(blamed)), {"message": signal.why})
+    if (outage := of_outage(service, every, planned=ledger.is_planned(cycle))) is not None:
+        return outage
     unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
     if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
         return of_error(unanswered[-1].error)
     return row.held
+
+
+def of_outage(service: str, signals: Iterable[Signal], *, planned: bool = True) -> Held | None:
+    """Return why nothing goes through a service: it does not work, or no cycle can be planned; None if neither."""
+    by_name = {(signal.name, signal.subject): signal for signal in signals}
+    blamed = by_name.get((BLAMED, service))
+    for name in (("service", service), *([] if planned else [("plan", "cycle")])):
+        if name in by_name and by_name[name].value is None:
+            return Held(Hold(str(blamed.value) if blamed else Hold.API_ERRORS), {"message": by_name[name].why})
+    return None
 
 
 def _was_absent(key: FlowKey, ledger: Reader, since: datetime) -> bool:

@@ -8,14 +8,14 @@ from html import unescape
 from pathlib import Path
 
 from dc_inject.apps.report.watch_app import WatchApp
-from tests.apps.report.campaigns_to_watch import NOW, standing
+from tests.apps.report.campaigns_to_watch import standing
 
 CHARACTER = 12.2  # the width of one in a picture of a terminal
 
 
 def app(path: Path) -> WatchApp:
     """The screen of it, at NOW."""
-    return WatchApp(standing(path), lambda: standing(path), lambda: NOW)
+    return WatchApp(standing(path), lambda: standing(path))
 
 
 def on_screen(app: WatchApp, size: tuple[int, int], *keys: str) -> str:

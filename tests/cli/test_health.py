@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from dc_inject.ledger import Ledger
-from dc_inject.model.errors import LedgerError
+from dc_inject.model import Cycle, State
+from dc_inject.model.errors import LedgerError, ServiceError
+from dc_inject.model.ports import Observation, Status
 from dc_inject.summary import injector_health
-from tests.cli.ledgers import CYCLE, FNAL, ME, START, make, run
+from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START, make, run
 
 
 @pytest.fixture
@@ -54,6 +56,27 @@ def test_a_clock_that_leapt_is_not_healthy(ledger: Ledger, monkeypatch: pytest.M
     ledger.signal("clock", "this machine", None, START, "it leapt 1 d ahead")
     assert "1 d ahead" in refusal()[0]
     ledger.signal("clock", "this machine", "agrees", START)
+    assert run("health").exit_code == 0
+
+
+def test_where_nothing_arrives_it_fails_after_an_hour_with_the_words_of_the_first_screen(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 4: the injector does its work. What arrives, also in the open cycle, makes it healthy again."""
+    for number in range(1, 5):
+        cycle = Cycle(START + number * CYCLE.length, CYCLE.length)
+        ledger.open_cycle(cycle, {FNAL: (450 * GB, None)}, cycle.start)
+        ledger.close_cycle(CYCLE if number == 1 else Cycle(cycle.start - CYCLE.length, CYCLE.length), cycle.start)
+    ledger.turned(START + 4 * CYCLE.length)
+    at(monkeypatch, START + 4 * CYCLE.length - timedelta(seconds=1))
+    assert run("health").exit_code == 0
+    at(monkeypatch, START + 4 * CYCLE.length)
+    error = run("health").exception
+    assert isinstance(error, ServiceError)
+    (line,) = [line for line in run("status", "dc27").stdout.splitlines() if line.startswith("! short")]
+    assert line.partition(" links: ")[2] in error.message
+    (entry,) = ledger.entries(State.LIVE)
+    ledger.observe([Observation(entry.injection.key, Status.MOVING, files_done=1, moved=10 * GB)], START)
     assert run("health").exit_code == 0
 
 

@@ -38,7 +38,7 @@ def run(ledger: Path, width: int) -> str:
             sentence = closing.sentence(cycle, view.rows(cycle=cycle))
             console.print(Text(f"{cycle.next.start:%m-%d %H:%M:%SZ} {sentence}"))
     console.print(Text(STOPPED))
-    for line in live_view.lines(watching.standing(ledger), watching.NOW, width - 1):
+    for line in live_view.lines(watching.standing(ledger), width - 1):
         console.print(line)
     return console.export_svg(title="dc-inject run menus/dc27-rehearsal")
 

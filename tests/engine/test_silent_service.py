@@ -15,7 +15,7 @@ from dc_inject.ledger import LedgerView
 from dc_inject.model import Hold, State
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import Observation, Status
-from dc_inject.summary import standing
+from dc_inject.summary import marks
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
@@ -95,7 +95,7 @@ def test_its_links_hold_with_the_reason_and_status_says_so(both: World, service:
     with LedgerView.open(both.path / "test.sqlite") as view:
         (signal,) = [s for s in view.signals() if s.name == "observation" and s.value is None]
     assert signal.subject == service
-    wording([signal.why, standing.TROUBLES["observation"].format(of=service)])
+    wording([signal.why, marks.TROUBLES["observation"].format(of=service)])
 
 
 def test_observation_that_fails_is_told_with_its_reason_and_over_when_it_works(tmp_path):

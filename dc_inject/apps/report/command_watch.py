@@ -21,21 +21,18 @@ from dc_inject.ledger import ledger_files
 from dc_inject.model.errors import UsageError
 from dc_inject.system.clock import SystemClock
 
-DAY = timedelta(hours=24)
-
 
 @click.command()
 @common.CAMPAIGN
 @click.option(
     "--last",
     type=params.DURATION,
-    default="24h",
-    show_default=True,
-    help="The hours before the end of the last cycle whose sums, ratios and trends are shown.",
+    help="The hours before the end of the last cycle whose sums, ratios and trends are shown; by default those "
+    "since the menus last changed.",
 )
 @common.LEDGER
-def watch(campaign: str, last: timedelta, ledger_path: Path | None) -> None:
-    r"""Watch a campaign on the whole terminal: progress, sums, all links with their holds, and the last events.
+def watch(campaign: str, last: timedelta | None, ledger_path: Path | None) -> None:
+    r"""Watch a campaign on the whole terminal: what moves, what is short, all links with their holds, and events.
 
     It only reads the ledger, so you can watch from any terminal of this machine, also after the campaign. Links
     can be filtered and sorted; the keys are in the last line, and q quits. Needs Textual.
@@ -55,7 +52,7 @@ def watch(campaign: str, last: timedelta, ledger_path: Path | None) -> None:
     path = ledger_files.existing(campaign, ledger_path)
     clock = SystemClock()
     first = watch_figures.read(path, campaign, clock.now(), last)
-    WatchApp(first, lambda: watch_figures.read(path, campaign, clock.now(), last), clock.now).run()
+    WatchApp(first, lambda: watch_figures.read(path, campaign, clock.now(), last)).run()
 
 
 def _terminal() -> bool:

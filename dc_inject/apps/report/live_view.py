@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TextIO
 
@@ -27,29 +26,28 @@ from rich.console import Console
 from rich.text import Text
 
 from dc_inject.apps.report import live_lines, watch_figures
-from dc_inject.apps.report.watch_figures import Standing, one_line
+from dc_inject.apps.report.watch_figures import Standing
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Clock
+from dc_inject.summary.first_lines import one_line
 
-LAST = timedelta(hours=1)  # the time of the sums: short, since somebody who looks at it wants to know of now
 EVERY = 2.0  # seconds between two readings of the ledger, at least
 REST = 50  # times as long as a reading takes nothing is read: the engine needs the processor more
 REDRAW = 1.0  # seconds
-SHORT = 5  # links
-EVENTS = 3
+SHORT = 5  # groups of short links
 ENDING = 5.0  # seconds in which the last lines have to be written, or the terminal is left as it is
 
 
 def of_campaign(path: Path, campaign: str, clock: Clock) -> contextlib.AbstractContextManager[None]:
     """Show how the campaign of a ledger stands for as long as this lasts."""
-    return shown(lambda: watch_figures.read(path, campaign, clock.now(), LAST), clock)
+    return shown(lambda: watch_figures.read(path, campaign, clock.now()))
 
 
 @contextlib.contextmanager
-def shown(read: Callable[[], Standing], clock: Clock) -> Iterator[None]:
+def shown(read: Callable[[], Standing]) -> Iterator[None]:
     """Show how a campaign stands for as long as this lasts; what is written to stderr stands above."""
     terminal = sys.stderr
-    screen = _Screen(terminal, read, clock)
+    screen = _Screen(terminal, read)
     continued = signal.signal(signal.SIGCONT, lambda *_: screen.forget())  # the shell has written below
     sys.stderr = _Above(screen)
     try:
@@ -60,13 +58,13 @@ def shown(read: Callable[[], Standing], clock: Clock) -> Iterator[None]:
         screen.end()
 
 
-def lines(standing: Standing | None, now: datetime, width: int, *, ascii_only: bool = False) -> list[Text]:
-    """Return what is to be seen of a campaign: its heading, the links that are short, its last events."""
+def lines(standing: Standing | None, width: int, *, ascii_only: bool = False) -> list[Text]:
+    """Return what is to be seen of a campaign: its first lines, and the other groups of links that are short."""
     shown = [Text(("-" if ascii_only else "─") * width, "dim")]
     if standing is not None:
-        shown += live_lines.heading(standing, now, width, ascii_only=ascii_only)
-        shown += [live_lines.short_link(line) for line in standing.short[:SHORT]]
-        shown += [Text(event, "dim") for event in standing.events(EVENTS)]
+        shown += live_lines.heading(standing, width, ascii_only=ascii_only)
+        others = standing.status["short"][1 : SHORT + 1]
+        shown += [Text(one_line(f"! {group['line']}"), "yellow") for group in others]
     for line in shown:
         line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
     return shown
@@ -94,9 +92,9 @@ class _Above(io.TextIOBase):
 class _Screen:
     """The thread that writes to the terminal."""
 
-    def __init__(self, terminal: TextIO, read: Callable[[], Standing], clock: Clock) -> None:
+    def __init__(self, terminal: TextIO, read: Callable[[], Standing]) -> None:
         """Begin."""
-        self._terminal, self._read, self._clock = terminal, read, clock
+        self._terminal, self._read = terminal, read
         self._console = Console(file=terminal, highlight=False, markup=False, emoji=False)
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._standing: Standing | None = None
@@ -159,7 +157,7 @@ class _Screen:
             return
         try:
             standing = self._read()
-            lines(standing, self._clock.now(), self._console.width)  # what cannot be shown is found out here
+            lines(standing, self._console.width)  # what cannot be shown is found out here
             self._standing, self._trouble = standing, ""
         except LedgerError as error:
             self._trouble = error.message
@@ -179,7 +177,7 @@ class _Screen:
     def _lines(self) -> list[Text]:
         """Return what is to be seen, as many lines as there is room for."""
         size, ascii_only = self._console.size, self._console.options.ascii_only
-        shown = lines(self._standing, self._clock.now(), size.width - 1, ascii_only=ascii_only)
+        shown = lines(self._standing, size.width - 1, ascii_only=ascii_only)
         if self._trouble:
             shown.insert(
                 1, Text(one_line(f"! the ledger cannot be read now: {self._trouble}"), live_lines.WARNING)

@@ -12,7 +12,7 @@ from dc_inject.apps.report import page, pictures, text
 from dc_inject.apps.report.compare import compared
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError
-from dc_inject.summary import figures, readings, thresholds
+from dc_inject.summary import figures, readings, standing, thresholds
 from dc_inject.summary.figures import ReportScope
 from dc_inject.system.clock import SystemClock
 
@@ -61,7 +61,11 @@ def make(
             values["compared"] = compared(values, _read_other(compare))
         if overlay is not None:
             values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
-        made = page.html(values, renewed_every) if fmt == "html" else _MAKE[fmt](values)
+        if renewed_every:
+            first = standing.standing(name, view, SystemClock().now())["first_lines"]
+            made: str | bytes = page.html(values, renewed_every, first)
+        else:
+            made = _MAKE[fmt](values)
     warnings = [
         f"no cycle of the report is in the window {window['since']}/{window['until']}"
         for window in values["excluded_windows"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -39,6 +39,7 @@ h1 { margin: 0; font-size: 1.7rem; } h2 { margin: 2.2rem 0 .5rem; font-size: 1.2
 nav { margin: 1rem 0; padding: .5rem .8rem; background: var(--soft); border-radius: .4rem; }
 nav a { margin-right: 1.1rem; white-space: nowrap; }
 .big { font-size: 1.15rem; margin: .3rem 0; } .big:last-of-type { margin-bottom: .8rem; }
+#now p { margin: 0; padding: .15rem .4rem; overflow-wrap: anywhere; }
 #renewed { float: right; margin: 0; padding: 0 .4rem; }
 .wide { overflow-x: auto; }
 svg { display: block; max-width: 100%; height: auto; margin: .5rem 0; }
@@ -79,10 +80,10 @@ def policy(*scripts: str, connect: str = "'none'") -> str:
     )
 
 
-def html(report: Report, renewed_every: float = 0) -> str:
+def html(report: Report, renewed_every: float = 0, first_lines: Sequence[str] = ()) -> str:
     """Return the page; raises UsageError where the library that draws is not installed.
 
-    One that is served is renewed by its second script so often, in seconds.
+    One that is served is renewed by its second script so often, in seconds, and begins with the first lines.
     """
     scripts = [SCRIPT, LIVE] if renewed_every else [SCRIPT]
     allowed = policy(*scripts, connect="'self'" if renewed_every else "'none'")
@@ -97,7 +98,8 @@ def html(report: Report, renewed_every: float = 0) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{name}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-        f'{renewed}<main>\n<header id="top"><h1>{name}</h1>\n<p>{_text(heading(report))}</p></header>',
+        f"{renewed}<main>\n{_first(first_lines)}",
+        f'<header id="top"><h1>{name}</h1>\n<p>{_text(heading(report))}</p></header>',
         f'<nav id="parts">{links}</nav>',
     ]
     behind = _series(report)
@@ -105,6 +107,11 @@ def html(report: Report, renewed_every: float = 0) -> str:
         lines += _section(section, drawn.get(section.name, ""), behind.get(section.name, {}))
     ends = [f"<script>{script}</script>" for script in scripts]
     return "\n".join([*lines, "</main>", *ends, "</body>\n</html>"]) + "\n"
+
+
+def _first(lines: Sequence[str]) -> str:
+    shown = (f"<p{' class=red' if line.startswith('!') else ''}>{_text(line)}</p>" for line in lines)
+    return f'<section id="now">{"".join(shown)}</section>' if lines else ""
 
 
 def _section(section: Section, drawing: str, behind: Mapping[str, Table]) -> Iterator[str]:

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import ClassVar
 
 from rich.text import Text
@@ -26,11 +25,12 @@ from dc_inject.apps.report.watch_figures import NAMES, SHORT, Line, Standing
 from dc_inject.cli.shared import hangup, summary_output, tables
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
+from dc_inject.summary import first_lines
 
 EVERY = 2.0  # seconds between two readings, at least
 REST = 10  # times as long as a reading takes nothing is read
 NAME = 16  # characters of a name, at least
-EVENTS = 3  # lines; twice as many where there is room
+EVENTS = 6  # lines, where there is room
 ROOMY = 40  # lines of a screen
 LINKS = "link"
 GROUPS = (LINKS, "scenario", "source", "destination")
@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 class WatchApp(App[None]):
-    """The screen; `read` returns how the campaign stands now, and `clock` the time."""
+    """The screen; `read` returns how the campaign stands now."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "dc-inject watch"
@@ -75,10 +75,10 @@ class WatchApp(App[None]):
         Binding("h", "only_short", "Short only"),
     ]
 
-    def __init__(self, standing: Standing, read: Callable[[], Standing], clock: Callable[[], datetime]) -> None:
+    def __init__(self, standing: Standing, read: Callable[[], Standing]) -> None:
         """Take how the campaign stands, and what reads it again."""
         super().__init__()
-        self._standing, self._read, self._clock = standing, read, clock
+        self._standing, self._read = standing, read
         self._lines: Sequence[Line] = ()
         self._group, self._order, self._reverse, self._only_short = LINKS, SHORT, False, False
         self._trouble: Text | None = None
@@ -112,7 +112,6 @@ class WatchApp(App[None]):
     # ------------------------------------------------------------------ reading
 
     def _tick(self) -> None:
-        self._show_heading()
         if not self._reading and time.monotonic() >= self._next:
             self._reading = True
             self._read_again()
@@ -136,7 +135,7 @@ class WatchApp(App[None]):
         if standing is None:
             since = f"{self._standing.at:%H:%M:%S}Z"
             self._trouble = Text(
-                watch_figures.one_line(f"! these figures are of {since}: {why}"), live_lines.WARNING
+                first_lines.one_line(f"! these figures are of {since}: {why}"), live_lines.WARNING
             )
         else:
             self._standing, self._trouble = standing, None
@@ -191,13 +190,13 @@ class WatchApp(App[None]):
         self._show_heading()
         self._show_table()
         self._show_chosen()
-        most = EVENTS * (2 if self.size.height >= ROOMY else 1)
-        events = [tables.cut(event, self.size.width - 2, end=True) for event in self._standing.events(most)]
-        self._events.update(Text("\n".join(events or ["no events so far"]), "dim"))
+        happened = self._standing.status["events"][:EVENTS] if self.size.height >= ROOMY else ()
+        events = [tables.cut(event, self.size.width - 2, end=True) for event in happened]
+        self._events.update(Text("\n".join(events), "dim"))  # the first lines have the last ones
 
     def _show_heading(self) -> None:
         most = max(self.size.height // 3, 7) + 1
-        lines = live_lines.heading(self._standing, self._clock(), self.size.width - 2)
+        lines = live_lines.heading(self._standing, self.size.width - 2)
         if self._trouble is not None:
             lines.insert(1, self._trouble)
         self._heading.update(Text("\n").join(lines[:most]))

@@ -1,12 +1,9 @@
 """What `watch`, and `run` on a terminal, show of a campaign: read from its ledger at one moment.
 
-Nothing is computed anew. How it stands is what `status` says, and totals are those of the closing table. The rows
-of the last hours are added up by the ledger, as for a report, and their figures are those of `summary/figures.py`.
-They are of cycles that are over, so that a ratio is what stands beside it, moved by due; a cycle that is not over
-is due in full from its beginning, and has sums of its own. Before the first cycle is over there is only that.
-
-A link is *short* when it is held in the current cycle, or was in the one before, for a reason that somebody may
-have to do something about.
+Nothing is computed again. The first lines, which links are short and what happened are what `status` says. The
+rows since the menus last changed, or of the last hours, are added up by the ledger, as for a report, and their
+figures are those of `summary/figures.py`. They are of cycles that are over, so that a ratio is what stands next to
+it, moved by due; before the first of them is over, they are of the open one.
 """
 
 from __future__ import annotations
@@ -15,20 +12,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import format_numbers
-from dc_inject.model.redaction import visible
-from dc_inject.summary import active_overrides, closing, figures, why
+from dc_inject.summary import closing, figures, first_lines, why
 from dc_inject.summary import standing as standings
 from dc_inject.summary.adding import Added, add_up, together
+from dc_inject.summary.first_lines import one_line
 
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
@@ -40,129 +35,66 @@ Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a campaign stands at a moment.
+    """How a campaign stands at a moment: `status` is what `status --format json` prints.
 
-    `status` is what `status --format json` prints, and `total` the last line of its summary. The last hours are
-    from `since` to `until`; `lately` has their sums, and `open` those of a cycle that is not over. `windows` are
-    those of the menus in force.
+    Figures of links are of the time from `since` to `until`.
     """
 
     campaign: str
     at: datetime
     status: Mapping[str, Any]
-    total: Mapping[str, Any]
-    cycle: Cycle | None
-    windows: Sequence[tuple[datetime, datetime]]
     since: datetime | None
     until: datetime | None
-    lately: Line
-    open: Line | None
     links: Sequence[Line]
 
-    @property
-    def short(self) -> list[Line]:
-        """The links that are short, those that miss most first."""
-        return [line for line in ordered(self.links, SHORT) if line[SHORT]]
 
-    @property
-    def shortfalls(self) -> Counter[str]:
-        """How many links are short, by their hold."""
-        return Counter(line["held"] for line in self.links if line[SHORT])
-
-    def is_in_force(self, now: datetime) -> bool:
-        """Return whether a menu is in force, so that an injector should be running."""
-        return any(start <= now < end for start, end in self.windows)
-
-    def events(self, most: int) -> list[str]:
-        """Return what people changed and noted last, and errors that nobody expected, the newest first."""
-        changes = [(change["at"], _changed(change)) for change in self.status["changes"]]
-        traces = [
-            (note["at"], f"dc_inject: {note['text'].strip().rpartition(chr(10))[2]}")
-            for note in self.status["notes"]
-        ]
-        latest = sorted((*changes, *traces), reverse=True)[:most]
-        return [f"{at[5:10]} {at[11:19]}Z {one_line(text)}" for at, text in latest]
-
-
-def current_window(
-    windows: Sequence[tuple[datetime, datetime]], now: datetime
-) -> tuple[datetime, datetime] | None:
-    """Return the time of the menus that are in force now, else of the next ones, else of the last ones."""
-    if open_ := [window for window in windows if window[0] <= now < window[1]]:
-        return min(start for start, _ in open_), max(end for _, end in open_)
-    later = [window for window in windows if window[0] > now]
-    return min(later) if later else max(windows, key=lambda window: window[1], default=None)
-
-
-def one_line(text: str) -> str:
-    """Return a text that is one line of a terminal and moves no cursor, whoever wrote it."""
-    return " ".join(visible(text).split())
-
-
-def _changed(change: Mapping[str, str]) -> str:
-    if change["what"] == NOTE:
-        return f"{change['who']}: {change['why']}"
-    return f"{change['who']}: {change['what']}" + (f" ({change['why']})" if change["why"] else "")
-
-
-def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
-    """Return the status of a campaign, with the sums over `last` up to the end of its last cycle.
+def read(path: Path, campaign: str, now: datetime, last: timedelta | None = None) -> Standing:
+    """Return the status of a campaign, with the sums since its menus changed, or over `last` up to its last cycle.
 
     Raises LedgerError.
     """
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
         standing = standings.standing(name, view, now)
-        total = closing.totals(name, view)["total"]
-        menus, first, cycle = view.menus_in_force(), view.first_cycle(), view.last_cycle()
+        first, cycle = view.first_cycle(), view.last_cycle()
         since, until, steps = None, None, 0
         sums: dict[Key, Added] = {}
         if first is not None and cycle is not None:
             until = cycle.end if standing["cycle"]["closed"] else cycle.start
-            period, step = _lately(first, cycle, until, last)
+            begin = until - last if last else first_lines.changed_at(view, now) or first.start
+            period, step = _lately(first, cycle, begin)
             since = max(period.since, view.since or period.since)
             sums, steps = _added(view, period, step)
     rows = {_key(row): row for row in standing["rows"]}
     held = {_key(row): row for row in why.holding_rows(standing["rows"], standing["held_before"])}
+    causes = {_key(link): group["cause"] for group in standing["short"] for link in group["links"]}
     links = [
         {
             **dict(zip(NAMES, map(one_line, key), strict=True)),
             **_figures(sums.get(key, Added(0)), steps),
             "target": rows[key]["target"] if key in rows else 0.0,
-            **_reason(held.get(key)),
+            **_reason(held.get(key), causes.get(key, "")),
         }
         for key in sorted(rows.keys() | sums.keys())
     ]
-    everything = together(sums.values())
     return Standing(
         campaign=name,
         at=now,
         status=standing,
-        total=total,
-        cycle=cycle,
-        windows=_windows(menus),
         since=since,
         until=until,
-        lately=_figures(everything, steps),
-        open=_open(everything),
         links=links,
     )
-
-
-@lru_cache(maxsize=4)
-def _windows(menus: tuple[MenuInForce, ...]) -> list[tuple[datetime, datetime]]:
-    return active_overrides.windows(menus)
 
 
 def _key(row: Mapping[str, Any]) -> Key:
     return tuple(row[name] for name in NAMES)
 
 
-def _reason(row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return why a link is held, in words, and whether somebody may have to do something."""
-    if row is None:
-        return {"held": "", "why": "", SHORT: False}
-    return {"held": row["held"], "why": one_line(format_numbers(row["numbers"])), SHORT: not row["harmless"]}
+def _reason(row: Mapping[str, Any] | None, cause: str) -> dict[str, Any]:
+    """Return why a link is held or short, in words, and whether it is short."""
+    why = "" if row is None else one_line(format_numbers(row["numbers"]))
+    return {"held": cause or (row["held"] if row else ""), "why": why, SHORT: bool(cause)}
 
 
 # --------------------------------------------------------------------------- sums of the last hours
@@ -183,16 +115,9 @@ def _figures(added: Added, steps: int) -> dict[str, Any]:
     }
 
 
-def _open(added: Added) -> Line | None:
-    """Return the sums of what is not over, if there is such a cycle."""
-    sums = added.total(CycleKind.OPEN)
-    fields = {**sums._asdict(), "moved": closing.about(sums.moved, sums.estimated)}
-    return fields if added.has(CycleKind.OPEN) else None
-
-
-def _lately(first: Cycle, last: Cycle, until: datetime, hours: timedelta) -> tuple[Period, timedelta]:
-    """Return the last hours before `until` and what is not over, in whole steps, and the length of a step."""
-    begin = max(first.start, until - hours)
+def _lately(first: Cycle, last: Cycle, begin: datetime) -> tuple[Period, timedelta]:
+    """Return the time from `begin` on and what is not over, in whole steps, and the length of a step."""
+    begin = max(first.start, begin)
     cycles = -(-(last.end - begin) // last.length)
     step = last.length * max(-(-cycles // STEPS), 1)
     return Period(EPOCH + (begin - EPOCH) // step * step, last.end), step

@@ -19,6 +19,7 @@ from dc_inject.apps.twin.grid.rucio import Rule
 from dc_inject.apps.twin.grid.transfers import Queue
 from dc_inject.apps.twin.grid.world import World
 from dc_inject.backends.sim import SimClock
+from dc_inject.engine.queues import AT_MOST
 from dc_inject.model import EPOCH, Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Link, Slice, ports
 from dc_inject.model.errors import Permanent, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, Range, SliceId
@@ -291,6 +292,7 @@ def queue(world: World, ends: tuple[str, str], clock: TwinClock) -> ports.LinkQu
         round(lately.file),
         clock.moment(lately.at),
         limit=int(optimizer.value[number]),
+        decision=AT_MOST if optimizer.is_at_most(number) else "",
     )
 
 

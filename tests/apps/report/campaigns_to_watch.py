@@ -8,10 +8,11 @@ from pathlib import Path
 
 from dc_inject.apps.report import watch_figures
 from dc_inject.apps.report.watch_figures import Standing
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, naming
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
+from dc_inject.summary import first_lines
 
 BEGIN = datetime(2027, 2, 8, 4, tzinfo=UTC)
 LENGTH = timedelta(minutes=15)
@@ -123,7 +124,8 @@ def _inject(ledger: Ledger, cycle: Cycle, key: FlowKey, size: int) -> None:
 
 def standing(path: Path, now: datetime = NOW) -> Standing:
     """Read how it stands, as if somebody injected."""
-    read = watch_figures.read(path, str(path), now, LAST)
+    read = watch_figures.read(path, str(path), now)
     injector = {"who": "dc@vobox, process 4711 on vobox", "since": "2027-02-08T03:58:12Z"}
     told = {**read.status, "injector": injector, "cycle": {**read.status["cycle"], "planned": True}}
-    return replace(read, status=told)
+    with LedgerView.open(path) as view:
+        return replace(read, status={**told, **first_lines.lines(view, told, now)})

@@ -116,7 +116,7 @@ def test_many_links_are_scrolled_and_filtered(tmp_path: Path) -> None:
     path = tmp_path / "dc27.sqlite"
     bench_report.make(path, 4 / 96, MANY)
     now = bench_report.START + 4 * bench_report.LENGTH
-    many = WatchApp(watch_figures.read(path, str(path), now, LAST), lambda: None, lambda: now)
+    many = WatchApp(watch_figures.read(path, str(path), now, LAST), lambda: None)
 
     async def story(pilot: Any) -> None:
         table = many.query_one(DataTable)
@@ -158,7 +158,7 @@ def test_a_ledger_that_is_gone_leaves_its_last_figures(ledger: Path) -> None:
             raise trouble[0]
         return campaigns.standing(ledger)
 
-    watched = WatchApp(campaigns.standing(ledger), read, lambda: NOW)
+    watched = WatchApp(campaigns.standing(ledger), read)
 
     async def story(pilot: Any) -> None:
         for told in (True, False):

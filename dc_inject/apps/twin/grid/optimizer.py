@@ -88,6 +88,10 @@ class Optimizer:
         """Return the links on which so many transfers fail that none are added."""
         return np.asarray(self._success < LOW)
 
+    def is_at_most(self, link: int) -> bool:
+        """Whether a link has the most transfers that it may have."""
+        return bool(self.value[link] >= self._high[link])
+
     def count(self, what: int, amounts: Floats) -> None:
         """Count something of each link for the running minute."""
         self._counts[what, self._minute] += amounts

@@ -1,0 +1,73 @@
+"""`dc-inject explain`: what a hold, an alert or what is short in a campaign means, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dc_inject.cli.shared import common, tables
+from dc_inject.ledger import LedgerView, ledger_files
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.holds import format_numbers
+from dc_inject.summary import first_lines, short_links, what_to_do
+from dc_inject.system.clock import SystemClock
+
+SHOWN = {"means": "means", "do": "do", **what_to_do.PLACES, "call": "call"}
+COLUMNS = tuple(tables.Column(name, name) for name in ("line", "key", "see", *SHOWN))
+
+
+@click.command()
+@click.argument("subject", metavar="KEY|CAMPAIGN")
+@common.LEDGER
+@common.FORMAT
+def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
+    r"""Explain a hold, an alert or a cause; or all that is short in a campaign, with its numbers.
+
+    It says what each means, what to look at in Rucio, FTS, the network and deletions, and whom to call. It reads
+    nothing but the campaign's ledger.
+
+    \b
+    Example: dc-inject explain destination-full
+    Example: dc-inject explain DcInjectNothingArrives
+    Example: dc-inject explain dc27-rehearsal
+    """
+    try:
+        entry = what_to_do.entry(subject)
+        rows = [{**entry, "line": f"{entry['key']}: {entry['see']}", "call": what_to_do.whom(entry)}]
+    except KeyError:
+        rows = _short(subject, ledger_path)
+    if fmt != "table":
+        tables.emit(fmt, COLUMNS, rows)
+    elif not rows:
+        click.echo(f"{subject}: no link is short")
+    for row in rows if fmt == "table" else ():
+        click.echo(first_lines.one_line(row["line"]))
+        for name, title in SHOWN.items():
+            if row[name]:
+                click.echo(click.wrap_text(row[name], 80, f"  {title:<10}", " " * 12))
+        click.echo()
+
+
+def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
+    """Return what is short in a campaign, with its numbers; raises UsageError for what is no campaign either."""
+    try:
+        path = ledger_files.existing(campaign, ledger_path)
+    except LedgerError as error:
+        if ledger_path is not None:
+            raise
+        hint = units.did_you_mean(campaign, what_to_do.entries())
+        raise UsageError(f"{campaign} is no hold, alert or cause, and no campaign here", hint) from error
+    with LedgerView.open(path) as view, view.snapshot():
+        ledger_files.campaign_in(view, campaign, path)
+        groups = short_links.grouped(short_links.judged(view, SystemClock().now()))
+    return [
+        {
+            **what_to_do.entry(group.cause),
+            "line": f"! {group.line} {format_numbers(group.numbers)}",
+            "call": group.call,
+        }
+        for group in groups
+    ]

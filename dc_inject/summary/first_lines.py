@@ -1,0 +1,167 @@
+"""The five lines with which `watch`, `run`, `status` and the live page begin.
+
+1. what moves now, in the last closed cycle, and what was due, with what moved in each cycle before
+2. the same since the menus last changed: a day began or ended, or a menu was edited
+3. which links are short, what they have in common, and whom to call (`short_links.py`)
+4. what changed or broke, first what still lasts, then the newest
+5. what the campaign waits for
+
+A line that begins with `!` needs somebody. Views may cut lines at their ends, colour them, and draw the trend with
+other characters; they change nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Period
+from dc_inject.model import EPOCH, State, overrides, units
+from dc_inject.model.redaction import visible
+from dc_inject.summary import figures, marks
+from dc_inject.summary.days import days_of
+from dc_inject.summary.short_links import ShortGroup, grouped, judged
+
+HEIGHTS = " ▁▂▃▄▅▆▇"
+STEPS = 12  # cycles of a trend, at most
+EVENTS = 5  # of the fourth line, at most
+UNDER_WAY = (State.CALLED, State.LIVE)
+
+
+def one_line(text: str) -> str:
+    """Return a text that is one line of a terminal and moves no cursor, whoever wrote it."""
+    return " ".join(visible(text).split())
+
+
+def trend(steps: Sequence[tuple[int, int]], most: int = STEPS) -> str:
+    """Return what moved in each of the last steps (moved, due), as heights of at most the largest of them."""
+    highest, levels = max((max(step) for step in steps), default=0), len(HEIGHTS) - 1
+    if highest <= 0:
+        return ""
+    return "".join(HEIGHTS[min(max(-(-moved * levels // highest), 0), levels)] for moved, _ in steps[-most:])
+
+
+def changed_at(view: Reader, now: datetime) -> datetime | None:
+    """Return the beginning of the cycle in which the menus last changed; None before the first cycle.
+
+    The end of all of them is no change: what was last in force is shown then.
+    """
+    first, last = view.first_cycle(), view.last_cycle()
+    if first is None or last is None:
+        return None
+    spans = [span for _, *span in days_of(view).menus]
+    goes_on = any(begin <= now < end for begin, end in spans)
+    moments = (moment for span in spans for moment in (span if goes_on else span[:1]))
+    latest = max((at for at in moments if at <= now), default=first.start)
+    return max(EPOCH + (latest - EPOCH) // last.length * last.length, first.start)
+
+
+def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
+    links = judged(view, now)
+    groups, happened = grouped(links), events(view, now)
+    made = [
+        *_rates(view, status, now),
+        _short(groups, sum(bool(link.cause) for link in links), len(links)),
+        "; ".join(["events", *happened[:EVENTS]]).replace(";", ":", 1) if happened else "events: none so far",
+        _waits(view, status, now),
+    ]
+    return {
+        "first_lines": [one_line(line) for line in made],
+        "short": [group.row for group in groups],
+        "events": happened,
+    }
+
+
+def _rates(view: Reader, status: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    name, change, last = f"{status['campaign']} {now:%H:%M:%S}Z:", changed_at(view, now), view.last_closed()
+    if change is None or last is None:
+        yield f"{name} no cycle is closed so far"
+        yield "since the menus began: nothing is known yet"
+        return
+    moved, due = Counter[datetime](), Counter[datetime]()
+    for cycle, _, size, arrived in view.by_scenario(Period(min(change, last.start), last.end)):
+        moved[cycle.start] += arrived
+        due[cycle.start] += size
+    now_moves, steps = _of(moved[last.start], due[last.start], last.length), [(moved[at], due[at]) for at in due]
+    yield f"{name} {now_moves} {trend(steps)} in {last.start:%H:%M}-{last.end:%H:%MZ}"
+    counting = [at for at in due if at >= change]
+    sums = sum(moved[at] for at in counting), sum(due[at] for at in counting)
+    rates = _of(*sums, len(counting) * last.length) if counting else "no cycle is closed so far"
+    day = f" (day {status['day']['number']})" if status["day"] else ""
+    yield f"since {change:%m-%d %H:%MZ}{day}: {rates}, {' of '.join(map(units.format_size, sums))}"
+
+
+def _of(moved: int, due: int, time: timedelta) -> str:
+    """Return what moved and what was due as rates: `312 of 400 Gb/s (78.0 % +)`."""
+    rates = " of ".join(_gigabits(size / time.total_seconds()) for size in (moved, due))
+    part = f" ({units.percent(moved / due)} {figures.grade(moved / due)[1]})" if due else ""
+    return f"{rates} Gb/s{part}"
+
+
+def _gigabits(rate: float) -> str:
+    gigabits = 8e-9 * rate
+    return f"{gigabits:,.{0 if gigabits >= 100 else 1 if gigabits >= 10 else 2}f}"
+
+
+def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
+    if not groups:
+        return f"short: none of {units.counted(count, 'links')}"
+    others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
+    return f"! short: {short:,} of {count:,} links{others}: {groups[0].line}"
+
+
+def events(view: Reader, now: datetime) -> list[str]:
+    """Return what changed or broke: first what lasts, then the newest."""
+    known = marks.marks(view, EPOCH, now + timedelta.resolution)
+    for name, *span in days_of(view).menus:
+        known += [
+            {"at": at, "until": None, "kind": "menu", "who": "", "what": f"menu {name} {what}", "why": ""}
+            for what, at in zip(("begins", "ends"), span, strict=True)
+            if at <= now
+        ]
+
+    def place(mark: Mapping[str, Any]) -> tuple[bool, datetime]:
+        return mark["kind"] in marks.LASTING and mark["until"] is None, mark["at"]
+
+    return [_event(mark, now) for mark in sorted(known, key=place, reverse=True)[: 4 * EVENTS]]
+
+
+def _event(mark: Mapping[str, Any], now: datetime) -> str:
+    at = f"{mark['at']:%H:%MZ}" if now - mark["at"] < timedelta(hours=12) else f"{mark['at']:%m-%d %H:%MZ}"
+    by = f" by {mark['who']}" if mark["kind"] in {"pause", "change", "note"} else ""
+    until = f", until {mark['until']:%H:%MZ}" if mark["until"] else ""
+    return one_line(f"{at} {mark['what']}{until}{by}" + (f" ({mark['why']})" if mark["why"] else ""))
+
+
+def nothing_arrives(view: Reader, since: datetime, now: datetime) -> str:
+    """Say that nothing arrives, and what the links have in common."""
+    groups = grouped(judged(view, now))
+    return f"nothing has arrived anywhere since {since:%H:%MZ}" + (f": {groups[0].line}" if groups else "")
+
+
+def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
+    """Say what the campaign waits for."""
+    windows = [window[1:] for window in days_of(view).menus]
+    under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
+    rules = f"{under_way:,} rules and jobs are under way" if under_way else "nothing is under way"
+    if any(start <= now < end for start, end in windows):
+        if status["injector"] is None:
+            return f"! waits for an injector: none is running; {rules}"
+        if stops := [pause for pause in status["pauses"] if pause["subject"] == overrides.EVERYTHING]:
+            by, why = stops[0]["who"], f" ({stops[0]['why']})" if stops[0]["why"] else ""
+            return f"! waits for `dc-inject resume {status['campaign']}`: stopped by {by}{why}; {rules}"
+        cycle = view.last_cycle()
+        ends = f"the end of its cycle at {cycle.end:%H:%MZ}" if cycle and cycle.end > now else "its next cycle"
+        return f"waits for {ends}; {rules}; the menus end at {max(end for _, end in windows):%m-%d %H:%MZ}"
+    if later := [start for start, _ in windows if start > now]:
+        return f"waits for the next menu at {min(later):%m-%d %H:%MZ}; {rules}"
+    if under_way:
+        until = max((e.expires_at for e in view.entries(*UNDER_WAY) if e.expires_at), default=None)
+        last = "" if until is None else f", the last of them until {until:%H:%MZ}"
+        return f"waits for what is left: the menus are over, {rules}{last}"
+    ended = status["rules"][State.ENDED.value]
+    return f"waits for deletions of {ended:,} rules and jobs" if ended else "waits for nothing: it is over"

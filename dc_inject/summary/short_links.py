@@ -1,0 +1,273 @@
+"""Links that are short: which ones moved too little, what they have in common, and who can act on it.
+
+A link is short if it moved under 70 % of what it was due in the last four closed cycles, whether or not a hold
+names a reason. A cycle's due arrives later than its beginning, so a link is measured against the due of those
+cycles or of the ones a cycle before, whichever is less: a new link is not judged by its first cycle, and a cut is
+seen after two.
+
+Short links share a line if they have a cause, and a service or a site, in common. Only what is known counts:
+
+- A hold is the cause where it kept bytes back. It is none where nothing arrives although half of what is due is on
+  its way: what holds new bytes back does not stop those. `backlog` is none: it follows from what arrives.
+- Without one, a service or a site is suspected if all links through it, from it or into it are short without a
+  known cause, or moved less than a third of their due in the last closed cycle. If links have several suspects in
+  common, all are named; if they have none, the network between is left.
+- Where little is on its way and something still arrives, nobody is suspected: links get their rates back slowly.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from dc_inject.engine.queues import MOST
+from dc_inject.ledger import Row
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import FlowKey, Held, Hold, Numbers, units
+from dc_inject.model.holds import Trait, forgives, sentence
+from dc_inject.model.services import SERVICES
+from dc_inject.summary import what_to_do, why
+from dc_inject.summary.readings import ramping
+from dc_inject.summary.sites import site_of
+
+CYCLES = 4  # closed ones that are judged
+ENOUGH = 0.7  # of the due: a link that moved less is short
+WORKS = 1 / 3  # of the due of the last closed cycle: who carries such a link works
+LOOKED_BACK = timedelta(days=1)  # for the last arrival of a link
+UNEXPLAINED, FEW, LIMIT, RAMP = "silent", "few-bytes", "fts-limit", "fts-ramp"  # causes that are no holds
+SUSPECTING = frozenset({UNEXPLAINED, Hold.FAILING.value})  # causes that any party may have
+AT_DESTINATION = frozenset({Hold.DESTINATION_UNAVAILABLE, Hold.DELETION_LAG, Hold.DESTINATION_FULL, Hold.QUOTA})
+AT_SOURCE = frozenset({Hold.SOURCE_UNAVAILABLE, Hold.POOL_DRY})
+# What also stops bytes that are on their way.
+STOPS = frozenset(hold for hold in Hold if Trait.OUTAGE in hold.traits) - {Hold.OVERLOAD} | {Hold.FAILING}
+
+Party = tuple[str, str]  # `service`, `site` or `link`, and its name
+
+
+class JudgedLink(NamedTuple):
+    """What a link was due and moved in the last closed cycles, in bytes, at which sites its ends are, and why.
+
+    `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
+    nothing has since the last closed cycle began. `coming` are bytes on their way. It `works` if it moved a third
+    of its due in the last closed cycle.
+    """
+
+    key: FlowKey
+    source: str
+    destination: str
+    due: int
+    moved: int
+    since: datetime | None = None
+    coming: int = 0
+    cause: str = ""
+    held: Held | None = None
+    works: bool = True
+
+    @property
+    def parties(self) -> tuple[Party, ...]:
+        """All who carry its bytes, apart from the network."""
+        return (("service", self.key.link.through), *(("site", site) for site in (self.destination, self.source)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShortGroup:
+    """Links that are short for one cause, with a service or site in common; `are_all` if no other link has it.
+
+    `call` names whom to call, `count` is how many links of the campaign are judged.
+    """
+
+    cause: str
+    party: Party
+    links: Sequence[JudgedLink]
+    call: str
+    are_all: bool
+    count: int
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when nothing has arrived on any of its links; None if something has."""
+        times = [link.since for link in self.links if link.since is not None]
+        return max(times) if len(times) == len(self.links) else None
+
+    @property
+    def subject(self) -> str:
+        """Its links in words: `all 7 links into KIT`."""
+        number, first = len(self.links), self.links[0]
+        if number == 1:
+            is_url = first.key.link.service.ends_are_urls
+            return f"{first.source} -> {first.destination}" if is_url else first.key.link.shown
+        kind, name = self.party
+        words = f"{'all ' if self.are_all else ''}{number:,} links"
+        if number == self.count or kind == "link":
+            return words
+        if kind == "service":
+            return f"{words} through {SERVICES[name].title}"
+        into = sum(link.destination == name for link in self.links)
+        return f"{words} {'into' if into == number else 'from' if not into else 'into and from'} {name}"
+
+    @property
+    def line(self) -> str:
+        """What happens on its links, whom to call, and why, as far as it is known."""
+        held, due = self.links[0].held, sum(link.due for link in self.links)
+        moved = f"moved {units.percent(sum(link.moved for link in self.links) / due)}"
+        what = moved if self.since is None else f"nothing since {self.since:%H:%MZ}"
+        coming = units.format_size(sum(link.coming for link in self.links))
+        on_way = f"{coming} on its way" if self.cause == UNEXPLAINED else what_to_do.entry(self.cause)["see"]
+        why = f"{self.cause}, {sentence(held)}" if held else on_way
+        return f"{self.subject}, {what}: call {self.call}; {why}"
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers of the hold on its first link, without the message, which the line has."""
+        held = self.links[0].held
+        return {name: value for name, value in (held.numbers if held else {}).items() if name != "message"}
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The group for programs."""
+        return {
+            "cause": self.cause,
+            "subject": self.subject,
+            "links": [link.key.names() for link in self.links],
+            "due": sum(link.due for link in self.links),
+            "moved": sum(link.moved for link in self.links),
+            "nothing_since": units.format_time_or_none(self.since),
+            "line": self.line,
+            "numbers": self.numbers,
+            "call": self.call,
+        }
+
+
+# --------------------------------------------------------------------------- from a ledger
+
+
+def judged(view: Reader, now: datetime) -> list[JudgedLink]:
+    """Return the links that were due anything in the last closed cycles, and why those are short that are."""
+    last = view.last_closed()
+    if last is None:
+        return []
+    by_key: dict[FlowKey, list[Row]] = defaultdict(list)
+    for row in view.rows(since=last.start - CYCLES * last.length):
+        by_key[row.key].append(row)
+    accounts, sites, first = view.accounts(), site_of(view), last.start - (CYCLES - 1) * last.length
+    links = []
+    for key, rows in by_key.items():
+        coming = accounts[key].coming
+        closed = [row for row in rows if row.closed]
+        dues = {row.cycle.start: _due(row, coming) for row in closed}
+        due = min(
+            sum(size for at, size in dues.items() if at >= first),
+            sum(size for at, size in dues.items() if at < last.start),
+        )
+        moved = sum(row.moved for row in closed if row.cycle.start >= first)
+        source, destination = (sites.get(end, end) for end in key.link[:2])
+        latest = closed[-1] if closed and closed[-1].cycle == last else None
+        if due and latest is not None and latest.due:
+            works = latest.moved >= WORKS * latest.due
+            links.append(JudgedLink(key, source, destination, due, moved, coming=coming, works=works))
+    if all(link.moved >= ENOUGH * link.due for link in links):
+        return links
+    arrived, growing = view.last_arrivals(last.start - LOOKED_BACK), {one.key for one in ramping(view, now)}
+    signals = view.signals()
+    limited = {signal.subject for signal in signals if str(signal.value).startswith(MOST)}
+    for number, link in enumerate(links):
+        if link.moved < ENOUGH * link.due:
+            rows = by_key[link.key][-2:]  # of the last closed cycle, and of the open one
+            since = None if any(row.moved > 0 for row in rows if row.cycle >= last) else arrived[link.key]
+            held = why.of_outage(link.key.link.through, signals) or _held(rows)
+            is_limited, grows = str(link.key.link) in limited, link.key in growing
+            links[number] = _with_cause(link._replace(since=since, held=held), is_limited=is_limited, grows=grows)
+    return links
+
+
+def _due(row: Row, coming: int) -> int:
+    """Return what a link should have moved for a cycle: without what waits for a dataset that fits."""
+    waits = row.held is not None and row.held.hold.harmless and not coming
+    return min(row.due, max(row.injected, 0)) if waits else row.due
+
+
+def _with_cause(link: JudgedLink, *, is_limited: bool, grows: bool) -> JudgedLink:
+    """Return a short link with its cause: its hold, FTS's limit or growth, or none of them."""
+    held, since = link.held, link.since
+    stands = since is not None and 2 * link.coming >= link.due
+    if held is not None and (held.hold is Hold.BACKLOG or (stands and held.hold not in STOPS)):
+        held = None
+    few = not link.coming or (since is None and 2 * CYCLES * link.coming < link.due)
+    if held is not None:
+        cause = held.hold.value
+    elif since is None and (is_limited or grows):
+        cause = LIMIT if is_limited else RAMP
+    else:
+        cause = FEW if few else UNEXPLAINED
+    return link._replace(cause=cause, held=held)
+
+
+def _held(rows: Sequence[Row]) -> Held | None:
+    """Return the hold of the last row that has one that needs an action."""
+    for row in reversed(rows):
+        if row.held is not None and not row.held.hold.harmless and not forgives(row.held):
+            return row.held
+    return None
+
+
+# --------------------------------------------------------------------------- what they have in common
+
+
+def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
+    """Return the short links by what they have in common, those first that lack most. Pure."""
+    healthy = {party for link in links if link.works and link.cause not in SUSPECTING for party in link.parties}
+    users: dict[Party, int] = defaultdict(int)
+    by_cause: dict[str, list[JudgedLink]] = defaultdict(list)
+    for link in links:
+        for party in dict.fromkeys(link.parties):
+            users[party] += 1
+        if link.cause:
+            by_cause[link.cause].append(link)
+    groups = [
+        ShortGroup(cause, party, members, _call(cause, members, healthy), users[party] == len(members), len(links))
+        for cause, short in by_cause.items()
+        for party, members in _shared(cause, short, healthy)
+    ]
+    return sorted(groups, key=lambda group: sum(link.moved - link.due for link in group.links))
+
+
+def _shared(
+    cause: str, short: Sequence[JudgedLink], healthy: set[Party]
+) -> Iterator[tuple[Party, list[JudgedLink]]]:
+    """Yield links of one cause by the party that most of those have in common which are left."""
+    left = list(short)
+    while left:
+        by_party: dict[Party, list[JudgedLink]] = defaultdict(list)
+        for link in left:
+            for party in _candidates(cause, link, healthy) or [("link", str(link.key.link))]:
+                by_party[party].append(link)
+        party, members = max(by_party.items(), key=lambda item: len(item[1]))  # the first of equal ones
+        yield party, members
+        left = [link for link in left if link not in members]
+
+
+def _candidates(cause: str, link: JudgedLink, healthy: set[Party]) -> list[Party]:
+    """Return what a link may share its cause with."""
+    if cause in AT_DESTINATION:
+        return [("site", link.destination)]
+    if cause in AT_SOURCE:
+        return [("site", link.source)]
+    if cause not in SUSPECTING:
+        return [link.parties[0]]
+    return [party for party in dict.fromkeys(link.parties) if party not in healthy]
+
+
+def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
+    """Return whom to call: who the table names, or all whom these links have in common and that carry no other."""
+    first = links[0]
+    service = SERVICES[first.key.link.through].title
+    if cause not in SUSPECTING:
+        names = {"service": service, "source": first.source, "destination": first.destination}
+        return str(what_to_do.entry(cause)["call"]).format_map(names)
+    common = set.intersection(*(set(link.parties) for link in links)) - healthy
+    operators = "FTS's operators" if service == "FTS" else f"{service}'s and FTS's operators"
+    suspects = [operators if kind == "service" else name for kind, name in first.parties if (kind, name) in common]
+    return " or ".join(dict.fromkeys(suspects)) or "the network between them"

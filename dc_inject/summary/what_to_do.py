@@ -1,0 +1,36 @@
+"""What to do about each hold, alert and cause of a shortfall: the table `what_to_do.toml`, for all who show it.
+
+`dc-inject explain`, docs/how-to/on-call.md, docs/reference/holds.md and the alerts' links are made from it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+PLACES = {"rucio": "Rucio", "fts": "FTS", "network": "network", "deletions": "deletions", "here": "here"}
+
+
+@cache
+def entries() -> Mapping[str, Mapping[str, Any]]:
+    """Return all entries by their keys, ordered by what you see.
+
+    Each has what you `see`, what it `means`, what to `do`, whom to `call` (which may name `{service}`, `{source}`
+    and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` that point to it.
+    """
+    return tomllib.loads(files("dc_inject.summary").joinpath("what_to_do.toml").read_text(encoding="utf-8"))
+
+
+def entry(name: str) -> dict[str, Any]:
+    """Return the entry of a hold, a cause or an alert, with its `key` and all places; raises KeyError."""
+    keys = {alert: key for key, values in entries().items() for alert in values.get("alerts", ())}
+    key = keys.get(name, name)
+    return {"key": key, "alerts": [], **dict.fromkeys(PLACES, ""), **entries()[key]}
+
+
+def whom(entry: Mapping[str, Any]) -> str:
+    """Return whom to call where no link is known."""
+    return str(entry["call"]).format(service="the service", source="the source's site", destination="the site")

@@ -1,0 +1,53 @@
+"""`explain` prints what a hold, an alert or what is short in a campaign means, from the one table."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dc_inject.model import Hold
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.summary import what_to_do
+from tests.apps.report import campaigns_to_watch as watching
+from tests.cli.ledgers import run
+from tests.metrics.prometheus import RULES
+
+
+def test_every_hold_and_every_alert_has_an_entry_to_which_the_alert_links():
+    entries = what_to_do.entries()
+    assert {hold.value for hold in Hold} < entries.keys()
+    linked = dict(
+        re.findall(r"alert: (\w+)\n(?:.*\n)*? +runbook: docs/how-to/on-call.md#(\S+)", RULES.read_text())
+    )
+    assert linked == {alert: key for key, entry in entries.items() for alert in entry.get("alerts", ())}
+    assert set(linked) == set(re.findall(r"alert: (\w+)", RULES.read_text()))
+
+
+@pytest.mark.parametrize(("subject", "key"), [("quota", "quota"), ("DcInjectNothingArrives", "silent")])
+def test_an_entry_is_printed_by_its_key_or_its_alert(subject: str, key: str):
+    (row,) = json.loads(run("explain", subject, "--format", "json").stdout)
+    assert (row["key"], row["means"]) == (key, what_to_do.entry(key)["means"])
+    text = run("explain", subject).stdout
+    assert text.startswith(f"{key}: ")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: watching.NOW)
+    path = watching.campaign(tmp_path / "dc27.sqlite")
+    rows = json.loads(run("explain", path, "--format", "json").stdout)
+    assert [row["key"] for row in rows] == ["pool-dry", "failing", "destination-full"]
+    assert "free=12 GB" in rows[2]["line"]
+    assert rows[2]["call"] == "T2_US_MIT"
+
+
+def test_another_word_is_refused_with_the_nearest_one(tmp_path: Path):
+    error = run("explain", "destinationfull").exception
+    assert isinstance(error, UsageError)
+    assert "destination-full" in (error.hint or "")
+    assert isinstance(run("explain", "dc27", "--ledger", tmp_path / "none.sqlite").exception, LedgerError)

@@ -1,0 +1,125 @@
+"""The first lines say what moves, since when, what is short, what happened and what the campaign waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model import Cycle
+from dc_inject.model.ports import Outcome
+from dc_inject.summary import first_lines, marks, sites, standing
+from tests.apps.report import campaigns_to_watch as watching
+from tests.apps.report.campaigns_to_watch import BEGIN, LENGTH, MENU, NOW
+from tests.cli.ledgers import GB, KIT, ME, injection
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return watching.campaign(tmp_path_factory.mktemp("lines") / "dc27.sqlite")
+
+
+def shown(path: Path, now: Any = NOW) -> dict[str, Any]:
+    with LedgerView.open(path) as view, view.snapshot():
+        return standing.standing("dc27", view, now)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Path]:
+    """A ledger of a link through a few cycles, with signals at minutes."""
+
+    def make(*signals: tuple[int, str, str, Any], cycles: int = 3, menu: str = MENU) -> Path:
+        path = tmp_path / "dc27.sqlite"
+        with Ledger.open(path, synchronous="OFF") as ledger:
+            ledger.bind("dc27", LENGTH, [ME], BEGIN)
+            ledger.begin(BEGIN)
+            ledger.put_in_force([("day.yaml", "0", menu)], BEGIN)
+            for number in range(cycles):
+                cycle = Cycle(BEGIN + number * LENGTH, LENGTH)
+                ledger.open_cycle(cycle, {KIT: (90 * GB, None)}, cycle.start)
+                ledger.close_cycle(cycle, cycle.end)
+            for minute, name, subject, value in signals:
+                ledger.signal(name, subject, value, BEGIN + timedelta(minutes=minute), "" if value else "503")
+        return path
+
+    return make
+
+
+def test_the_rates_are_those_of_the_last_closed_cycle_and_since_the_menus_changed(ledger: Path):
+    """In Gb/s, of what was due: 4.03 TB in 15 minutes are 35.8 Gb/s."""
+    now, since, short, events, waits = shown(ledger)["first_lines"]
+    assert now.startswith("dc27 10:07:31Z: 27.7 of 35.8 Gb/s (77.5 % +) ▄▄▆▆▆▆▆▆▆▆▆▆ in 09:45-10:00Z")
+    assert since.startswith("since 02-08 04:00Z (day 1): 26.9 of 35.8 Gb/s")
+    assert short.startswith("! short: 3 of 14 links, 3 groups: ")
+    assert events.index("us-mesh") < events.index("LHCOPN") < events.index("40 Gb/s")
+    assert waits.startswith("! waits")
+
+
+def test_yesterday_does_not_count_once_the_menus_have_changed(made):
+    later = MENU.replace("start: 2027-02-08 04:00", "start: 2027-02-08 04:30")
+    with LedgerView.open(made(menu=later)) as view:
+        assert first_lines.changed_at(view, BEGIN + 3 * LENGTH) == BEGIN + 2 * LENGTH
+        assert first_lines.changed_at(view, BEGIN + LENGTH) == BEGIN
+
+
+def test_an_outage_is_an_event_with_its_end_and_what_lasts_comes_first(made):
+    path = made((5, "service", "rucio", None), (6, "service", "rucio", None), (9, "service", "rucio", "answers"),
+                (2, "writable", "T1_DE_KIT_Disk", 0), (1, "free", "T1_DE_KIT_Disk", None))  # fmt: skip
+    with LedgerView.open(path) as view:
+        outages = [mark for mark in marks.marks(view, BEGIN, NOW) if mark["kind"] == "outage"]
+        assert [(mark["at"], mark["until"], mark["why"]) for mark in outages] == [
+            (BEGIN + timedelta(minutes=2), None, "503"),
+            (BEGIN + timedelta(minutes=5), BEGIN + timedelta(minutes=9), "503"),
+        ]
+        assert view.changes() == ()
+    events = shown(path)["events"]
+    assert events[0].startswith("04:02Z T1_DE_KIT_Disk ")
+    assert events[1].startswith("04:05Z rucio ")
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted"),
+    [
+        (BEGIN - SECOND, "next menu"),
+        (BEGIN + SECOND, "an injector"),
+        (BEGIN + timedelta(days=2), "for nothing"),
+    ],
+)
+def test_the_last_line_says_what_it_waits_for(made, now, wanted: str):
+    assert shown(made(), now)["first_lines"][4].count(wanted) == 1
+
+
+def test_with_what_is_left_it_says_until_when(ledger: Path, tmp_path: Path):
+    path = tmp_path / "copy.sqlite"
+    path.write_bytes(ledger.read_bytes())
+    with Ledger.open(path) as one:
+        cycle = Cycle.at(NOW, LENGTH)
+
+        left = injection(watching.LINKS[0], 7, cycle)
+        one.add_injections([left], NOW)
+        one.call([left.key], NOW)
+        one.answer([Outcome(left.key, "x")], NOW, {})
+        (until,) = [entry.expires_at for entry in one.entries() if entry.injection.key == left.key]
+    waits = shown(path, NOW + timedelta(days=1))["first_lines"][4]
+    assert "is left" in waits
+    assert f"{until:%H:%MZ}" in waits
+
+
+def test_sites_of_an_included_file_are_known(tmp_path: Path):
+    """The ledger keeps what a menu includes."""
+    included = b"sites:\n  KIT: {rses: {T1_DE_KIT_Disk: {}}}\n"
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", LENGTH, [ME], BEGIN)
+        ledger.put_in_force(
+            [("day.yaml", "d", MENU)], BEGIN, {"d": {"sites.yaml": included, "list.csv": b"sites,\xff"}}
+        )
+        ledger.open_cycle(Cycle(BEGIN, LENGTH), {KIT: (90 * GB, None)}, BEGIN)
+    with LedgerView.open(path) as view:
+        assert sites.site_of(view) == {"T1_DE_KIT_Disk": "KIT"}

@@ -1,0 +1,179 @@
+"""Links that move too little are found within two cycles, share a line, and name whom to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
+from dc_inject.model.ports import Observation, Outcome, Status
+from dc_inject.summary import what_to_do
+from dc_inject.summary.short_links import JudgedLink, grouped, judged
+from tests.cli.ledgers import FNAL, GB, KIT, ME, START, injection
+
+LENGTH = timedelta(minutes=15)
+CERN, IHEP, RAL, CNAF, PIC = "CERN", "IHEP", "RAL", "CNAF", "PIC"
+
+
+def link(source: str, destination: str, *, cause: str = "", service: str = "rucio", hold: Hold | None = None):
+    key = FlowKey("test", Link(f"{source}_Disk", f"{destination}_Disk", service))
+    moved = 0 if cause else 100
+    since = START if cause else None
+    held = None if hold is None else Held(hold)
+    return JudgedLink(key, source, destination, 100, moved, since, cause=hold.value if hold else cause, held=held)
+
+
+def lines(links: Iterable[JudgedLink]) -> list[tuple[str, int, str]]:
+    return [(group.subject, len(group.links), group.call) for group in grouped(list(links))]
+
+
+def silent(source: str, destination: str, service: str = "rucio") -> JudgedLink:
+    return link(source, destination, cause="silent", service=service)
+
+
+WORKS = [link(CERN, CNAF), link(IHEP, PIC)]
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        ([*WORKS, silent(CERN, RAL), silent(IHEP, RAL)], [("all 2 links into RAL", 2, "RAL")]),
+        ([*WORKS, silent(RAL, CNAF), silent(RAL, PIC)], [("all 2 links from RAL", 2, "RAL")]),
+        ([*WORKS, silent(RAL, CNAF), silent(CERN, RAL)], [("all 2 links into and from RAL", 2, "RAL")]),
+        ([*WORKS, silent(CERN, RAL)], [("CERN_Disk -> RAL_Disk", 1, "RAL")]),
+        ([*WORKS, silent(CERN, PIC)], [("CERN_Disk -> PIC_Disk", 1, "the network between them")]),
+        (
+            [silent(CERN, RAL, "fts"), silent(IHEP, CNAF, "fts"), silent(CERN, PIC, "fts")],
+            [("all 3 links", 3, "FTS's operators")],
+        ),
+        (
+            [*WORKS, silent(CERN, RAL, "fts"), silent(IHEP, CNAF, "fts")],
+            [("all 2 links through FTS", 2, "FTS's operators")],
+        ),
+        ([silent(CERN, RAL), silent(CERN, PIC)], [("all 2 links", 2, "Rucio's and FTS's operators or CERN")]),
+        ([silent(CERN, RAL)], [("CERN_Disk -> RAL_Disk", 1, "Rucio's and FTS's operators or RAL or CERN")]),
+        (
+            [*WORKS, silent(CERN, RAL), silent(IHEP, RAL), silent(CERN, PIC)],
+            [("all 2 links into RAL", 2, "RAL"), ("CERN_Disk -> PIC_Disk", 1, "the network between them")],
+        ),
+        (
+            [*WORKS, *(link(CERN, RAL, hold=hold) for hold in (Hold.DELETION_LAG, Hold.QUOTA))],
+            [(f"{CERN}_Disk -> {RAL}_Disk", 1, f"{who}Rucio's operators") for who in (f"{RAL}, then ", "")],
+        ),
+        (
+            [link(CERN, RAL, hold=Hold.API_ERRORS), link(IHEP, PIC, hold=Hold.API_ERRORS)],
+            [("all 2 links", 2, "Rucio's operators")],
+        ),
+        ([*WORKS, link(CERN, PIC, hold=Hold.FAILING), link(RAL, CNAF, hold=Hold.FAILING)], [("2 links", 2, "")]),
+        (WORKS, []),
+    ],
+)  # fmt: skip
+def test_links_share_a_line_with_whom_to_call(links, expected):
+    """Whoever carries a link that works is no suspect; where nobody is one, the network is left."""
+    found = lines(links)
+    if expected == [("2 links", 2, "")]:  # they have nothing in common
+        assert sorted(found) == [
+            ("CERN_Disk -> PIC_Disk", 1, "the network between them"),
+            ("RAL_Disk -> CNAF_Disk", 1, "RAL"),
+        ]
+    else:
+        assert found == expected
+
+
+def test_every_cause_has_an_entry():
+    assert {hold.value for hold in Hold} <= what_to_do.entries().keys()
+
+
+# --------------------------------------------------------------------------- from a ledger
+
+Made = Callable[..., list[JudgedLink]]
+
+
+def move(ledger: Ledger, one: Injection, injected: int, moved: int) -> None:
+    """Inject gigabytes in a cycle, of which some move in it."""
+    if injected:
+        start, one = one.cycle.start, replace(one, item=replace(one.item, bytes=injected * GB))
+        ledger.add_injections([one], start)
+        ledger.call([one.key], start)
+        ledger.answer([Outcome(one.key, one.key)], start, {})
+        status = Status.COMPLETE if moved == injected else Status.MOVING
+        ledger.observe([Observation(one.key, status, files_done=10 * moved // injected, moved=moved * GB)], start)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Judge two links by the gigabytes that move on the first in each cycle of those 100 that are due."""
+
+    def make(*moved: int, held: Held | None = None, injected: int = 100, down: bool = False) -> list[JudgedLink]:
+        path, now = tmp_path / "dc27.sqlite", START + len(moved) * LENGTH
+        with Ledger.open(path, synchronous="OFF") as ledger:
+            ledger.bind("dc27", LENGTH, [ME], START)
+            ledger.begin(START)
+            for number, size in enumerate(moved):
+                cycle = Cycle(START + number * LENGTH, LENGTH)
+                ledger.open_cycle(cycle, {FNAL: (100 * GB, held), KIT: (100 * GB, None)}, cycle.start)
+                move(ledger, injection(FNAL, number, cycle), injected, size)
+                move(ledger, injection(KIT, number, cycle), 100, 100)
+                ledger.close_cycle(cycle, cycle.end)
+            if down:
+                ledger.signal("service", "rucio", None, now, "503")
+        with LedgerView.open(path) as view:
+            return judged(view, now)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("moved", "nothing_since"),
+    [
+        ([0], None),  # too young
+        ([0, 0], 0),
+        ([30, 90], None),  # what is due arrives later
+        ([100, 100, 100, 100, 0], None),  # one cycle is no news
+        ([100, 100, 100, 100, 0, 0], 4),
+        ([100, 100, 100, 40, 0], 4),
+        ([100] * 9 + [0] * 7, 9),
+    ],
+)  # fmt: skip
+def test_a_cut_is_seen_after_two_cycles(made: Made, moved: list[int], nothing_since: int | None):
+    one = next(link for link in made(*moved) if link.key == FNAL) if len(moved) > 1 else None
+    if nothing_since is None:
+        assert one is None or not one.cause
+    else:
+        assert (one.cause, one.since) == ("silent", START + nothing_since * LENGTH)
+
+
+def test_a_slow_link_is_short_though_nothing_holds_it(made: Made):
+    fnal, kit = sorted(made(100, 60, 60, 60, 60), key=lambda link: link.cause, reverse=True)
+    assert (fnal.cause, fnal.since, kit.cause) == ("silent", None, "")
+
+
+@pytest.mark.parametrize(
+    ("hold", "injected", "cause"),
+    [
+        (Hold.DESTINATION_FULL, 10, "destination-full"),
+        (Hold.DESTINATION_FULL, 100, "silent"),  # what is on its way would be enough
+        (Hold.BACKLOG, 100, "silent"),
+        (Hold.BACKLOG, 10, "silent"),
+        (Hold.FAILING, 100, "failing"),
+        (Hold.SOURCE_UNAVAILABLE, 100, "source-unavailable"),
+    ],
+)
+def test_a_hold_is_the_cause_where_it_kept_bytes_back(made: Made, hold: Hold, injected: int, cause: str):
+    links = made(0, 0, 0, 0, held=Held(hold), injected=injected)
+    assert next(link.cause for link in links if link.key == FNAL) == cause
+
+
+def test_a_service_that_is_down_is_the_cause_on_all_its_links(made: Made):
+    links = made(0, 0, 0, held=Held(Hold.FAILING), down=True)
+    assert next(link.cause for link in links if link.key == FNAL) == Hold.API_ERRORS.value
+
+
+def test_a_link_that_waits_for_a_large_dataset_is_not_short(made: Made):
+    links = made(0, 0, 0, held=Held(Hold.TOO_COARSE), injected=0)
+    assert not any(link.cause for link in links)
