@@ -113,7 +113,7 @@ class RunOptions:
     timeout: float = common.given(common.TIMEOUT)
 
 
-@click.command()
+@click.command(cls=common.GroupedHelp)
 @common.MENUS
 @common.options_of(RunOptions)
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")

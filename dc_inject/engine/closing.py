@@ -214,10 +214,11 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     counts_text = " and ".join(counts) or f"no {injections(named).replace(' and ', ' or ')}"
     # What turned out to be there already, or smaller than listed, was counted in an earlier cycle.
     back = f", took back {units.format_size(-injected)} counted before" if injected < 0 else ""
+    moved_text = f"{units.format_size(moved)} ({units.format_rate(moved / cycle.length.total_seconds())})"
     held = Counter(row.held.hold for row in rows if row.held is not None)
     return (
         f"cycle {cycle}: {units.counted(len(rows), 'links')}, due {units.format_size(due)}, "
-        f"injected {units.format_size(max(injected, 0))} ({counts_text}){back}, moved {units.format_size(moved)}"
+        f"injected {units.format_size(max(injected, 0))} ({counts_text}){back}, moved {moved_text}"
         + _reasons("held", {hold: count for hold, count in held.items() if not hold.harmless})
         + _reasons("harmless", {hold: count for hold, count in held.items() if hold.harmless})
     )

@@ -46,10 +46,13 @@ class Left:
         return sum(entry.injection.item.files for entry in self.ended)
 
     def after(self, end_state: EndState) -> Left:
-        """Return what needs an action after an attempt to end it: after a complete one, asked rules need none."""
+        """Return what needs an action that an attempt to end it has not named.
+
+        After a complete one, asked rules need none, and it has said when files of ended jobs can be deleted again.
+        """
         if end_state is not EndState.COMPLETE:
             return self
-        return replace(self, asked=[entry for entry in self.asked if not _cleans_up(entry)])
+        return replace(self, asked=[entry for entry in self.asked if not _cleans_up(entry)], ended=[])
 
     def lines(self, campaign: str, end_state: EndState) -> list[str]:
         """Return it in words, with the command that ends it; also that nothing is left after an interruption."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,18 @@ def test_every_command_has_help_with_an_example_and_explains_its_options(path: t
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.opts
+
+
+@pytest.mark.parametrize("command", ["link", "run", "smoke"])
+def test_many_options_are_in_groups(command: str) -> None:
+    """All of them, each once; what a group names is an option of some command."""
+    text = run(command, "--help").stdout
+    what, careful, output = (text.index(f"\n{group}:\n") for group in ("What", "How careful", "Output"))
+    assert what < careful < text.index("\n  --allow-admin ") < output < text.index("--help ")
+    found = root.get_command(click.Context(root), command)
+    assert found is not None
+    for option in (one.opts[-1] for one in found.params if isinstance(one, click.Option)):
+        assert len(re.findall(rf"^  (?:-\w, )?{option}\b", text, re.MULTILINE)) == 1, option
 
 
 def test_the_overview_lists_every_command_in_one_line() -> None:

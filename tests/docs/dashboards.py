@@ -226,8 +226,8 @@ def _window() -> build.IntervalVariable:
     return build.IntervalVariable("window").label("Rates over").values("15m,30m,1h,6h,1d").current(chosen)
 
 
-def _query(expression: str, legend: str, *, instant: bool = False) -> Dataquery:
-    made = Dataquery().expr(expression).legend_format(legend)
+def _query(expression: str, legend: str, letter: str = "A", *, instant: bool = False) -> Dataquery:
+    made = Dataquery().expr(expression).legend_format(legend).ref_id(letter)
     return made.instant() if instant else made.range()
 
 
@@ -241,15 +241,15 @@ def _picture(title: str, meaning: str, unit: str, stacked: bool, some: Sequence[
     panel = panel.legend(common.VizLegendOptions().show_legend(show_legend=True))
     if stacked:
         panel = panel.fill_opacity(40).stacking(common.StackingConfig().mode(StackingMode.NORMAL))
-    for expression, legend in some:
-        panel = panel.with_target(_query(expression, legend))
+    for letter, (expression, legend) in zip("ABCDEF", some, strict=False):
+        panel = panel.with_target(_query(expression, legend, letter))
     return panel
 
 
 def _table() -> table.Panel:
     panel = table.Panel().title("Links").datasource(SOURCE).height(14).span(24).show_header(show_header=True)
     for number, (head, expression) in enumerate(TABLE.items()):
-        query = _query(expression, "", instant=True).format(PromQueryFormat.TABLE).ref_id("ABCDEF"[number])
+        query = _query(expression, "", "ABCDEF"[number], instant=True).format(PromQueryFormat.TABLE)
         panel = panel.with_target(query)
         unit = "bps" if head.endswith("b/s") else "none" if head == "held" else "decbytes"
         panel = panel.override_by_name(head, [DynamicConfigValue("unit", unit)])

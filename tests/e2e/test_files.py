@@ -218,3 +218,34 @@ def test_what_has_landed_goes_on_and_its_first_copy_is_deleted(tool, storages, l
             assert before.ended_at >= entry.completed_at
     for name in ("XRD2", "XRD3"):
         assert storages.grid.storage_files(name, f"/{storages.label}-{name}") == {}
+
+
+SMOKE = """\
+menu: 1
+campaign: day-{label}
+contact: e2e@example.org
+start: 2099-02-08 10:00
+end: 2099-02-09 10:00
+defaults: {{through: fts, files: {{folder: src}}}}
+scenarios:
+  good: {{from: "{one}", to: "{goal}/a", rate: 10 Gb/s}}
+  empty: {{from: "{one}", to: "{goal}/b", rate: 10 Gb/s, files: {{folder: none}}}}
+  lost: {{from: "{one}", to: "{goal}/c", rate: 10 Gb/s, files: {{list: lost.csv}}}}
+"""
+
+
+def test_one_file_over_each_link_is_copied_judged_and_deleted(tool, storages, label):
+    """A source without files is one that dc_inject sees, a listed file that is not there one of FTS's reasons."""
+    storages.fill(2, MB)
+    (tool.state / "lost.csv").write_text("url,size\nsrc/lost,1000000\n")
+    one, goal = storages.source("XRD1"), f"{storages.grid.storages['XRD2']}/{storages.label}-smoke"
+    menu = tool.state / "day.yaml"
+    menu.write_text(SMOKE.format(label=label, one=one, goal=goal))
+    done = tool.run("smoke", menu, "--within", "2m", "--format", "json", code=5)
+    found = {one["destination"][-1]: (one["outcome"], one["fault"], one["cause"]) for one in done.json["links"]}
+    assert found == {
+        "a": ("passed", "", ""),
+        "b": ("failed", "source", "quarantined"),
+        "c": ("failed", "source", "source-missing"),
+    }
+    assert storages.grid.storage_files("XRD2", f"/{storages.label}-smoke") == {}

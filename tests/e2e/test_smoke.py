@@ -26,7 +26,7 @@ scenarios:
 def test_each_of_thirty_links_is_reported_rightly_and_nothing_is_left(
     sandbox: Sandbox, tool: Tool, label: str
 ) -> None:
-    """A closed destination, a source without files, no quota, and a link on which all transfers fail."""
+    """A closed destination, no quota, a source without files, and a link on which all transfers fail."""
     mesh = [f"T1_{label}_{n}" for n in range(5)]
     closed, poor, failing, empty = (f"T2_{label}_{name}" for name in ("Closed", "Poor", "Failing", "Empty"))
     out = [*(f"T2_{label}_{n}" for n in range(6)), closed, poor, failing]

@@ -33,3 +33,8 @@ def _row(through: str, injected: int, rules: int) -> Row:
 )
 def test_what_was_injected_is_said_in_plain_words(rows, said):
     assert said in sentence(CYCLE, [_row(*row) for row in rows])
+
+
+def test_what_moved_has_its_rate_in_bits_per_second():
+    row = _row("rucio", 0, 0)._replace(moved=round(CYCLE.length.total_seconds() * 10**9))
+    assert "(8 Gb/s)" in sentence(CYCLE, [row])

@@ -128,6 +128,7 @@ def test_the_queries_are_those_of_the_dashboard_as_it_is_committed() -> None:
     text = (RULES.parent / "grafana-dashboard.json").read_text()
     asked = re.findall(r'"expr": (".*"),?\n', text)
     assert sorted(map(json.loads, asked)) == sorted(dashboards.queries())
+    assert set(re.findall(r'"refId": "(.*)"', text)) <= set("ABCDEF")
     variables = re.findall(r'"query": (".*"),?\n', text)
     assert {json.loads(one) for one in variables} >= {query for _, query in dashboards.VARIABLES.values()}
 

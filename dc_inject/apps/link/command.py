@@ -48,7 +48,7 @@ from dc_inject.system.clock import SystemClock
 WHEN_STOPPED = timedelta(seconds=15)
 
 
-@click.command()
+@click.command(cls=common.GroupedHelp)
 @click.argument("source", required=False, type=params.LINK_END, metavar="SRC", shell_complete=completion.ends)
 @click.argument("destination", required=False, type=params.LINK_END, metavar="DST", shell_complete=completion.ends)
 @common.options_of(LinkOptions)
@@ -154,8 +154,8 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
     for note in judged.notes:
         click.echo(note, err=True)
     verdict_output.emit(fmt, judged.report)
-    if end_state is not None:
-        summary_output.show_left(campaign, ledger_files.existing(campaign), end_state)
+    if judged.report["state"] == verdicts.ENDED:
+        summary_output.show_left(campaign, ledger_files.existing(campaign), end_state or EndState.FAILED)
     if end_state is EndState.INTERRUPTED:
         raise click.exceptions.Exit(INTERRUPTED)
     if judged.error is not None:

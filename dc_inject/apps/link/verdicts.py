@@ -32,7 +32,7 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
 }
 AGAIN = "repeat the step with `dc-inject link --resume {name} --for 30m`"  # after an outage
 RUNNING, ENDING, ENDED = "running", "ending", "ended"  # the state of a test
-FIRST = "first end what is left with `dc-inject end {name} --cancel`, then "
+FIRST = "first end what is left, then "
 
 
 class Judged(NamedTuple):
@@ -182,25 +182,18 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         if report["state"] == RUNNING:
             yield f"our data at or on the way to {destination}: {known}"
         else:
-            yield f"left at {destination}: at most {known}; {removed_by(report)}"
+            service = SERVICES[report["service"]]
+            then = f"; {service.title} deletes it after its {service.injections} have ended"
+            yield f"left at {destination}: at most {known}{then if service.cleans_up else ''}"
     if report["in_doubt"]:
-        yield (
-            f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer; "
-            f"look them up and end them with `dc-inject end {report['campaign']} --cancel`"
-        )
+        yield f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer"
 
 
 def sentence(report: Mapping[str, Any]) -> str:
-    """Return the result in a sentence."""
-    return f"{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
-
-
-def removed_by(report: Mapping[str, Any]) -> str:
-    """Say who deletes what is left."""
-    service = SERVICES[report["service"]]
-    if service.cleans_up:
-        return f"{service.title} deletes it after its {service.injections} have ended"
-    return f"delete it with `dc-inject end {report['campaign']} --cancel`"
+    """Return the result in a sentence, with the rate of the last step first."""
+    steps = () if report["capacity"] else report["steps"][-1:]  # a capacity is in the words
+    rate = "".join(f"{units.format_rate(step['moved_rate'])}, " for step in steps)
+    return f"{rate}{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
 
 
 def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader) -> DcInjectError | None:

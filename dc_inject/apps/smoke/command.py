@@ -68,7 +68,7 @@ class SmokeOptions:
     fmt: str = common.given(common.FORMAT)
 
 
-@click.command()
+@click.command(cls=common.GroupedHelp)
 @common.INCLUDE_FROM
 @click.argument("menus", nargs=-1, type=click.Path(path_type=Path))
 @common.options_of(SmokeOptions)

@@ -95,8 +95,11 @@ def _sent(key: FlowKey, entry: Entry, classes: Mapping[str, int], least: float) 
 def _unsent(key: FlowKey, held: Held | None) -> Result:
     if held is None:
         return Result(*key.link, OPEN, 0, None, "unknown", "not-sent", "it was not its turn yet")
-    stays = Trait.LEAVES in held.hold.traits or held.hold is Hold.QUARANTINED  # others may be over in time
+    refused = held.hold is Hold.QUARANTINED
+    stays = refused or Trait.LEAVES in held.hold.traits  # others may be over in time
     fault = _AT_FAULT.get(held.hold, key.link.service.title)
+    if refused and "inventory" in held.numbers:  # its folder or list, for example
+        fault = "source"
     return Result(*key.link, FAILED if stays else OPEN, 0, None, fault, held.hold.value, sentence(held))
 
 

@@ -41,6 +41,29 @@ class CampaignArgument(click.Argument):
             ) from None
 
 
+_GROUPS = {  # of options in the help of a command with many; all others say what it does
+    "How careful": "--yes --max --space --rules-per-hour --accept --accept-clock --cancel-rate --allow-admin"
+    " --threads --timeout --dry-run --no-drain --end-on-stop --abort-on --within",
+    "Output": "--format --wide --quiet --verbose --plain --log-format --log-file --junit --metrics-address --serve"
+    " --textfile --pushgateway --verdict --help",
+}
+
+
+class GroupedHelp(click.Command):
+    """A command with many options, which are in groups in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("What", *_GROUPS)}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                own = (name for name, words in _GROUPS.items() if parameter.opts[-1] in words.split())
+                groups[next(own, "What")].append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
 def options(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return what gives a command several options and arguments, in this order."""
 

@@ -20,7 +20,7 @@ from dc_inject.analysis import lint
 from dc_inject.apps.link import verdict_output, verdicts
 from dc_inject.cli.shared import tables
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Hold, Link, State
+from dc_inject.model import Hold, Link, State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.reading import Reading
@@ -49,6 +49,8 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     assert "verdict expected between 2027-02-08T11:00:00Z and about 2027-02-08T11:20:00Z" in done.stderr
     assert "rules/jobs" not in done.stderr, "a table would repeat what the line about the cycle says"
     assert f"way to {B}: " in done.stderr
+    moved = units.format_rate(step["moved_rate"])
+    assert run("link", "--verdict", "mini").stdout.splitlines()[-1].startswith(f"{moved}, {A} -> {B}: reached: ")
     campaign = menu.campaign([draft.preview for draft in files.read_menus([Path(told["menu"])])])
     assert lint.findings(campaign) == ()
     (flow,) = campaign.flows
@@ -325,6 +327,7 @@ def test_the_table_of_steps_fits_a_terminal(
 def verdict_of(**more: object) -> dict[str, object]:
     """A verdict as it is told, of one step."""
     step = {"step": 1, "outcome": "not reached", "cause": "failing", "failed": 0.328, "reason": "33 % failed: it",
+            "moved_rate": 0.0,
             "disturbed": None}  # fmt: skip
     told = {"outcome": "not reached", "cause": "failing", "reason": "1 of 1 step not reached: 33 % failed: it"}
     told |= {
