@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.apps.menutools import expanding, new_menus
+from dc_inject.apps.menutools import expanding, exported_books, new_menus
 from dc_inject.cli.shared import common, log_output, menu_files, params, trusting
 from dc_inject.menu import MenuDraft
-from dc_inject.model.errors import MenuError, Problem
+from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.system import files
 
 
@@ -27,6 +27,14 @@ from dc_inject.system import files
     help="The RSEs that an RSE expression stands for (may be repeated).",
 )
 @common.TIMEOUT
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["yaml", "xlsx"]),
+    default="yaml",
+    show_default=True,
+    help="The format to write; xlsx also takes a folder of menus.",
+)
 @menu_files.OUTPUT
 @menu_files.FORCE
 def expand(
@@ -34,6 +42,7 @@ def expand(
     asking: bool,
     meanings: tuple[tuple[str, tuple[str, ...]], ...],
     timeout: float,
+    fmt: str,
     output: Path,
     force: bool,
 ) -> None:
@@ -42,12 +51,24 @@ def expand(
     What is replaced stays as a comment; the order and all other comments are kept. The rates are exactly those of
     the old menu. Paths of files that the menu still names are written relative to the new menu.
 
+    With --format xlsx, MENU (or a folder, a day for each menu) becomes a workbook with a sheet of rates and sums
+    for each scenario and a schedule, which `menu import --schedule Schedule` reads again.
+
     \b
     Example: dc-inject menu expand day1.yaml -o links.yaml
+    Example: dc-inject menu expand days --format xlsx -o days.xlsx
     Example: dc-inject menu expand day1.yaml --rses "tier=2&country=DE=T2_DE_DESY,T2_DE_RWTH"
     """
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
+    if fmt == "xlsx":
+        drafts = menu_files.drafts(file)
+        if asking or meanings or any(draft.expressions for draft in drafts):
+            raise UsageError("RSE expressions cannot be in a workbook", "expand each menu first")
+        book, left_out = exported_books.workbook(menu.campaign([draft.preview for draft in drafts]))
+        menu_files.say(*left_out)
+        menu_files.write(book, output, force=force)
+        return
     data, name = menu_files.read(file)
     draft = menu.read(data, name, files.beside(file))
     names, missing = expanding.match_meanings(draft, meanings)

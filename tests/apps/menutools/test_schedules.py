@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dc_inject.model.errors import DcInjectError, MenuError, UsageError
 from tests.cli.ledgers import run
 from tests.menu import books
 from tests.menu.books import Formula, Value
+from tests.menu.texts import text
 
 FIRST = 46426  # 2027-02-08, a Monday, as spreadsheets count days
 T0: dict[str, Value] = {
@@ -290,3 +292,49 @@ def test_dates_of_a_workbook_that_counts_from_1904() -> None:
     assert plan(read(workbook(cells, since_1904=True))) == EXPECTED
     with pytest.raises(MenuError):
         read(workbook(cells))
+
+
+# --------------------------------------------------------------------------- and back
+
+
+def test_a_folder_that_became_a_workbook_is_read_again(tmp_path: Path) -> None:
+    """The same links at the same rates, also where a day's rates are not those of another day times a factor."""
+    openpyxl = pytest.importorskip("openpyxl")
+    assert import_(tmp_path, workbook()).exit_code == 0
+    last = tmp_path / "days" / "day-04.yaml"
+    last.write_text(last.read_text().replace("rate: 15 Gb/s", "rate: 16 Gb/s").replace("24 Gb/s", "25 Gb/s"))
+    book = tmp_path / "back.xlsx"
+    assert run("menu", "expand", tmp_path / "days", "--format", "xlsx", "-o", book).exit_code == 0
+    schedule = openpyxl.load_workbook(book, data_only=True)["Schedule"]
+    assert [row[-1] for row in schedule.values] == ["Total [Gb/s]", 40, 28, 25]
+    usual = [
+        "--schedule",
+        "Schedule",
+        "--campaign",
+        "dc27",
+        "--timezone",
+        "Europe/Zurich",
+        "-o",
+        tmp_path / "again",
+    ]
+    assert run("menu", "import", book, *usual).exit_code == 0
+    done = run("menu", "diff", tmp_path / "days", tmp_path / "again", "--format", "json")
+    assert json.loads(done.stdout) == []
+    assert sorted(path.name for path in (tmp_path / "again").iterdir()) == sorted(
+        path.name for path in (tmp_path / "days").iterdir()
+    )
+
+
+def test_what_cannot_be_a_workbook_is_refused(tmp_path: Path) -> None:
+    """Two menus of one day, a name that no sheet can have, and expressions."""
+    for number, scenarios in enumerate(
+        ("one: {from: A, to: B, rate: 1 Gb/s}", f"{'x' * 32}: {{from: A, to: C, rate: 1 Gb/s}}",
+         "one: {from: A, to: tier=2, rate: 1 Gb/s}"), start=1
+    ):  # fmt: skip
+        (tmp_path / f"{number}.yaml").write_text(text(scenarios=f"scenarios: {{{scenarios}}}"))
+    (tmp_path / "both").mkdir()
+    for name in ("1", "2"):
+        (tmp_path / "both" / f"{name}.yaml").write_text((tmp_path / f"{name}.yaml").read_text())
+    for path in ("both", "2.yaml", "3.yaml"):
+        done = run("menu", "expand", tmp_path / path, "--format", "xlsx")
+        assert isinstance(done.exception, UsageError), path
