@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TypeAlias
 
 from dc_inject.model import Campaign, Flow, FlowKey, rates, units, urls
@@ -49,7 +50,14 @@ def changes(before: Campaign, after: Campaign) -> tuple[Difference, ...]:
 
 
 def others(before: Campaign, after: Campaign) -> Iterator[str]:
-    """Yield in words what else differs: times, shapes, terms of links, exclusions and limits."""
+    """Yield in words what else differs: times, shapes, terms of links, exclusions and limits.
+
+    Of two campaigns of the same length, times count from the start of each, as days are compared.
+    """
+    later = after.start - before.start
+    shift = later if before.end + later == after.end else timedelta(0)
+    if shift:
+        yield f"it begins {units.format_duration(abs(shift))} {'later' if shift > timedelta(0) else 'earlier'}"
     left, right = _by_key(before.flows), _by_key(after.flows)
     times, terms = set(), set()
     names: set[str] = set()
@@ -58,7 +66,9 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
             times.add(key)
             continue
         for flow, other in zip(left[key], right[key], strict=True):
-            if (flow.start, flow.end) != (other.start, other.end) or not _alike(flow, other):
+            if (flow.start + shift, flow.end + shift) != (other.start, other.end) or not _alike(
+                flow, other, shift
+            ):
                 times.add(key)
             differing = {term for term in _TERMS if getattr(flow, term) != getattr(other, term)}
             if not same_goal(flow, other):
@@ -126,13 +136,13 @@ def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, list[Flow]]:
     return flows_of
 
 
-def _alike(flow: Flow, other: Flow) -> bool:
+def _alike(flow: Flow, other: Flow, shift: timedelta) -> bool:
     """Return whether two shapes are the same, but for what floats may lose."""
     if flow.shape is None or other.shape is None:
         return flow.shape == other.shape
     pairs = list(zip(flow.shape.points, other.shape.points, strict=False))
     return (
-        (flow.shape.begin, flow.shape.period) == (other.shape.begin, other.shape.period)
+        (flow.shape.begin + shift, flow.shape.period) == (other.shape.begin, other.shape.period)
         and len(flow.shape.points) == len(other.shape.points)
         and all(a.at == b.at and abs(a.level - b.level) <= NEAR for a, b in pairs)
     )

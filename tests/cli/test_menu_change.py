@@ -97,6 +97,23 @@ def test_diff_in_every_format(menu: Path, tmp_path: Path, wording) -> None:
     assert run("menu", "diff", menu, menu, "--format", "json").stdout == "[]\n"
 
 
+def test_a_folder_is_compared_day_by_day(menu: Path, tmp_path: Path) -> None:
+    """Links come, change and go; the same times of the next day are no other times."""
+    one = "scenarios: {one: {from: A, to: B, rate: 6 Gb/s, shape: {ramp: 1 h}}}"
+    days = [one, one.replace("6 Gb/s", "8 Gb/s"), one.replace("to: B", "to: C")]
+    for number, scenarios in enumerate(days):
+        start, end = (f"{key}: 2027-02-{number + day:02} 10:00" for key, day in (("start", 8), ("end", 9)))
+        (tmp_path / f"day-{number}.yaml").write_text(text(scenarios=scenarios, start=start, end=end))
+    menu.unlink()
+    done = run("menu", "diff", tmp_path, "--format", "json")
+    links = [
+        (row["menus"][-10:], row["name"], row["what"]) for row in json.loads(done.stdout) if row["kind"] == "link"
+    ]
+    assert links == [("day-1.yaml", "A:B", "changed"), ("day-2.yaml", "A:B", "gone"), ("day-2.yaml", "A:C", "new")]
+    assert "other times" not in done.stderr
+    assert isinstance(run("menu", "diff", tmp_path / "day-0.yaml").exception, UsageError)
+
+
 def test_equal_rates_of_unequal_menus(menu: Path, tmp_path: Path, wording) -> None:
     """Are not called equal menus."""
     other = tmp_path / "n.yaml"

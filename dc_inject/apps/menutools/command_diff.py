@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -24,57 +25,69 @@ def _signed(value: float) -> str:
 
 
 COLUMNS = (
-    tables.Column("kind", "of"),
+    tables.Column("menus", "menus", heading=True, rare=True),
+    tables.Column("kind", "of", spare=1),
     tables.Column("scenario", "scenario"),
-    tables.Column("name", "name"),
+    tables.Column("name", "name", name=True),
     tables.Column("direction", "direction"),
-    tables.Column("before_gbps", "before [Gb/s]", _number, right=True),
+    tables.Column("what", "what", spare=4),
+    tables.Column("before_gbps", "before [Gb/s]", _number, right=True, spare=2),
     tables.Column("after_gbps", "after [Gb/s]", _number, right=True),
     tables.Column("change_gbps", "change [Gb/s]", _signed, right=True),
-    tables.Column("before_tb", "before [TB]", _number, right=True),
-    tables.Column("after_tb", "after [TB]", _number, right=True),
-    tables.Column("change_tb", "change [TB]", _signed, right=True),
+    tables.Column("before_tb", "before [TB]", _number, right=True, spare=5),
+    tables.Column("after_tb", "after [TB]", _number, right=True, spare=5),
+    tables.Column("change_tb", "change [TB]", _signed, right=True, spare=3),
 )
 
 
 @click.command(short_help="Show what changes from one menu to another.")
 @common.INCLUDE_FROM
 @click.argument("before", metavar="A", type=menu_files.PATH)
-@click.argument("after", metavar="B", type=menu_files.PATH)
+@click.argument("after", metavar="[B]", type=menu_files.PATH, required=False)
 @common.FORMAT
-def diff(before: Path, after: Path, fmt: str) -> None:
+def diff(before: Path, after: Path | None, fmt: str) -> None:
     r"""Show what changes from A to B. Each is a menu, a folder of menus, or - for stdin.
+
+    Without B, A is a folder, and each of its menus is compared with the one before it.
 
     For each link of a scenario, each scenario, each site (in and out) and in total, the table shows the highest
     rate at any one time, and the volume over the whole time; what does not change is left out. A line on stderr
     says whether they are equal, and what else differs (times, limits and so on). The exit code is 0 in both cases.
 
     \b
-    Example: dc-inject menu diff day1.yaml day2.yaml
+    Example: dc-inject menu diff days/day-01.yaml days/day-02.yaml
+    Example: dc-inject menu diff days
     Example: dc-inject menu expand day1.yaml | dc-inject menu diff day1.yaml -
     """
     if before == after == menu_files.STDIN:
         raise UsageError("both menus would be read from stdin", "use a file for one of them")
-    drafts = [menu_files.drafts(path) for path in (before, after)]
-    old, new = (menu.campaign([draft.preview for draft in group]) for group in drafts)
-    changes = differences.changes(old, new)
-    if changes or fmt != "table":
-        tables.emit(fmt, COLUMNS, [_row(change) for change in changes])
-    words = list(differences.others(old, new))
-    if changes:
-        menu_files.say(f"{_links(changes)}; change of the total: {_total(changes)}")
+    drafts = [menu_files.drafts(path) for path in (before, after) if path is not None]
+    if after is None:
+        days = sorted(drafts[0], key=lambda draft: draft.preview.start)
+        pairs = [(f"{a.name} -> {b.name}", [a], [b]) for a, b in pairwise(days)]
+        if not pairs:
+            raise UsageError(f"{before} has no second menu to compare with", "name another menu")
     else:
-        menu_files.say(
-            "equal in rates and volumes" if words else "equal: the same rates on the same links at all times"
-        )
+        pairs = [("", drafts[0], drafts[1])]
+    rows, said = list[dict[str, object]](), list[str]()
+    for menus, *groups in pairs:
+        old, new = (menu.campaign([draft.preview for draft in group]) for group in groups)
+        changes, words = differences.changes(old, new), list(differences.others(old, new))
+        rows += [{"menus": menus or None} | _row(change) for change in changes]
+        equal = "equal in rates and volumes" if words else "equal: the same rates on the same links at all times"
+        summary = f"{_links(changes)}; change of the total: {_total(changes)}" if changes else equal
+        said += [f"{menus}: {summary}" if menus else summary, *(f"also: {word}" for word in words)]
+    if rows or fmt != "table":
+        tables.emit(fmt, COLUMNS, rows)
     if any(draft.expressions for group in drafts for draft in group):
-        words.append("RSE expressions, each counted as one RSE; `menu expand --online` writes them out")
-    menu_files.say(*(f"also: {word}" for word in words))
+        said.append("also: RSE expressions, each counted as one RSE; `menu expand --online` writes them out")
+    menu_files.say(*said)
 
 
 def _row(change: Difference) -> dict[str, object]:
     return {
         "kind": change.kind,
+        "what": "changed" if change.before and change.after else "gone" if change.before else "new",
         "scenario": change.scenario or None,
         "name": change.name,
         "direction": change.direction or None,
