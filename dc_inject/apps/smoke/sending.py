@@ -98,7 +98,7 @@ class OneFileEach:
         def left(flow: Flow) -> Flow:
             slices = flow.slices
             if flow.link.service.has_slices:
-                slices = replace(slices or Slicing(f"user.{accounts[flow.link.through]}"), at_most=1)
+                slices = slices or Slicing(f"user.{accounts[flow.link.through]}")  # its debt is one file
             return replace(flow, slices=slices, end=max(now, flow.start) if flow.key in sent else flow.end)
 
         def rest(one: Menu) -> Menu:
