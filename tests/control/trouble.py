@@ -16,7 +16,7 @@ FTS starts nothing from minute 14 to 17, while it takes and shows jobs; its data
 
 All times are multiplied with `--factor`, and rates divided by it, so that cycles have the same files in less time.
 Each `--arm NAME=MODE` is one injector; `--arm 'NAME=MODE@FOLDER;VARIABLE=VALUE'` runs the package in that folder,
-such as an older commit, with that environment.
+such as an older commit, with that environment. The first arm is what the others are compared with.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ SIZE, FILES = 3_000_000, 2500
 HEALTHY = Model()
 ARMS = ("off=off", "act=act")
 GRACE = 90.0  # seconds that a run may take longer than its menu
+# Of what the first arm moves, in all and on each link: who moves less does harm.
+IN_ALL, ON_LINK = 0.97, 0.9
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,18 @@ def run_trial(
         return {arm.name: arm.figures() for arm in made}
 
 
+def harm(figures: dict[str, dict[str, dict[str, float]]]) -> dict[tuple[str, str], float]:
+    """Return on what links, or in all, an arm moved too little beside the first arm, and how much of it."""
+    first, *others = figures.values()
+    parts = {
+        (name, link): links[link]["moved"] / first[link]["moved"]
+        for name, links in zip(list(figures)[1:], others, strict=True)
+        for link in links
+        if first[link]["moved"]
+    }
+    return {key: part for key, part in parts.items() if part < (IN_ALL if key[1] == "total" else ON_LINK)}
+
+
 def _arm(stack: ExitStack, words: str, number: int, trial: Trial, factor: float) -> Arm:
     what, *more = words.split(";")
     name, _, rest = what.partition("=")
@@ -233,15 +247,28 @@ def _play(
     "--arm", "arms", multiple=True, default=ARMS, show_default=True, help="NAME=MODE[@FOLDER][;VARIABLE=VALUE]."
 )
 @click.option("--slow-source", is_flag=True, help="The slow source alone.")
-@click.option("--cycle", default=1.0, show_default=True, help="Minutes of a cycle, before the factor.")
+@click.option(
+    "--cycle",
+    "cycles",
+    multiple=True,
+    default=(1.0,),
+    show_default=True,
+    help="Minutes of a cycle, before the factor.",
+)
 @click.option("--factor", default=1.0, show_default=True, help="Of all times.")
-def main(arms: tuple[str, ...], *, slow_source: bool, cycle: float, factor: float) -> None:
-    """Run the trial, and print for each arm what was injected and moved of the due, by link."""
-    trial = SLOW_SOURCE if slow_source else TROUBLE
-    figures = run_trial(trial, list(arms), timedelta(minutes=cycle * factor), factor)
-    for name, links in figures.items():
-        for link, parts in links.items():
-            click.echo(f"{name:10} {link:10} injected {parts['injected']:7.1%}  moved {parts['moved']:7.1%}")
+def main(arms: tuple[str, ...], *, slow_source: bool, cycles: tuple[float, ...], factor: float) -> None:
+    """Run the trial, and print what each arm injected and moved of the due, by link; exit 5 for harm."""
+    trial, harmed = SLOW_SOURCE if slow_source else TROUBLE, False
+    for cycle in cycles:
+        figures = run_trial(trial, list(arms), timedelta(minutes=cycle * factor), factor)
+        harms = harm(figures)
+        harmed = harmed or bool(harms)
+        for name, links in figures.items():
+            for link, parts in links.items():
+                less = f"  {harms[name, link]:.2f} of {arms[0]}" if (name, link) in harms else ""
+                part = f"injected {parts['injected']:7.1%}  moved {parts['moved']:7.1%}{less}"
+                click.echo(f"{cycle:4g} min  {name:10} {link:10} {part}")
+    sys.exit(5 if harmed else 0)
 
 
 if __name__ == "__main__":
