@@ -22,7 +22,7 @@ _CAMPAIGN = re.compile(rb"^campaign:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 def drafts(view: Reader, load: Load) -> list[menu.MenuDraft]:
     """Return the menus in force; what the ledger does not keep of them is loaded. Raises MenuError."""
-    return [_draft(record, view, load) for record in view.menus_in_force()]
+    return [draft_of(record, view, load) for record in view.menus_in_force()]
 
 
 def last_good(view: Reader, paths: Sequence[Path]) -> list[menu.MenuDraft]:
@@ -75,7 +75,8 @@ def take_up(menus: Menus, read_now: Sequence[menu.MenuDraft], last: Sequence[men
         raise
 
 
-def _draft(record: MenuInForce, view: Reader, load: Load) -> menu.MenuDraft:
+def draft_of(record: MenuInForce, view: Reader, load: Load) -> menu.MenuDraft:
+    """Return a menu that a ledger keeps; what it does not keep of it is loaded. Raises MenuError."""
     parts = view.menu_parts(record.digest)
 
     def kept(name: str, most: int) -> bytes:

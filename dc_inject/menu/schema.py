@@ -134,6 +134,7 @@ class Settings(MenuModel):
 
     through: f.Through | None = Field(None, description="The service that moves the bytes")
     activity: f.Activity | None = Field(None, description="The activity of rules or jobs")
+    type: f.Line | None = Field(None, description="What reports call such links, such as T1s to T1s")
     priority: f.Priority | None = Field(None, description="Divides our own budgets, 1 to 5 (most)")
     service_priority: f.Priority | None = Field(
         None, description="What the service is told; above 3 only over production"

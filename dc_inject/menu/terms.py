@@ -74,7 +74,7 @@ def terms(document: Document, levels: Sequence[Settings], place: Place, complain
     return Terms(flow, next((level.shape for level in levels if level.written("shape")), None))
 
 
-_AS_THEY_ARE = ("grain", "activity", "priority", "service_priority", "dwell", "overhead")
+_AS_THEY_ARE = ("grain", "type", "activity", "priority", "service_priority", "dwell", "overhead")
 
 
 def window(document: Document) -> tuple[datetime, datetime]:

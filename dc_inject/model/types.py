@@ -163,6 +163,7 @@ class Flow:
     goal: Goal | None = None  # the rate alone says what is due
     order: Order = Order.LARGEST_FIRST
     grain: float = 0.25
+    type: str = ""  # what reports call such links
     activity: str = "Data Challenge"
     priority: int = 3
     service_priority: int = 3

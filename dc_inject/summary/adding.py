@@ -24,6 +24,7 @@ HOUR = timedelta(hours=1)
 DIMENSIONS = ("scenario", "source", "destination")
 T = TypeVar("T", bound=Hashable)  # the name of some links
 
+TYPE = "type"  # what menus call such links, else their scenario
 SITES = ("source_site", "destination_site")  # where menus or URLs tell the sites of the ends
 
 
@@ -39,6 +40,7 @@ class Times:
         self.long, length = long, cycles[-1].length
         numbers = range(days.of(cycles[0]), days.of(cycles[-1]) + 1)
         firsts = [days.first_cycle(number, length) for number in (*numbers, numbers.stop)]
+        firsts[-1] = max(firsts[-1], cycles[-1].end)
         self.fine = max(HOUR, length) if long is None else long
         phases = {(first - EPOCH) % self.fine for first in firsts[:-1]}
         if len(phases) > 1:
@@ -134,13 +136,13 @@ ByName = dict[str, Added]
 
 
 def read_rows(
-    view: Reader, chosen: Period, times: Times, site_of: Mapping[str, str]
+    view: Reader, chosen: Period, times: Times, site_of: Mapping[str, str], types: Mapping[FlowKey, str]
 ) -> tuple[Added, dict[str, ByName], dict[FlowKey, Added]]:
     """Read all rows once; return the sums of all, by name in each dimension, and of each link without steps."""
     count = len(times.starts)
     total = Added(count)
-    names: dict[str, ByName] = {part: defaultdict(lambda: Added(count)) for part in (*DIMENSIONS, *SITES)}
-    scenarios, sources, destinations, source_sites, destination_sites = names.values()
+    names: dict[str, ByName] = {part: defaultdict(lambda: Added(count)) for part in (*DIMENSIONS, *SITES, TYPE)}
+    scenarios, sources, destinations, source_sites, destination_sites, of_types = names.values()
     links: dict[FlowKey, Added] = defaultdict(Added)
     steps = (chosen, times.fine, times.phase)
     for start, kind, key, sums in chain(view.spans(*steps), view.lost(*steps)):
@@ -149,6 +151,8 @@ def read_rows(
         for added in (total, scenarios[key.scenario], sources[source], destinations[destination]):
             added.add(kind, number, sums)
         links[key].add(kind, 0, sums)
+        if types:
+            of_types[types.get(key, key.scenario)].add(kind, number, sums)
         if site_of:
             source_sites[site_of.get(source, source)].add(kind, number, sums)
             destination_sites[site_of.get(destination, destination)].add(kind, number, sums)

@@ -6,7 +6,8 @@ the menus in force. The first menu is the earliest of all that are in force or w
 so neither an edit nor a menu that is removed moves the days. What was before the first menu is on day 0, -1, ...
 A campaign without a menu (a mini-challenge) has days from its first cycle, in UTC.
 
-A cycle belongs to the day in which it begins; the one in which the first menu starts belongs to day 1.
+A cycle belongs to the day in which it begins. The one in which the first menu starts belongs to day 1, and those
+after the last menu, in which something may still arrive, to the last day.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class Days:
 
     def of(self, cycle: Cycle) -> int:
         """Return the number of the day that a cycle belongs to."""
+        if self.menus:
+            ended = max(until for _, _, until in self.menus)
+            if cycle.start >= ended > self.begun:
+                return self.number(ended - timedelta.resolution)
         return self.number(self.begun if cycle.start < self.begun < cycle.end else cycle.start)
 
     def first_cycle(self, number: int, length: timedelta) -> datetime:

@@ -34,8 +34,8 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
-from dc_inject.summary import marks, repeats, sites, thresholds, why
-from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, Added, ByName, Times, read_rows, together
+from dc_inject.summary import link_types, marks, repeats, sites, thresholds, why
+from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
 from dc_inject.summary.days import ONE, Days, days_of
 
 BY = ("day", "hour", "cycle", "calendar-day")  # what a step may be
@@ -44,7 +44,7 @@ LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
 POLICY = "policy"  # the signal with the way in which a simulation injects, where it is not by control
 SERIES = {"due": "target", "injected": "injected", "moved": "moved"}  # over time, and how people call them
-GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "-"), (float("-inf"), "red", "--"))
+GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "!"), (float("-inf"), "red", "!!"))
 METHOD = """
 Everything is from the ledger of dc_inject: what it was to inject, what it injected, and what it saw arrive. Other
 traffic on the same links is not in it. The ratios published of DC24 included production traffic; these do not.
@@ -65,7 +65,7 @@ What is injected late in an hour moves in the next one, so the ratio of an hour 
 Ratio: moved / due. Ratios leave out excluded windows and cycles that are not over; a cycle that an excluded window
 touches is left out as a whole.
 
-Colours: green (++) from 0.9, yellow (+) from 0.7, orange (-) from 0.5, red (--) below.
+Colours: green (++) from 0.9, yellow (+) from 0.7, orange (!) from 0.5, red (!!) below.
 
 Each byte counts under exactly one scenario. A second hop is a link of its own: what goes on moves once more there.
 
@@ -148,7 +148,7 @@ def report(
         return None
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
     times, days = times_of(view, cycles, scope.by)
-    total, names, links = read_rows(view, chosen, times, sites.site_of(view))
+    total, names, links = read_rows(view, chosen, times, sites.site_of(view), link_types.types_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
@@ -177,7 +177,7 @@ def report(
         **_over_time(total, times, days),
         **{
             f"{dimension}s": [_name(name, added, times) for name, added in _sorted(names[dimension])]
-            for dimension in (*DIMENSIONS, *SITES)
+            for dimension in (*DIMENSIONS, *SITES, TYPE)
         },
         "series": {dimension: _series(names[dimension]) for dimension in DIMENSIONS},
         "holds": _holds(view, chosen, times),

@@ -179,7 +179,7 @@ def test_a_table_of_nothing_is_left_out(campaign: Path) -> None:
     part = page.partition("## Not moved ")[2].partition("\n## ")[0]
     assert "160 GB expired" in part
     assert "|" not in part
-    assert "by scenario" not in page
+    assert "ended, by scenario" not in page
 
 
 def test_nothing_is_said_of_losses_where_there_are_none(tmp_path: Path) -> None:

@@ -142,6 +142,15 @@ def test_a_day_is_the_one_in_which_a_cycle_begins() -> None:
     assert days.number(BEGUN - 50 * HOUR) == -2
 
 
+def test_what_arrives_after_the_last_menu_is_of_the_last_day() -> None:
+    days = Days(BEGUN, ZURICH, (("day-01", BEGUN, BEGUN + DAY), ("day-02", BEGUN + DAY, BEGUN + 2 * DAY)))
+    made = [*cycles(BEGUN, BEGUN + 2 * DAY + HOUR, QUARTER)]
+    for long, count in ((HOUR, 49), (None, 2)):
+        times = Times(made, days, long, BEGUN)
+        assert (list(times.days), len(times.starts)) == ([1, 2], count)
+        assert (times.number(made[-1].start), times.end) == (count - 1, BEGUN + 2 * DAY + HOUR)
+
+
 def test_hours_begin_with_the_day_where_summer_time_is_half_an_hour() -> None:
     """Lord Howe Island: on 2027-04-04 clocks go back by 30 minutes, in day 2."""
     zone = ZoneInfo("Australia/Lord_Howe")

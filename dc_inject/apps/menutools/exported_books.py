@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeAlias
-from xml.sax.saxutils import escape, quoteattr
 
 from dc_inject.apps.menutools.schedules import LARGEST_FACTOR
 from dc_inject.menu import values
 from dc_inject.model import Campaign, Menu, units
 from dc_inject.model.errors import UsageError, column_letters
+from dc_inject.system import spreadsheets
+from dc_inject.system.spreadsheets import Value
 
-Value: TypeAlias = str | float | tuple[str, float]  # a text, a number, or a formula with its value
 Rates: TypeAlias = dict[tuple[str, str], float]  # source and destination -> Gb/s
 
 SCHEDULE = "Schedule"
 LONGEST_NAME = 31  # characters of a sheet
-_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-_RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
 
 def workbook(campaign: Campaign) -> tuple[bytes, list[str]]:
@@ -49,15 +43,19 @@ def workbook(campaign: Campaign) -> tuple[bytes, list[str]]:
             f"no sheet can have the name {long}", f"rename the scenario; {LONGEST_NAME} characters at most"
         )
     first = min(menu.start for menu in campaign.menus)
-    rows: list[list[Value]] = [["Day", "Date", *sheets, "Total [Gb/s]"]]
+    rows = [_values("Day", "Date", *sheets, "Total [Gb/s]")]
     for day, menu in sorted(days.items()):
         factors = [parts.get(day, {}).get(name, "") for name in sheets]
         cells = [f"{column_letters(3 + at)}{len(rows) + 1}*'{name}'!{_corner(sheets[name])}"
                  for at, name in enumerate(sheets) if factors[at] != ""]  # fmt: skip
         total = sum(sum(own.values()) for own in _by_scenario(menu).values())
         number = round((menu.start - first) / timedelta(days=1)) + 1
-        rows.append([float(number), day, *factors, ("+".join(cells), total)])
-    return _packed({SCHEDULE: rows} | sheets), _left_out(campaign)
+        rows.append([*_values(number, day, *factors), Value(total, formula="+".join(cells))])
+    return spreadsheets.workbook({SCHEDULE: rows} | sheets), _left_out(campaign)
+
+
+def _values(*contents: str | float) -> list[Value]:
+    return [Value(content) for content in contents]
 
 
 def _by_scenario(menu: Menu) -> dict[str, Rates]:
@@ -88,17 +86,17 @@ def _pattern(scenario: str, own: Rates, patterns: dict[str, Rates]) -> tuple[str
 
 def _matrix(own: Rates) -> list[list[Value]]:
     sources, destinations = (list(dict.fromkeys(link[end] for link in own)) for end in (0, 1))
-    rows: list[list[Value]] = [["from\\to [Gb/s]", *destinations, "Sum"]]
+    rows = [_values("from\\to [Gb/s]", *destinations, "Sum")]
     last = column_letters(1 + len(destinations))
     for source in sources:
         line = [own.get((source, to), "") for to in destinations]
         total = sum(rate for (start, _), rate in own.items() if start == source)
-        rows.append([source, *line, (f"SUM(B{len(rows) + 1}:{last}{len(rows) + 1})", total)])
+        formula = f"SUM(B{len(rows) + 1}:{last}{len(rows) + 1})"
+        rows.append([*_values(source, *line), Value(total, formula=formula)])
     sums = [sum(rate for (_, end), rate in own.items() if end == to) for to in destinations]
     columns = enumerate([*sums, sum(sums)], start=2)
-    rows.append(
-        ["Sum", *((f"SUM({column_letters(n)}2:{column_letters(n)}{len(rows)})", total) for n, total in columns)]
-    )
+    cells = [(f"{column_letters(n)}2:{column_letters(n)}{len(rows)}", total) for n, total in columns]
+    rows.append([Value("Sum"), *(Value(total, formula=f"SUM({span})") for span, total in cells)])
     return rows
 
 
@@ -114,44 +112,3 @@ def _left_out(campaign: Campaign) -> list[str]:
     if other:
         said.append(f"shapes, goals and windows of {units.counted(len(other), 'links')} are left out, too")
     return said
-
-
-def _packed(sheets: Mapping[str, Sequence[Sequence[Value]]]) -> bytes:
-    """Return the file, with as few parts as programs read."""
-    ids = range(1, len(sheets) + 1)
-    listed = "".join(
-        f'<sheet name={quoteattr(s)} sheetId="{n}" r:id="s{n}"/>' for n, s in zip(ids, sheets, strict=True)
-    )
-    targets = "".join(_relation(f"s{n}", "worksheet", f"sheet{n}.xml") for n in ids)
-    types = "".join(f'<Override PartName="/xl/sheet{n}.xml" ContentType="{_TYPE}.worksheet+xml"/>' for n in ids)
-    parts = {
-        "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" ContentType='
-        '"application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" '
-        f'ContentType="{_TYPE}.sheet.main+xml"/>{types}</Types>',
-        "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">'
-        f"{_relation('w', 'officeDocument', 'xl/workbook.xml')}</Relationships>",
-        "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_RELATIONS}">'
-        f"<sheets>{listed}</sheets></workbook>",
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">{targets}</Relationships>',
-    }
-    for n, rows in zip(ids, sheets.values(), strict=True):
-        lines = (f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
-        parts[f"xl/sheet{n}.xml"] = (
-            f'<worksheet xmlns="{_MAIN}"><sheetData>{"".join(lines)}</sheetData></worksheet>'
-        )
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, text in parts.items():
-            archive.writestr(zipfile.ZipInfo(path), f'<?xml version="1.0" encoding="UTF-8"?>{text}')
-    return file.getvalue()
-
-
-def _relation(key: str, kind: str, target: str) -> str:
-    return f'<Relationship Id="{key}" Type="{_RELATIONS}/{kind}" Target="{target}"/>'
-
-
-def _cell(value: Value) -> str:
-    if isinstance(value, str):
-        return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>' if value else "<c/>"
-    formula, number = value if isinstance(value, tuple) else ("", value)
-    return f"<c>{f'<f>{escape(formula)}</f>' if formula else ''}<v>{number:.12g}</v></c>"

@@ -55,12 +55,18 @@ def _exclusion(text: str) -> ExcludedWindow:
     type=click.Choice(making.FORMATS),
     default="md",
     show_default=True,
-    help="Markdown, all figures as JSON, CSV by hour and link, a page with pictures, only these, or JUnit.",
+    help="Markdown, all figures as JSON, CSV by hour and link, a spreadsheet, a page, a picture, or JUnit.",
 )
 @click.option(
     "--by",
     type=click.Choice(figures.BY),
     help="What a row of the table over time, of the pictures and of the CSV is [default: hour; cycle up to 12 h].",
+)
+@click.option(
+    "--part",
+    default="",
+    metavar="NAME",
+    help="Only this part, such as day-types or day-sites; if --output is a folder, each gets a file.",
 )
 @click.option("--compare", metavar="CAMPAIGN", help="Set another campaign beside it, with differences.")
 @click.option(
@@ -86,6 +92,7 @@ def report(
     excluded: tuple[ExcludedWindow, ...],
     fmt: str,
     by: str | None,
+    part: str,
     compare: str | None,
     overlay: Path | None,
     fail_under: tuple[Threshold, ...],
@@ -106,9 +113,12 @@ def report(
     """
     if fmt in making.PICTURED:
         pictures.library()  # whether it is there, before anything is added up
-    if output != menu_files.STDIN:
+    each = output.is_dir()
+    if output != menu_files.STDIN and not each:
         files.refuse_existing(output, force=force)
-    if fmt == "csv" and (compare or overlay):
+    if part and fmt in {"json", "html", "junit"}:
+        raise UsageError(f"--format {fmt} has all parts", "leave out --part, or take md, csv, xlsx, svg or png")
+    if fmt == "csv" and not part and (compare or overlay):
         raise UsageError("CSV has only this campaign's own rows", "leave out --compare and --overlay")
     made = making.make(
         campaign,
@@ -118,9 +128,13 @@ def report(
         compare=compare,
         overlay=overlay,
         renewed_every=renewed_every,
+        part=part,
+        each=each,
     )
     for warning in made.warnings:
         click.echo(f"warning: {warning}", err=True)
-    menu_files.write(made.content, output, force=force, mode=disk.PRIVATE)
+    for name, content in made.contents.items():
+        file = output / f"{name or campaign}.{fmt}" if each else output
+        menu_files.write(content, file, force=force, mode=disk.PRIVATE)
     if (missed := thresholds.error(made.judgements)) is not None:
         raise missed

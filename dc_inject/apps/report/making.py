@@ -17,21 +17,25 @@ from dc_inject.summary.figures import ReportScope
 from dc_inject.system.clock import SystemClock
 
 PICTURED = ("html", "svg", "png")
-FORMATS = ("md", "json", "csv", *PICTURED, "junit")
+FORMATS = ("md", "json", "csv", "xlsx", *PICTURED, "junit")
 _MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
-    "md": text.markdown,
     "json": lambda values: json.dumps(values, indent=1) + "\n",
     "html": page.html,
-    "svg": lambda values: pictures.svg(pictures.together(values)) + "\n",
-    "png": lambda values: pictures.png(pictures.together(values)),
     "junit": thresholds.junit,
+}
+_MAKE_PART: Mapping[str, Callable[[Mapping[str, Any], str], str | bytes]] = {  # the part may be none but for CSV
+    "md": text.markdown,
+    "csv": text.table,
+    "xlsx": text.workbook,
+    "svg": lambda values, part: pictures.svg(pictures.alone(values, part or "over-time")) + "\n",
+    "png": lambda values, part: pictures.png(pictures.alone(values, part or "over-time")),
 }
 
 
 class Made(NamedTuple):
     """A report in a format, what became of its thresholds, and warnings about what was asked for."""
 
-    content: bytes
+    contents: Mapping[str, bytes]  # by their part; "" is the report as a whole, or the only part
     judgements: Sequence[dict[str, Any]]
     warnings: Sequence[str] = ()
 
@@ -45,33 +49,41 @@ def make(
     compare: str | None = None,
     overlay: Path | None = None,
     renewed_every: float = 0,
+    part: str = "",
+    each: bool = False,
 ) -> Made:
     """Return the report of a ledger (`path`) in a format.
 
     `compare` is another campaign, `overlay` the file with the readings of a site's WAN, and `renewed_every` after
-    how many seconds a page that is served asks for the next one. Raises LedgerError, and UsageError where no cycle
-    is in the scope, or a file cannot be read.
+    how many seconds a page that is served asks for the next one. `part` is the only section that is wanted; with
+    `each`, every section is a content by itself, as far as the format shows it. Raises LedgerError, and UsageError
+    where no cycle is in the scope, there is no such part, or a file cannot be read.
     """
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
-        if fmt == "csv":  # whole, since who reads the output may take his time
+        if fmt == "csv" and not part and not each:  # whole, since who reads the output may take his time
             return _rows(view, name, scope)
         values = _read_figures(view, name, scope)
         if compare is not None:
             values["compared"] = compared(values, _read_other(compare))
         if overlay is not None:
             values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
+        made: Mapping[str, str | bytes]
         if renewed_every:
             first = standing.standing(name, view, SystemClock().now())["first_lines"]
-            made: str | bytes = page.html(values, renewed_every, first)
+            made = {"": page.html(values, renewed_every, first)}
+        elif fmt in _MAKE:
+            made = {"": _MAKE[fmt](values)}
         else:
-            made = _MAKE[fmt](values)
+            names = pictures.every(values) if fmt in PICTURED else [one.name for one in text.tables(values)]
+            made = {name if each else "": _MAKE_PART[fmt](values, name) for name in (names if each else [part])}
     warnings = [
         f"no cycle of the report is in the window {window['since']}/{window['until']}"
         for window in values["excluded_windows"]
         if not window["cycles"]
     ]
-    return Made(made.encode() if isinstance(made, str) else made, values["thresholds"], warnings)
+    contents = {name: one.encode() if isinstance(one, str) else one for name, one in made.items()}
+    return Made(contents, values["thresholds"], warnings)
 
 
 def _rows(view: LedgerView, name: str, scope: ReportScope) -> Made:
@@ -79,7 +91,7 @@ def _rows(view: LedgerView, name: str, scope: ReportScope) -> Made:
     if chosen is None:
         raise _nothing(name, scope)
     content = "".join(text.lines(view, chosen, scope.by)).encode()
-    return Made(content, thresholds.figures(view, chosen, scope.thresholds))
+    return Made({"": content}, thresholds.figures(view, chosen, scope.thresholds))
 
 
 def _read_figures(view: LedgerView, name: str, scope: ReportScope) -> dict[str, Any]:

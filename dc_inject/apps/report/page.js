@@ -1,5 +1,4 @@
-// What a report's page does by itself: it sorts a table by the column whose head is clicked, and opens what is
-// folded while it is printed. Without this script everything is there, too.
+// What a report's page does by itself: it sorts a table by the column whose head is clicked. Without this script everything is there, too.
 "use strict";
 
 const ascending = "ascending", descending = "descending";
@@ -27,14 +26,4 @@ document.addEventListener("click", (event) => {
   if (!head) return;
   const before = head.getAttribute("aria-sort"), first = head.classList.contains("n") ? descending : ascending;
   sort(head, before === null ? first : before === ascending ? descending : ascending);
-});
-
-addEventListener("beforeprint", () => {
-  for (const folded of document.querySelectorAll("details:not([open])")) folded.open = folded.dataset.folded = true;
-});
-addEventListener("afterprint", () => {
-  for (const opened of document.querySelectorAll("details[data-folded]")) {
-    opened.open = false;
-    delete opened.dataset.folded;
-  }
 });

@@ -1,25 +1,23 @@
 """A report as a page: one HTML file that loads nothing else.
 
-It is read in light and dark, and printed; every picture has a table behind it; ratios have a sign beside their
-colour. All words in it are escaped, since names, reasons and notes come from others. Its policy lets a browser
-fetch nothing, and run nothing but the one script that sorts tables (page.js), which is named there by its hash:
-whatever else got into the page would not run.
+It is read in light and dark, on a phone, and printed; ratios have a sign beside their colour. All words in it are
+escaped, since names, reasons and notes come from others. Its policy lets a browser fetch nothing, and run nothing
+but the one script that sorts tables (page.js), which is named there by its hash: whatever else got into the page
+would not run.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
 from dc_inject.apps.report import pictures
 from dc_inject.apps.report.sections import heading, sections, title
-from dc_inject.apps.report.tables import Cell, Report, Section, Table, rate, time_of
+from dc_inject.apps.report.tables import Cell, Report, Section, Table
 from dc_inject.model.redaction import visible
-from dc_inject.summary.adding import DIMENSIONS
-from dc_inject.summary.figures import SERIES
 
 SCRIPT, LIVE = (
     files("dc_inject.apps.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
@@ -51,22 +49,26 @@ th button { font: inherit; color: inherit; background: none; border: 0; padding:
 th[aria-sort=ascending] button::after { content: " \\25B4"; }
 th[aria-sort=descending] button::after { content: " \\25BE"; }
 th.n, td.n { text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { position: sticky; left: 0; } td:first-child { background: var(--paper); }
 td.t { overflow-wrap: anywhere; min-width: 7rem; max-width: 28rem; }
-.many { font-size: .76rem; } .many th, .many td { padding: .15rem .35rem; }
+.many { font-size: .76rem; } .many th, .many td { padding: .15rem .2rem; } .many th.n { white-space: normal;
+  overflow-wrap: anywhere; min-width: 3.3rem; } .many td.t + td.t { min-width: 9rem; }
 .green { background: var(--green); } .yellow { background: var(--yellow); }
 .orange { background: var(--orange); } .red { background: var(--red); }
 summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
+@media (max-width: 50rem) { body { padding: .6rem; } svg { max-width: none; } td.t + td.t { min-width: 4rem; }
+  th, td { padding: .2rem .4rem; } }
 @page { size: A4 landscape; margin: 12mm; }
 @media print { :root { --ink: #000; --paper: #fff; --line: #bbb; --soft: #f3f5f7; --green: #c7ebcf;
   --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
   body { padding: 0; max-width: none; font-size: 10pt; -webkit-print-color-adjust: exact;
     print-color-adjust: exact; }
   nav, summary, #renewed, details:not([open]) { display: none; }
-  .wide { overflow: visible; } details { margin-top: .8rem; }
-  table { font-size: 7.5pt; } table.many { font-size: 5.5pt; }
+  .wide { overflow: visible; } details { margin-top: .8rem; } th:first-child, td:first-child { position: static; }
+  h2 { margin: 1rem 0 .3rem; } table { font-size: 7.5pt; } table.many { font-size: 6.5pt; }
   th, th.n { white-space: normal; overflow-wrap: anywhere; } th button { display: contents; }
   th, td { padding: .1rem .3rem; } .many th, .many td { padding: .1rem .15rem; }
-  svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
+  svg { max-height: 165mm; } svg, tr { break-inside: avoid; } h2, p, thead { break-after: avoid; } }
 """
 
 
@@ -102,9 +104,8 @@ def html(report: Report, renewed_every: float = 0, first_lines: Sequence[str] = 
         f'<header id="top"><h1>{name}</h1>\n<p>{_text(heading(report))}</p></header>',
         f'<nav id="parts">{links}</nav>',
     ]
-    behind = _series(report)
     for section in parts:
-        lines += _section(section, drawn.get(section.name, ""), behind.get(section.name, {}))
+        lines += _section(section, drawn.get(section.name, ""))
     ends = [f"<script>{script}</script>" for script in scripts]
     return "\n".join([*lines, "</main>", *ends, "</body>\n</html>"]) + "\n"
 
@@ -114,8 +115,8 @@ def _first(lines: Sequence[str]) -> str:
     return f'<section id="now">{"".join(shown)}</section>' if lines else ""
 
 
-def _section(section: Section, drawing: str, behind: Mapping[str, Table]) -> Iterator[str]:
-    """Yield a section; of what has a picture, long tables are behind it, to be unfolded by their words."""
+def _section(section: Section, drawing: str) -> Iterator[str]:
+    """Yield a section; a table that has a row for each step is folded."""
     yield f'<section id="{section.name}">\n<h2>{_text(section.title)}</h2>'
     if section.name == "method":
         yield "<ul>" + "".join(f"<li>{_text(words)}</li>" for words in section.words) + "</ul>"
@@ -125,14 +126,10 @@ def _section(section: Section, drawing: str, behind: Mapping[str, Table]) -> Ite
     if drawing:
         yield f'<div class="wide">{drawing}</div>'
     if section.table is not None:
-        yield (_folded("The same as a table", section.table) if section.name in FOLDED else _table(section.table))
-    for words, table in behind.items():
-        yield _folded(words, table)
+        table = _table(section.table)
+        folded = f"<details>\n<summary>The same as a table</summary>\n{table}\n</details>"
+        yield folded if section.name in FOLDED else table
     yield "</section>"
-
-
-def _folded(words: str, table: Table) -> str:
-    return f"<details>\n<summary>{_text(words)}</summary>\n{_table(table)}\n</details>"
 
 
 def _table(table: Table) -> str:
@@ -152,32 +149,6 @@ def _cells(row: tuple[Cell, ...], texts: int) -> Iterator[str]:
         kinds = " ".join(["t" if number < texts else "n", *([cell.grade] if cell.grade else [])])
         value = "" if cell.value is None else f' data-v="{cell.value:.6g}"'
         yield f'<td class="{kinds}"{value}>{_text(cell.text)}</td>'
-
-
-def _series(report: Report) -> Mapping[str, Mapping[str, Table]]:
-    """Return what is stacked in pictures as tables: a row for each step, a column for each name."""
-    tables: dict[str, dict[str, Table]] = {}
-    for dimension in DIMENSIONS:
-        series = report["series"][dimension]
-        for field, word in SERIES.items():
-            rows = tuple(
-                (
-                    Cell(time_of(step["start"], report)),
-                    *(rate(row[field][number], step["seconds"]) for row in series),
-                )
-                for number, step in enumerate(report["steps"])
-            )
-            table = Table((f"{word}, from (UTC)", *(row["name"] for row in series)), 1, rows)
-            tables.setdefault(f"{dimension}s", {})[f"The picture as a table: {word}"] = table
-    holds = report["holds"]
-    if holds:
-        rows = tuple(
-            (Cell(time_of(step["start"], report)), *(Cell(str(row["by_step"][number])) for row in holds))
-            for number, step in enumerate(report["steps"])
-        )
-        table = Table(("rows, from (UTC)", *(row["hold"] for row in holds)), 1, rows)
-        tables["holds"] = {"The picture as a table": table}
-    return tables
 
 
 def _text(words: str) -> str:

@@ -9,23 +9,30 @@ and axes have the colour of the text around them (`currentColor`, which is black
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from math import ceil
 from typing import Any, TypeVar
 
+from dc_inject.apps.report import day_tables
 from dc_inject.apps.report.sections import heading, title
-from dc_inject.apps.report.tables import Report
+from dc_inject.apps.report.tables import Report, Section
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from dc_inject.summary.adding import DIMENSIONS
+from dc_inject.summary.days import ONE
 from dc_inject.summary.figures import OTHERS, SERIES
+from dc_inject.system.spreadsheets import FILLS
 
 WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"
 MOVED, INJECTED, SHADE = "#56B4E9", "#D55E00", "#999999"  # of Okabe and Ito
 CLOSE = 0.04  # part of the time between two labels, at least
 NARROW = 100  # steps
+MOST_DATES = 14  # on an axis
+LINE = 110  # characters of a heading
 MOST_LABEL = 40  # characters of a name in a legend
 INSTALL = "install it with `pip install '.[report]'` in the clone, or take --format md, json or csv"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
@@ -47,10 +54,11 @@ T = TypeVar("T")
 
 
 def pictures(report: Report) -> Iterator[tuple[str, Spec]]:
-    """Yield the section that each picture belongs to, and the picture."""
+    """Yield the section that each picture belongs to, and the picture; of a single name it would be the first."""
     yield "over-time", _over_time(report)
     for dimension in DIMENSIONS:
-        yield f"{dimension}s", _stacked(report, dimension)
+        if len(report["series"][dimension]) > 1:
+            yield f"{dimension}s", _stacked(report, dimension)
     if report["overlay"]:
         yield "wan", _wan(report)
     if report["holds"]:
@@ -70,12 +78,19 @@ def png(spec: Spec) -> bytes:
     return drawn
 
 
-def together(report: Report) -> Spec:
-    """Return all pictures below each other, as one."""
-    parts = [spec for _, spec in pictures(report)]
+def alone(report: Report, part: str) -> Spec:
+    """Return one picture, or the table of a section as one, with what it is of: for a file. Raises UsageError."""
+    drawn = every(report)
+    if part not in drawn:
+        raise UsageError(f"the report has no picture {part!r}", f"--part takes one of {', '.join(drawn)}")
     name = report["campaign"] if report["simulated_in"] is None else title(report)
-    heads = {"text": name, "subtitle": heading(report), "offset": 12}
-    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": heads}
+    heads = {"text": name, "subtitle": textwrap.wrap(heading(report), LINE), "offset": 12}
+    return {"vconcat": [drawn[part]], "title": heads}
+
+
+def every(report: Report) -> dict[str, Spec]:
+    """Return all pictures of which a file may have one, with those of the tables of days."""
+    return dict(pictures(report)) | {one.name: _grid(one) for one in day_tables.sections(report)}
 
 
 def library() -> Any:  # noqa: ANN401  a module, which may be missing
@@ -109,7 +124,7 @@ def _over_time(report: Report) -> Spec:
         "legend": {"orient": "top"},
     }
     y = {"field": "rate", **_rate_axis()}
-    encoding = {"x": _time(), "y": y, "color": colour}
+    encoding = {"x": _time(report), "y": y, "color": colour}
     area = {"type": "area", "interpolate": "step-after", "opacity": 0.6}
     line = {"type": "line", "interpolate": "step-after", "strokeWidth": 2}
     dashes = {"field": "what", "scale": {"domain": names, "range": [[1, 0], [5, 3], [1, 0]]}, "legend": None}
@@ -142,7 +157,7 @@ def _stacked(report: Report, dimension: str) -> Spec:
     y = {"field": "rate", **_rate_axis(), "scale": {"domain": [0, highest or 1]}}
     parts = []
     for field, word in SERIES.items():
-        x = {**_time(), "title": "UTC" if field == "moved" else None}
+        x = {**_time(report), "title": "UTC" if field == "moved" else None}
         encoding = {"x": x, "y": {**y, "title": word}}
         line = {
             "data": {"values": due},
@@ -169,6 +184,35 @@ def _stacked(report: Report, dimension: str) -> Spec:
     return {"title": title, "vconcat": parts, "spacing": 12}
 
 
+def _grid(section: Section) -> Spec:
+    """Return a table of ratios as a picture: a square for each, with its colour, its number and its sign."""
+    table = section.table
+    assert table is not None
+    rows = [": ".join(cell.text for cell in row[: table.texts] if cell.text) for row in table.rows]
+    heads = table.heads[table.texts :]
+    values = [
+        {"row": name, "column": head, "text": cell.text, "grade": cell.grade}
+        for name, row in zip(rows, table.rows, strict=True)
+        for head, cell in zip(heads, row[table.texts :], strict=True)
+    ]
+    bare = {"domain": False, "ticks": False, "title": None}
+    x = {
+        "field": "column",
+        "type": "nominal",
+        "sort": list(heads),
+        "axis": {**bare, "orient": "top", "labelAngle": -35},
+    }
+    y = {"field": "row", "type": "nominal", "sort": rows, "axis": {**bare, "labelLimit": 560}}
+    scale = {"domain": [*FILLS], "range": [f"#{fill}" for fill in FILLS.values()]}
+    filled = {"field": "grade", "type": "nominal", "scale": scale, "legend": None}
+    layers = [
+        {"transform": [{"filter": "datum.grade"}], "mark": "rect", "encoding": {"color": filled}},
+        {"mark": {"type": "text", "color": "black"}, "encoding": {"text": {"field": "text"}}},
+    ]
+    encoding, size = {"x": x, "y": y}, {"width": {"step": 64}, "height": {"step": 26}}
+    return {"title": section.title, "data": {"values": values}, **size, "encoding": encoding, "layer": layers}
+
+
 def _holds(report: Report) -> Spec:
     """In how many rows each hold led, stacked."""
     holds: Sequence[Report] = report["holds"]
@@ -180,7 +224,7 @@ def _holds(report: Report) -> Spec:
     colours = {"domain": [row["hold"] for row in holds], "range": TABLEAU[: len(holds)]}
     whole = {"tickMinStep": 1, "format": ",d"}
     encoding = {
-        "x": _time(),
+        "x": _time(report),
         "y": {"field": "rows", "type": "quantitative", "stack": "zero", "title": "links x cycles", "axis": whole},
         "color": {"field": "hold", "title": "hold", "scale": colours, "legend": {"symbolLimit": 0}},
         "order": {"field": "rank"},
@@ -206,7 +250,7 @@ def _wan(report: Report) -> Spec:
     y = {"field": "rate", **_rate_axis()}
     scale = {"domain": [*names.values(), "moved"], "range": [INK, INJECTED, MOVED]}
     encoding = {
-        "x": _time(),
+        "x": _time(report),
         "y": y,
         "color": {"field": "what", "title": None, "scale": scale, "legend": {"orient": "top"}},
     }
@@ -228,32 +272,10 @@ def _wan(report: Report) -> Spec:
 # --------------------------------------------------------------------------- parts of them
 
 
-TABLEAU = [  # Vega's scheme tableau20, spelled out so that a grey can follow
-    *(
-        "#4c78a8",
-        "#9ecae9",
-        "#f58518",
-        "#ffbf79",
-        "#54a24b",
-        "#88d27a",
-        "#b79a20",
-        "#f2cf5b",
-        "#439894",
-        "#83bcb6",
-    ),
-    *(
-        "#e45756",
-        "#ff9d98",
-        "#79706e",
-        "#bab0ac",
-        "#d67195",
-        "#fcbfd2",
-        "#b279a2",
-        "#d6a5c9",
-        "#9e765f",
-        "#d8b5a5",
-    ),
-]
+# Vega's scheme tableau20, spelled out so that a grey can follow.
+_TABLEAU20 = """4c78a8 9ecae9 f58518 ffbf79 54a24b 88d27a b79a20 f2cf5b 439894 83bcb6
+    e45756 ff9d98 79706e bab0ac d67195 fcbfd2 b279a2 d6a5c9 9e765f d8b5a5"""
+TABLEAU = [f"#{colour}" for colour in _TABLEAU20.split()]
 
 
 def _stack(report: Report) -> Spec:
@@ -278,11 +300,19 @@ def _title(title: str, report: Report, *, marked: bool = False) -> str | Spec:
     return {"text": title, "subtitle": words} if words else title
 
 
-def _time() -> Spec:
+def _time(report: Report) -> Spec:
+    """Return the axis of time: hours; of more than a day hours with dates, of more than two days dates."""
+    since, until = (datetime.fromisoformat(report[end]) for end in ("since", "until"))
+    days = (until - since) / ONE
     minutes = "utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M'"  # of short cycles, ticks are seconds apart
     midnight = "utchours(datum.value) + utcminutes(datum.value) + utcseconds(datum.value) == 0"
-    days = f"utcFormat(datum.value, {midnight} ? '%a %d %b' : {minutes})"
-    axis = {"labelOverlap": True, "labelSeparation": 8, "grid": False, "labelExpr": days}
+    label, ticks = f"utcFormat(datum.value, {midnight} ? '%a %d %b' : {minutes})", {}
+    if days > 1:
+        label = "[utcFormat(datum.value, '%H:%M'), utcFormat(datum.value, '%a %d %b')]"
+    if days > 2:
+        label = "utcFormat(datum.value, '%d %b')"
+        ticks = {"tickCount": {"interval": "day", "step": ceil(days / MOST_DATES)}}
+    axis = {"labelOverlap": True, "labelSeparation": 8, "grid": False, "labelExpr": label, **ticks}
     return {"field": "at", "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
 
 
@@ -313,7 +343,7 @@ def _bands(report: Report) -> Iterator[Spec]:
     dashed = {"type": "rect", "fillOpacity": 0, "stroke": INK, "strokeDash": [4, 3], "strokeWidth": 1.5}
     for bands, mark in ((_excluded(report), grey), (_open(report), dashed)):
         if bands:
-            x = {"x": {**_time(), "field": "from"}, "x2": {"field": "to"}}
+            x = {"x": {**_time(report), "field": "from"}, "x2": {"field": "to"}}
             yield {"data": {"values": bands}, "mark": mark, "encoding": x}
 
 
@@ -359,7 +389,7 @@ def _marks(report: Report) -> Iterator[Spec]:
         for at, first, last in groups
     ]
     if marks:
-        x = {"x": _time()}
+        x = {"x": _time(report)}
         rule = {"type": "rule", "strokeDash": [2, 2], "color": INK, "opacity": 0.7}
         text = {"type": "text", "align": "center", "fontSize": 10, "color": INK, "fontWeight": "bold"}
         yield {"data": {"values": marks}, "mark": rule, "encoding": x}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
-from dc_inject.apps.report import losses
+from dc_inject.apps.report import day_tables, losses
 from dc_inject.apps.report.tables import (
     NONE,
     Cell,
@@ -22,25 +23,25 @@ from dc_inject.apps.report.tables import (
 )
 from dc_inject.model.units import counted, format_duration, format_size
 from dc_inject.planning.progress import in_words
-from dc_inject.summary.adding import SITES
+from dc_inject.summary.adding import DIMENSIONS, SITES
 
 FIXED = {"fixed": "a fixed rate"}  # a policy of simulations
 WORST = 20  # links in the tables of those that are furthest behind, and slowest
 
 
-def sections(report: Report) -> Iterator[Section]:
-    """Yield the sections of a report, in their order; those without content are left out."""
+def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
+    """Yield the sections of a report, in their order, without empty ones; `whole` tables have all columns."""
     yield Section("verdict", "Verdict", tuple(_verdict(report)), _totals(report))
     if report["thresholds"]:
         yield Section("thresholds", "Thresholds", (), _thresholds(report))
     yield Section("over-time", _over_time(report), (), _steps(report) if _is_finer(report) else None)
     yield Section("days", "By day", (), _days(report))
-    for name in ("scenario", "source", "destination"):
-        yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(report, name))
-    for name in SITES:
+    if report["challenge"] is None:
+        yield from day_tables.sections(report, sys.maxsize if whole else day_tables.MOST)
+    for name in (*DIMENSIONS, *SITES):
         if report[f"{name}s"]:
-            title = f"By site, as {name.removesuffix('_site')}"
-            yield Section(f"{name}s", title, ("Moved / due, in all and by day.",), _names(report, name))
+            title = f"By site, as {name.removesuffix('_site')}" if name in SITES else f"By {name}"
+            yield Section(f"{name}s", title, (), _names(report, name))
     yield from _beside(report)
     if report["holds"]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
@@ -133,15 +134,15 @@ def _thresholds(report: Report) -> Table:
     return Table(("threshold", "outcome", "found"), 3, tuple(rows))
 
 
-_AMOUNTS = ("due", "injected", "moved", "moved / due")
+_AMOUNTS = ("moved / due", "due", "injected", "moved")
 
 
 def _amounts(row: Report, *, averaged: bool = True) -> tuple[Cell, ...]:
     return (
+        ratio(row["ratio"], row["grade"], row["sign"]) if averaged else Cell(NONE),
         size(row["due"]),
         size(row["injected"]),
         size(row["moved"], row["moved_estimated"]),
-        ratio(row["ratio"], row["grade"], row["sign"]) if averaged else Cell(NONE),
     )
 
 
@@ -161,17 +162,19 @@ def _apart(row: Report) -> Cell:
 
 
 def _of_time(report: Report, key: str, show: Callable[[Report], tuple[str, ...]], *heads: str) -> Table:
+    is_part = any(_apart(row).text for row in report[key])
     rows = tuple(
         (
             *map(Cell, show(row)),
-            _apart(row),
+            *([_apart(row)] if is_part else []),
             *_amounts(row),
             *(rate(row[name], row["seconds"]) for name in ("due", "injected", "moved")),
         )
         for row in report[key]
     )
     amounts = (*_AMOUNTS, "target", "injected rate", "moved rate")
-    return Table((*heads, "left out", *amounts), len(heads) + 1, rows)
+    texts = (*heads, *(["left out"] if is_part else []))
+    return Table((*texts, *amounts), len(texts), rows)
 
 
 def _steps(report: Report) -> Table:
@@ -183,16 +186,14 @@ def _days(report: Report) -> Table:
 
 
 def _names(report: Report, dimension: str) -> Table:
-    days = [f"day {day['number']}" for day in report["days"]]
     rows = tuple(
         (
             Cell(row["name"] + (" (second hop)" if row.get("second_hops") else "")),
             *_amounts(row),
-            *(ratio(day["ratio"], day["grade"], day["sign"]) for day in row["days"]),
         )
         for row in report[f"{dimension}s"]
     )
-    return Table((dimension.replace("_", " "), *_AMOUNTS, *days), 1, rows)
+    return Table((dimension.replace("_", " "), *_AMOUNTS), 1, rows)
 
 
 def _holds(report: Report) -> Table:

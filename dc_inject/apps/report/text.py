@@ -6,19 +6,22 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 
 from dc_inject.apps.report.sections import heading, sections, title
-from dc_inject.apps.report.tables import Report, Section, Table
+from dc_inject.apps.report.tables import NONE, Report, Section, Table
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import FlowKey, units
+from dc_inject.model.errors import UsageError
 from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.summary import figures
+from dc_inject.system import spreadsheets
+from dc_inject.system.spreadsheets import Value
 
 HEADS = (
     *("start", "seconds", "scenario", "source", "destination", "service", "due", "injected", "moved"),
@@ -26,12 +29,48 @@ HEADS = (
 )
 
 
-def markdown(report: Report) -> str:
-    """Return a report as Markdown, with tables as GitHub has them."""
+def markdown(report: Report, part: str = "") -> str:
+    """Return a report, or one part of it, as Markdown, with tables as GitHub has them. Raises UsageError."""
     parts = [f"# {_escaped(title(report))}", _escaped(heading(report))]
-    for section in sections(report):
+    for section in _chosen(sections(report), part):
         parts += _section(section)
     return "\n\n".join(parts) + "\n"
+
+
+def table(report: Report, part: str) -> str:
+    """Return the table of a part as CSV, with a column for each name. Raises UsageError."""
+    (section,) = _chosen(tables(report), part)
+    return "".join(
+        _row([no_formula(visible(str(value.content))) for value in row]) for row in _values(section.table)
+    )
+
+
+def workbook(report: Report, part: str = "") -> bytes:
+    """Return all tables as a spreadsheet, each on its sheet, or that of one part. Raises UsageError."""
+    return spreadsheets.workbook({one.name: _values(one.table) for one in _chosen(tables(report), part)})
+
+
+def tables(report: Report) -> list[Section]:
+    """Return the sections that have a table, with all of its columns."""
+    return [section for section in sections(report, whole=True) if section.table is not None]
+
+
+def _chosen(every: Iterable[Section], part: str) -> list[Section]:
+    by_name = {section.name: section for section in every}
+    if part and part not in by_name:
+        raise UsageError(f"the report has no part {part!r}", f"--part takes one of {', '.join(by_name)}")
+    return [by_name[part]] if part else list(by_name.values())
+
+
+def _values(table: Table | None) -> Iterator[list[Value]]:
+    """Yield the heads of a table and its rows: numbers without units, bytes and bytes per second."""
+    if table is not None:
+        yield [Value(head) for head in table.heads]
+        for row in table.rows:
+            yield [
+                Value(cell.text.removeprefix(NONE) if cell.value is None else cell.value, cell.grade)
+                for cell in row
+            ]
 
 
 def lines(view: Reader, chosen: Period, by: str) -> Iterator[str]:

@@ -102,7 +102,7 @@ def test_what_is_known_of_a_campaign_is_told(campaign: Path) -> None:
     assert dry["missing"] > TB
     assert made["verdict"]["leading_hold"] == "pool-dry"
     mesh = next(one for one in made["scenarios"] if one["name"] == "us-mesh")
-    assert (mesh["grade"], mesh["sign"]) == ("red", "--")
+    assert (mesh["grade"], mesh["sign"]) == ("red", "!!")
     assert made["completion"]["count"] == sum(one["completion"]["count"] for one in made["scenarios"])
     assert made["completion"]["median"] <= made["completion"]["p90"]
     marks = [(one["kind"], one["what"], one["until"]) for one in made["marks"]]
@@ -187,7 +187,7 @@ def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> N
     assert f"{format_size(moved['moved'])} of {format_size(moved['due'])} due " in shown.replace("~", "")
     assert "power cut &lt;b>\\|\\*" in shown
     assert "<b>" not in shown
-    assert " % -- |" in shown
+    assert " % !! |" in shown
     for line in shown.splitlines():
         assert not line.startswith("|") or line.endswith("|")
 

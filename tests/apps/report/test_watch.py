@@ -74,7 +74,7 @@ def test_it_fits_a_terminal_of_any_size(ledger: Path, size: tuple[int, int]) -> 
     if size[0] >= 80:
         assert any(line.strip().startswith("t0-export T2_CH_CERN -> T1_IT_CNAF_Disk: target") for line in lines)
         assert sum("! " in line for line in lines) == 4
-        assert any("%" in line and "--" in line for line in lines), "signs stand beside colours"
+        assert any("%" in line and "!!" in line for line in lines), "signs stand beside colours"
 
 
 def test_without_colour_it_says_the_same(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
