@@ -323,10 +323,19 @@ class Engine:
         self._context.tell(CycleOpened(cycle))
 
     def _say_wait(self, cycle: Cycle) -> None:
-        """Say when the next window starts while none is open: at first, and whenever half of the wait is over."""
+        """Say when the next window starts while none is open: at first, and whenever half of the wait is over.
+
+        When there is none any more, say in each cycle what is left.
+        """
         later = [menu.start for menu in self._campaign.menus if menu.start >= cycle.end]
         if not later or self._campaign.in_force(cycle.start, cycle.end):
             self._said_left = None
+            if cycle.start >= self._campaign.end:
+                counts = self._context.ledger.state_counts()
+                live, ended = (
+                    sum(counts.get(state, (0, 0))[0] for state in states) for states in (IN_SERVICE, [State.ENDED])
+                )
+                log.info("the menus are over: %d rules and jobs are left, %d to be deleted", live + ended, ended)
             return
         start = min(later)
         remaining = start - self._clock.now()

@@ -162,6 +162,6 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     if under_way:
         until = max((e.expires_at for e in view.entries(*UNDER_WAY) if e.expires_at), default=None)
         last = "" if until is None else f", the last of them until {until:%H:%MZ}"
-        return f"waits for what is left: the menus are over, {rules}{last}"
+        return f"waits for what is left: {'the menus are over, ' if windows else ''}{rules}{last}"
     ended = status["rules"][State.ENDED.value]
     return f"waits for deletions of {ended:,} rules and jobs" if ended else "waits for nothing: it is over"

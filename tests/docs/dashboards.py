@@ -52,12 +52,17 @@ def links(name: str, function: str = "", over: str = "") -> str:
     return "(" + " or ".join(f"{function}({one})" if function else one for one in ends) + ")"
 
 
-def at_site(end: str) -> str:
-    """Return the bits per second that arrived, by the site of a link's source or destination."""
+def at_site(end: str, name: str = "moved_bytes_total", over: str = WINDOW) -> str:
+    """Return what arrived, or was due, in bytes per second, by the site of a link's source or destination."""
     conditions = f'{end}=~"$rse"'
-    moved = f"rate({metric('moved_bytes_total', conditions, over=WINDOW)})"
-    named = f'label_replace({moved}, "rse", "$1", "{end}", "(.*)")'
-    return f"8 * sum by (site) ({named} * on (campaign, rse) group_left (site) {metric('rse_info')})"
+    rate = f"rate({metric(name, conditions, over=over)})"
+    named = f'label_replace({rate}, "rse", "$1", "{end}", "(.*)")'
+    return f"sum by (site) ({named} * on (campaign, rse) group_left (site) {metric('rse_info')})"
+
+
+def day_at_site(end: str) -> str:
+    """Return what arrived in 24 hours by what was due in them, by the site of a link's source or destination."""
+    return f"{at_site(end, over='[1d]')} / ({at_site(end, 'due_bytes_total', '[1d]')} > 0)"
 
 
 MOVED_1H = links("moved_bytes_total", "rate", "[1h]")
@@ -70,6 +75,9 @@ def moved_by_due(by: str = "") -> str:
     return f"{moved} / (({due} < {before} or {before}) > 0)"
 
 
+DAY_MOVED, DAY_DUE = (
+    f"sum by (scenario) ({links(name, 'rate', '[1d]')})" for name in ("moved_bytes_total", "due_bytes_total")
+)
 CALL_BUCKETS = metric("call_seconds", over=WINDOW).replace("seconds{", "seconds_bucket{")
 HELD = metric("held_links", 'harmless="false"')
 RSES = metric("rse_info", 'site=~"$site"')
@@ -105,12 +113,26 @@ ROWS: dict[str, Sequence[Picture]] = {
         ("Debt", "What is still to be injected of what was due.", "decbytes", True, (
             (f"sum by (scenario) ({links('debt_bytes')})", "{{scenario}}"),
         )),
-        ("Moved out of sites", "By the site of the source.", "bps", True, ((at_site("source"), "{{site}}"),)),
+        ("Moved out of sites", "By the site of the source.", "bps", True, (
+            (f"8 * {at_site('source')}", "{{site}}"),
+        )),
         ("Moved into sites", "By the site of the destination.", "bps", True, (
-            (at_site("destination"), "{{site}}"),
+            (f"8 * {at_site('destination')}", "{{site}}"),
+        )),
+    ),
+    "Days: moved / due in the 24 hours before each moment": (
+        ("By scenario", "At the end of a day of the challenge it is that day's.", "percentunit", False, (
+            (f"{DAY_MOVED} / ({DAY_DUE} > 0)", "{{scenario}}"),
+        )),
+        ("By site", "Into its RSEs (DEST), and out of them (SRC).", "percentunit", False, (
+            (day_at_site("destination"), "{{site}} DEST"),
+            (day_at_site("source"), "{{site}} SRC"),
         )),
     ),
     "What goes wrong": (
+        ("Nothing arrived for", "On any link, although something was due.", "s", False, (
+            (f"min({metric('nothing_arrived_seconds')})", "nothing arrived"),
+        )),
         ("Links held, by reason", "See docs/reference/holds.md.", "none", True, (
             (f"sum by (hold) ({links('link_held')})", "{{hold}}"),
         )),

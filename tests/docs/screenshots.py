@@ -18,7 +18,7 @@ from dc_inject.model import Link
 from dc_inject.model.shape import Point, Shape
 from dc_inject.model.thresholds import parse
 from dc_inject.model.types import Flow
-from dc_inject.summary import figures
+from dc_inject.summary import figures, standing
 from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from tests import browser
 from tests.docs import DOCS
@@ -90,9 +90,12 @@ def make(path: Path, renewed_every: float = 0) -> bytes:
     with LedgerView.open(path) as view:
         last = view.last_cycle()
         wanted = ReportScope(excluded=excluded, thresholds=(parse("rate >= 200 Gb/s over 6h"),))
-        report = figures.report(view, wanted, None, last.end if last else START)
+        now = last.end if last else START
+        report = figures.report(view, wanted, None, now)
+        shown = standing.standing("dc27-rehearsal", view, now) if renewed_every else {"first_lines": []}
     assert report is not None
-    return page.html({**report, "campaign": "dc27-rehearsal", "running": True}, renewed_every).encode()
+    values = {**report, "campaign": "dc27-rehearsal", "running": True}
+    return page.html(values, renewed_every, shown["first_lines"]).encode()
 
 
 def main() -> None:
