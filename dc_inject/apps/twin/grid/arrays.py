@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,9 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 def summed(by: Ints, amounts: Floats | Ints | Flags, groups: int) -> Floats:
     """Return the sum of amounts in each of so many groups; `by` tells the group of each amount."""
-    sums: Floats = np.bincount(by, amounts, groups).astype(np.float64, copy=False)
-    return sums
+    if not len(by):
+        return np.zeros(groups)  # which bincount would give as integers
+    return cast("Floats", np.bincount(by, amounts, groups))
 
 
 def floats(values: Sequence[float]) -> Floats:

@@ -44,6 +44,8 @@ class Sharing:
         rates[active] = wanted[active]
         scarce = self._loads([column[active] for column in self._columns], wanted[active]) > capacity
         scarce[0] = False
+        if not scarce.any():
+            return rates
         limited = np.zeros(len(active), dtype=bool)
         for column in self._columns:
             limited |= scarce[column[active]]

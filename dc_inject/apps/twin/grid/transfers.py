@@ -383,6 +383,8 @@ class Transfers:
 
     def _is_down(self) -> Flags:
         """Return for each queue whether one of its storages is down."""
+        if not self.down:
+            return np.zeros(len(self._link), dtype=bool)
         down = list(self.down)
         links = np.isin(self._network.source, down) | np.isin(self._network.target, down)
         return np.asarray(links[self._link])
