@@ -73,8 +73,7 @@ def refresh_storage_usage() -> None:
 def delete_replicas() -> None:
     """Call the reaper for the RSEs that have something to delete; it would ask every RSE."""
     with db_session(DatabaseOperationType.READ) as session:
-        rses = session.execute(due.replicas_to_delete()).scalars()
-        names = [rse.get_rse_name(rse_id, session=session) for rse_id in rses]
+        names = [rse.get_rse_name(rse_id, session=session) for rse_id in due.rses_to_clear()]
     reaper.reaper(rses=names, include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000)
 
 
@@ -105,7 +104,7 @@ DAEMONS: dict[str, Daemon] = {
     "judge-repairer": Daemon(due.stuck_rules, lambda: repairer.rule_repairer(once=True)),
     "judge-cleaner": Daemon(due.expired_rules, lambda: cleaner.rule_cleaner(once=True)),
     "undertaker": Daemon(due.expired_dids, lambda: undertaker.undertaker(once=True, chunk_size=100)),
-    "reaper": Daemon(lambda: due.some(due.replicas_to_delete()), delete_replicas),
+    "reaper": Daemon(lambda: bool(due.rses_to_clear()), delete_replicas),
     "abacus-rse": Daemon(due.rse_counters, lambda: abacus_rse.rse_update(once=True)),
     "abacus-account": Daemon(due.account_counters, lambda: account.account_update(once=True)),
     "storage-usage": Daemon(lambda: due.some(due.STORAGE_USAGE), refresh_storage_usage),
