@@ -72,7 +72,11 @@ LIVE_VIEW = "dc_inject.apps.report.live_view:of_campaign"
 PAGE = "dc_inject.apps.report.serving:serve_pages"
 
 # by the word after `through:`; each is called with a `Wanted` of `credentials/trust.py`
-BACKENDS = {"rucio": "dc_inject.backends.build:rucio", "fts": "dc_inject.backends.build:fts"}
+BACKENDS = {
+    "rucio": "dc_inject.backends.build:rucio",
+    "fts": "dc_inject.backends.build:fts",
+    "reads": "dc_inject.apps.reads.backend:reads",
+}
 CONFIGURED = "dc_inject.backends.build:configured"  # returns the services that the environment configures
 ONLY_READ = "dc_inject.backends.dry:DryBackend"  # made of a back end, of which it changes nothing, and a clock
 

@@ -71,7 +71,7 @@ STORAGE_USERS = (
         for name in (
             "backends/test_fts_real", "e2e/test_data", "e2e/test_files_trouble", "e2e/test_control",
             "e2e/test_online", "hostile/test_some", "sandbox/fts/test_with_xrootd", "sandbox/test_commands",
-            "sandbox/test_reach", "sandbox/test_real_bytes", "sandbox/test_storages",
+            "e2e/test_reads", "sandbox/test_reach", "sandbox/test_real_bytes", "sandbox/test_storages",
         )
     ),
 )  # fmt: skip

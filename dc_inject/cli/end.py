@@ -59,6 +59,7 @@ SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, onc
 @common.WHY
 @common.LEDGER
 @common.TIMEOUT
+@common.WORKERS
 @click.pass_context
 def end(
     ctx: click.Context,

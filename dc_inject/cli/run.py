@@ -116,6 +116,7 @@ class RunOptions:
 @click.command(cls=common.GroupedHelp)
 @common.MENUS
 @common.options_of(RunOptions)
+@common.WORKERS
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and print no table; for cron.")
 @log_output.OPTIONS

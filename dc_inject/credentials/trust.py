@@ -141,7 +141,11 @@ def ends(links: Iterable[Link], *purposes: Purpose) -> set[End]:
     """Return the ends of links through FTS, with what they are opened for; without purposes both ends."""
     wanted = purposes or PURPOSES
     return {
-        (purpose, getattr(link, purpose)) for link in links if link.service.ends_are_urls for purpose in wanted
+        (purpose, getattr(link, purpose))
+        for link in links
+        if link.service.ends_are_urls
+        for purpose in wanted
+        if purpose == "source" or not link.service.reads
     }
 
 

@@ -115,9 +115,14 @@ def storages(campaign: Campaign) -> None:
 def _spoken_to(flow: Flow) -> Iterator[str]:
     """Give the ends of a link through FTS at which something is listed, looked at or deleted by us."""
     if isinstance(flow.datasets, FileFilter):
-        yield flow.link.destination
+        if not flow.link.service.reads:
+            yield flow.link.destination
         listing = flow.datasets.listing
-        if flow.datasets.folder is not None or (listing is not None and source_lists.unsized(listing)):
+        if (
+            flow.link.service.reads
+            or flow.datasets.folder is not None
+            or (listing is not None and source_lists.unsized(listing))
+        ):
             yield flow.link.source
 
 

@@ -23,6 +23,7 @@ from dc_inject.model import (
     Item,
     JobOptions,
     Link,
+    ReadOptions,
     State,
     Verify,
     items,
@@ -225,13 +226,19 @@ def _members(text: str | None) -> tuple[File, ...]:
 
 
 def _job_text(job: JobOptions) -> str:
-    return json.dumps(asdict(job) | {"longest_transfer": stored(job.longest_transfer)})
+    values = asdict(job) | {"longest_transfer": stored(job.longest_transfer)}
+    return json.dumps({name: value for name, value in values.items() if name != "reading" or value})
 
 
 @lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries
 def _job(text: str) -> JobOptions:
     options = read_object(text)
-    more = {"verify": Verify(options["verify"]), "longest_transfer": duration(options["longest_transfer"])}
+    more: dict[str, Any] = {
+        "verify": Verify(options["verify"]),
+        "longest_transfer": duration(options["longest_transfer"]),
+    }
+    if reading := options.get("reading"):
+        more["reading"] = ReadOptions(**reading)
     return JobOptions(**options | more)
 
 

@@ -202,4 +202,6 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
         datasets = replace(datasets, listing=replace(datasets.listing, files=()))
     names = [field.name for field in fields(datasets) if field.name != "landed"]  # such pools are never read
     values = {name: getattr(datasets, name) for name in names}
+    if values.get("reading", ()) is None:
+        del values["reading"]  # as in ledgers from before there were reads
     return service, pool.source, json.dumps(values, sort_keys=True, default=asdict)

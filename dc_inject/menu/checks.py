@@ -20,6 +20,7 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
     _sites(document, complain)
     _wan(menu, complain)
     _listings(menu, complain)
+    _reads(menu, complain)
     copies_apart(menu.flows, complain)
     for exclusion in document.exclude:
         _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
@@ -103,6 +104,19 @@ def _wan(menu: Menu, complain: Complain) -> None:
                 )
 
 
+def _reads(menu: Menu, complain: Complain) -> None:
+    """Reads go from a prefix of XRootD to a site, so not back, nor on."""
+    for flow in menu.flows:
+        source, destination, _ = flow.link
+        scheme = source.partition("://")[0]
+        if flow.link.service.reads and (scheme not in urls.XROOTD or urls.is_url(destination)):
+            message = (
+                f"{flow.link.shown}: {flow.link.service.title} go from a root:// URL to the site of the workers"
+            )
+            hint = "such as from: root://se.example.org//dc27, to: T2_DE_DESY; without mesh, both_ways and then"
+            complain(Place(flow.menu, flow.line), message, hint)
+
+
 def _listings(menu: Menu, complain: Complain) -> None:
     """A source list names files below the source of each link that it is for."""
     checked: set[tuple[Listing, str]] = set()
@@ -125,7 +139,7 @@ def copies_apart(flows: Iterable[Flow], complain: Complain) -> None:
     listed_for: dict[tuple[str, str], Flow] = {}
     destinations: dict[str, Flow] = {}
     for flow in flows:
-        if isinstance(flow.datasets, FileFilter):
+        if isinstance(flow.datasets, FileFilter) and not flow.link.service.reads:
             destinations.setdefault(flow.link.destination, flow)
             if flow.datasets.folder is not None:
                 listed_for.setdefault((flow.link.source, flow.datasets.folder), flow)

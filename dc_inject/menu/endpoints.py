@@ -29,9 +29,18 @@ class EndpointResolver:
         self._prefixes: dict[str, str] = {}  # what was written -> its canonical form
         self.expressions: dict[tuple[str, str], None] = {}  # an ordered set of (through, expression)
 
-    def rses(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
-        """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint."""
+    def rses(self, end: LinkEnd, service: Service, *, destination: bool = False) -> tuple[str, ...]:
+        """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint.
+
+        The `destination` of reads is the name of the site where the workers are.
+        """
         text = end.text
+        if destination and service.reads:
+            if values.is_name(text):
+                return (text,)
+            message = f"{values.shown(text)} is no site, but the link goes through {service.title}"
+            self._complain(end.place, message, "name the site where the workers run, such as T2_DE_DESY")
+            return ()
         if text in self._sites and text not in self._rses:
             return self._of_site(end, service)
         if service.ends_are_urls:

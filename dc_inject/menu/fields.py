@@ -90,6 +90,8 @@ _PART = Annotated[float | Annotated[str, Field(pattern="%$")], Field(examples=["
 _LEVEL = Annotated[float | str, Field(examples=["25 %", "10 Gb/s"])]
 
 Rate = Annotated[float, _read(values.rate, _example("10 Gb/s", "1.25 GB/s", "512 MiB/s", "8000 Mbps")), SCALED]
+ReaderRate = Annotated[float, _read(values.rate, _example("10 MB/s"))]  # not traffic: not scaled
+Block = Annotated[int, _read(values.block, _example("4 MB", "64 kB"))]
 Size = Annotated[int, _read(values.size, _example("500 TB", "2 PiB"))]
 Amount = Annotated[int, _read(values.amount, _example("2 PiB", "20 TB")), SCALED]
 Duration = Annotated[timedelta, _read(values.duration, _example("15 min", "2 h", "1 h 30 min"))]
@@ -115,6 +117,7 @@ FtsAddress = Annotated[str, _read(addresses.endpoint, _example("https://fts3.exa
 Folder = Annotated[str, _read(addresses.path, _example("data/2024", "."))]
 Pattern = Annotated[str, _read(addresses.pattern, _example("*.root"))]
 JobFiles = Annotated[int, Field(ge=1, le=5000)]
+Connections = Annotated[int, Field(ge=1, le=10_000)]
 Retries = Annotated[int, Field(ge=0, le=10)]
 SciTag = Annotated[int, Field(ge=65, le=65535)]
 Checksums = Annotated[Verify, _words(*Verify)]

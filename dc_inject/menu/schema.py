@@ -88,6 +88,16 @@ class Jobs(MenuModel):
     longest_transfer: f.Lasting | None = Field(None, description="How long a cancelled transfer may still write")
 
 
+class Reads(MenuModel):
+    """How workers read files through streamed reads."""
+
+    rate: f.ReaderRate | None = Field(None, description="The most of one reader")
+    block: f.Block | None = Field(None, description="Bytes that are asked for at a time")
+    fraction: f.Part | None = Field(None, description="Part of each file that is read")
+    think: f.Duration | None = Field(None, description="Time for work after each block")
+    connections: f.Connections | None = Field(None, description="The most readers of a source at a time")
+
+
 class ShapeEntry(MenuModel):
     """How the rate goes over time; one of `ramp`, `steps`, `burst` and `daily`, or `constant`."""
 
@@ -150,6 +160,7 @@ class Settings(MenuModel):
     datasets: Datasets | None = None
     files: Files | None = None
     jobs: Jobs | None = None
+    reads: Reads | None = None
 
 
 class Defaults(Settings):
@@ -319,6 +330,7 @@ PARTS: dict[str, type[MenuModel]] = {
     "`then`": ThenEntry,
     "`files`": Files,
     "`jobs`": Jobs,
+    "`reads`": Reads,
     "`control`": ControlEntry,
     "`fts`": FtsEntry,
     "an entry of `exclude`": ExcludeEntry,

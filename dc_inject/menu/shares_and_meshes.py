@@ -131,7 +131,8 @@ class FlowWriter:
     def _link(self, name: str, link: LinkEntry, terms: Terms) -> Iterator[Flow]:
         if link.from_ is None or link.to is None:
             return
-        sources, destinations = (self._endpoints.rses(end, terms.service) for end in (link.from_, link.to))
+        sources = self._endpoints.rses(link.from_, terms.service)
+        destinations = self._endpoints.rses(link.to, terms.service, destination=True)
         pairs: Pairs = {(a, b): 1.0 for a in sources for b in destinations if a != b or self._endpoints.is_open(a)}
         if sources and destinations and not pairs:
             self._complain(
@@ -160,12 +161,12 @@ class FlowWriter:
         above = () if defaults is None else (defaults,)
         return terms(self._document, (*levels, *above), levels[0].place, self._complain)
 
-    def _weights(self, ends: LinkEnds, service: Service) -> dict[str, float]:
+    def _weights(self, ends: LinkEnds, service: Service, *, destination: bool = False) -> dict[str, float]:
         """Return RSEs with their shares: those of a map, divided among the RSEs of an expression; else 1 each."""
         weights: dict[str, float] = {}
         written: set[str] = set()
         for end in ends:
-            names = self._endpoints.rses(end, service)
+            names = self._endpoints.rses(end, service, destination=destination)
             for name in names:
                 if name in weights and (
                     service.ends_are_urls or end.share is not None or end.text in written or end.text == name
@@ -179,7 +180,7 @@ class FlowWriter:
 
     def _products(self, sources: LinkEnds, destinations: LinkEnds, service: Service, place: Place) -> Pairs:
         """Return all pairs but self-pairs, with the products of their shares."""
-        left, right = self._weights(sources, service), self._weights(destinations, service)
+        left, right = self._weights(sources, service), self._weights(destinations, service, destination=True)
         if self._too_many(len(left) * len(right), place):
             return {}
         pairs = {

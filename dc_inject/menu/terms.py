@@ -7,14 +7,14 @@ A level that names datasets or files (`did`, `containers`, `file`; `list`; `fold
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Datasets, Defaults, Document, Settings, ShapeEntry, Windowed
 from dc_inject.menu.validation import MenuModel
-from dc_inject.model import Control, DatasetFilter, FileFilter, Flow, JobOptions, Link, Order, units
+from dc_inject.model import Control, DatasetFilter, FileFilter, Flow, JobOptions, Link, Order, ReadOptions, units
 from dc_inject.model.items import MARK, Slicing
 from dc_inject.model.services import DEFAULT, SERVICES, Service, titles
 from dc_inject.model.types import LONGEST, SHORTEST
@@ -48,8 +48,13 @@ def terms(document: Document, levels: Sequence[Settings], place: Place, complain
             "write both: lifetime: {min: 1 h, max: 2 h}",
         )
     service: Service = settings.get("through", DEFAULT)
-    if not service.takes_files:
-        _refuse_keys_of_files(levels[0], complain)
+    files = {candidate for candidate in SERVICES.values() if candidate.takes_files}
+    keys = {"files": files, "jobs": files, "reads": {one for one in files if one.reads}}
+    _refuse_keys(levels[0], service, keys, complain)
+    reads = _reads(levels) if service.reads else None
+    datasets = (
+        _files(levels, reads, place, complain) if service.takes_files else _datasets(levels, place, complain)
+    )
     if settings.get("service_priority", 0) > HIGHEST_SERVICE_PRIORITY and not document.above_production:
         complain(
             next(level.at("service_priority") for level in levels if level.service_priority is not None),
@@ -62,11 +67,11 @@ def terms(document: Document, levels: Sequence[Settings], place: Place, complain
         rate=math.nan,
         start=start,
         end=end,
-        datasets=(_files if service.takes_files else _datasets)(levels, place, complain),
+        datasets=datasets,
         order=_merged(level.datasets for level in levels).get("order", Order.LARGEST_FIRST),
         lifetime_min=shortest,
         lifetime_max=longest,
-        job=JobOptions(**_merged(level.jobs for level in levels)) if service.takes_files else None,
+        job=JobOptions(**_merged(level.jobs for level in levels), reading=reads) if service.takes_files else None,
         slices=_slices(levels, service, complain),
         control=Control(**_merged(level.control for level in levels)),
         **{key: settings[key] for key in _AS_THEY_ARE if key in settings},
@@ -158,36 +163,42 @@ def _filter(chosen: Datasets, levels: Sequence[Settings], **bounds: tuple[int, i
     )
 
 
-def _files(levels: Sequence[Settings], place: Place, complain: Complain) -> FileFilter:
+def _reads(levels: Sequence[Settings]) -> ReadOptions:
+    """Return how files are read by workers."""
+    options = _merged(level.reads for level in levels)
+    if "think" in options:
+        options["think"] = options["think"].total_seconds()
+    return ReadOptions(**options)
+
+
+def _files(levels: Sequence[Settings], reads: ReadOptions | None, place: Place, complain: Complain) -> FileFilter:
     """Return which files are taken through FTS: of a list, of a folder, or of datasets that Rucio knows."""
     filters = _merged(level.files for level in levels)
-    pattern, size = filters.get("pattern", "*"), filters.get("size", ANY)
+    common: Any = {"pattern": filters.get("pattern", "*"), "size": filters.get("size", ANY), "reading": reads}
     for level in levels:
         files, datasets = level.files, level.datasets
         if files is not None and files.written("list"):
             if files.written("folder"):
                 complain(files.at("folder"), "`files` has a list and a folder", "keep one of them")
-            return FileFilter(listing=files.list_, pattern=pattern, size=size)
+            return FileFilter(listing=files.list_, **common)
         if files is not None and files.written("folder"):
-            return FileFilter(folder=files.folder, pattern=pattern, size=size)
+            return FileFilter(folder=files.folder, **common)
         if datasets is not None and _selects(datasets):
             # Files are taken one by one, so a dataset's own shape does not matter unless the menu says so.
-            return FileFilter(
-                datasets=_filter(datasets, levels, files=ANY, mean_file=ANY), pattern=pattern, size=size
-            )
+            return FileFilter(datasets=_filter(datasets, levels, files=ANY, mean_file=ANY), **common)
     if not any(level.written("files") and level.files is None for level in levels):
         complain(
             place,
             "no source files are named for it",
             "write `files: {list: sources.csv}`, `files: {folder: data}`, or `datasets: {did: ...}` of Rucio",
         )
-    return FileFilter(pattern=pattern, size=size)
+    return FileFilter(**common)
 
 
-def _refuse_keys_of_files(level: Settings, complain: Complain) -> None:
-    """Complain of files and jobs for a link or scenario that takes datasets; `defaults` may serve both."""
-    able = [service for service in SERVICES.values() if service.takes_files]
-    for key in ("files", "jobs"):
-        if level.written(key) and not isinstance(level, Defaults):
-            hint = f"write `through: {able[0].name}`, or remove `{key}`"
-            complain(level.at(key), f"`{key}` is only for links through {titles(able)}", hint)
+def _refuse_keys(level: Settings, service: Service, able: Mapping[str, set[Service]], complain: Complain) -> None:
+    """Complain of keys for a link or scenario whose service has no use for them; `defaults` may serve several."""
+    for key, services in able.items():
+        if service not in services and level.written(key) and not isinstance(level, Defaults):
+            fitting = [one for one in SERVICES.values() if one in services]
+            hint = f"write `through: {fitting[0].name}`, or remove `{key}`"
+            complain(level.at(key), f"`{key}` is only for links through {titles(fitting)}", hint)

@@ -128,6 +128,14 @@ def cycle(text: str) -> timedelta:
     return value
 
 
+def block(text: str) -> int:
+    """Read the size of a block that a worker reads at a time: 1 kB to 64 MiB, since workers keep it in memory."""
+    value = size(text)
+    if not 1000 <= value <= 64 * 2**20:
+        raise WrongError(f"{text!r} is no size of a block", "write 1 kB to 64 MiB, such as 4 MB")
+    return value
+
+
 def fraction(text: str) -> float:
     """Read a part of one: `10 %` or `0.1`."""
     number, percent = (text[:-1].strip(), 100) if text.endswith("%") else (text, 1)

@@ -2,7 +2,7 @@
 
 from dc_inject.model.goals import Control, Mode
 from dc_inject.model.holds import Held, Hold, Numbers
-from dc_inject.model.items import Bundle, Dataset, File, Item, Slice
+from dc_inject.model.items import Bundle, Dataset, File, Item, ReadOptions, Slice
 from dc_inject.model.types import (
     EPOCH,
     Campaign,
@@ -54,6 +54,7 @@ __all__ = [
     "Numbers",
     "Order",
     "PoolKey",
+    "ReadOptions",
     "RseSpec",
     "Site",
     "Slice",

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -177,6 +177,39 @@ class Slicing:
         """Return the name of a slice's dataset."""
         name = self.name.replace("{campaign}", campaign).replace("{scenario}", scenario).replace(MARK, mark)
         return f"{self.scope}:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a worker reads the files of a bundle, one after the other.
+
+    `rate` is the most of one reader, in bytes per second. `block` bytes are asked for at a time, and `fraction` of
+    each file is read, in blocks at even distances. `think` are seconds of work after each block. `connections` is
+    the most readers that a source has at a time.
+    """
+
+    rate: float = 10e6
+    block: int = 4_000_000
+    fraction: float = 1.0
+    think: float = 0.0
+    connections: int = 100
+
+    def size(self, whole: int) -> int:
+        """Return how many bytes are read of a file of `whole` bytes."""
+        last = int(whole * self.fraction / self.block) + 1  # by rounding, at or just behind the last one
+        while last and self._offset(last) >= whole:
+            last -= 1
+        return last * self.block + min(self.block, whole - self._offset(last)) if whole else 0
+
+    def blocks(self, whole: int) -> Iterator[tuple[int, int]]:
+        """Give offset and length of each block that is read of a file, in order."""
+        number = 0
+        while (offset := self._offset(number)) < whole:
+            yield offset, min(self.block, whole - offset)
+            number += 1
+
+    def _offset(self, number: int) -> int:
+        return int(number * self.block / self.fraction)
 
 
 # --------------------------------------------------------------------------- what is asked of items

@@ -27,6 +27,7 @@ class Service:
     takes_files: bool  # takes files that we bundle; else datasets
     knows_ends: bool  # tells which ends exist, and which of them are tape; so an end may be an expression
     ends_are_urls: bool  # prefixes of URLs, below which credentials of ours are used; else names of RSEs
+    reads: bool  # bytes are only read: a destination is the site of the workers, by name, and nothing stays there
     has_quota: bool  # holds each file by a lock, which counts toward the account's quota
     named_by_menus: (
         bool  # a menu may say where it is, host and port: another one knows nothing of what this one has
@@ -44,6 +45,7 @@ RUCIO = Service(
     takes_files=False,
     knows_ends=True,
     ends_are_urls=False,
+    reads=False,
     has_quota=True,
     named_by_menus=False,
 )
@@ -58,10 +60,26 @@ FTS = Service(
     takes_files=True,
     knows_ends=False,
     ends_are_urls=True,
+    reads=False,
     has_quota=False,
     named_by_menus=True,
 )
-SERVICES = {service.name: service for service in (RUCIO, FTS)}
+READS = Service(
+    name="reads",
+    title="streamed reads",
+    injections="readers",
+    items="files",
+    cleans_up=False,
+    unique=False,
+    has_slices=False,
+    takes_files=True,
+    knows_ends=False,
+    ends_are_urls=True,
+    reads=True,
+    has_quota=False,
+    named_by_menus=False,
+)
+SERVICES = {service.name: service for service in (RUCIO, FTS, READS)}
 DEFAULT = RUCIO  # where no menu says which
 SIMULATED = "twin://"  # begins the address of a service that is simulated; the name of the grid follows
 
@@ -78,7 +96,7 @@ def titles(services: Iterable[Service]) -> str:
 
 def injections(names: Iterable[str]) -> str:
     """Return what these services make of what is injected, for people: `rules`, `jobs`, or `rules and jobs`."""
-    named = set(names) & set(SERVICES) or set(SERVICES)
+    named = set(names) & set(SERVICES) or {RUCIO.name, FTS.name}
     return " and ".join(service.injections for service in SERVICES.values() if service.name in named)
 
 

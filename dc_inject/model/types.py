@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from dc_inject.model.goals import UNCONTROLLED, Control, Goal
-from dc_inject.model.items import File, Item, Slicing
+from dc_inject.model.items import File, Item, ReadOptions, Slicing
 from dc_inject.model.services import DEFAULT, SERVICES, Service
 from dc_inject.model.shape import Shape
 
@@ -101,7 +101,8 @@ class FileFilter:
 
     One of three tells them: a `listing`; a `folder` below the prefix (`""` is the prefix itself), which the
     storage lists; or `datasets`, whose replicas below the prefix Rucio knows. `pattern` (shell wildcards, on the
-    path below the prefix) and `size` (bytes, both inclusive) choose among what is found.
+    path below the prefix) and `size` (bytes, both inclusive) choose among what is found. With `reading` a file
+    counts for the bytes that are read of it.
     """
 
     listing: Listing | None = None
@@ -110,6 +111,7 @@ class FileFilter:
     pattern: str = "*"
     size: tuple[int, int] = (1, 2**63 - 1)
     landed: str = ""  # instead: the scenario of which the copies are meant that have landed at the source
+    reading: ReadOptions | None = None
 
 
 class Verify(StrEnum):
@@ -127,7 +129,7 @@ class JobOptions:
 
     `files` is the most that one job has; `retry` how often FTS tries a file again; `verify` where it compares
     checksums; `scitag` the flow label (65 to 65535) of experiment and activity; `longest_transfer` how long a
-    transfer that was cancelled or failed may still write to its destination.
+    transfer that was cancelled or failed may still write to its destination. `reading` is how files are read.
     """
 
     files: int = 200
@@ -135,6 +137,7 @@ class JobOptions:
     verify: Verify = Verify.BOTH
     scitag: int | None = None
     longest_transfer: timedelta = timedelta(hours=1)
+    reading: ReadOptions | None = None
 
 
 class PoolKey(NamedTuple):

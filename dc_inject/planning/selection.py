@@ -105,6 +105,8 @@ def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jo
         files = _copies(pool, line, slack, policy, room)
         # A cycle with little due may make up for one with much: its jobs are not the smaller for it.
         worth = int(flow.grain * max(line.due, with_overhead(line.demand.recent_due, flow)))
+        if flow.job.reading and flow.rate:  # one reader has as much as it can read in a cycle
+            worth = min(worth, int(flow.job.reading.rate * line.due / flow.rate))
         if flow.once:
             line.taken.update(file.name for file in files)
         whole = sum(file.bytes for file in files)

@@ -175,11 +175,12 @@ class Xrootd:
         where = canonical(url)
         status, result = call(self._client.FileSystem(f"{where.scheme}://{where.place}"), where.path or "/")
         if not status.ok:
-            raise _translated(f"{request} {where}", status)
+            raise translated(f"{request} {where}", status)
         return result
 
 
-def _translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
+def translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
+    """Return the error that a status of the library means; `request` is what was asked, with its URL."""
     code, text = int(status.errno or 0), f"{request}: {scrub(str(status.message))}"
     if not code and int(status.code) == _CLIENT_AUTHENTICATION:
         code = _NOT_AUTHENTICATED

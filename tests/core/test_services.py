@@ -19,6 +19,8 @@ ALLOWED = {  # file or folder: why it names a service
     "menu/includes.py": "`fts` is a key of a menu, too",
     "apps/link/hints.py": "writes keys of a menu as options",
     "credentials/__init__.py": "the purpose of a token that is for FTS alone",
+    "menu/terms.py": "`reads` is a key of a menu, too",
+    "apps/reads/": "it is a service",
     "registry.py": "the table of back ends",
     "apps/twin/backend.py": "is the twin's Rucio",
     "apps/twin/fts_backend.py": "is the twin's FTS",

@@ -174,7 +174,7 @@ def catalogue(menu: Path, stock: Path) -> str:
 
 def item(source: str, said: Json, number: int) -> tuple[str, str, int, int]:
     """Return one dataset, or file, of a source; its size depends on its name alone."""
-    if said.get("through") == "fts":
+    if said.get("through") in {"fts", "reads"}:
         name = f"{source}/{said['files'].get('folder', 'x')}/{number:04}.root"
         return source, name, 4 * 10**9, 1
     patterns = said["datasets"]["did"]

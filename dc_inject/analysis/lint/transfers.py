@@ -31,7 +31,10 @@ _HINT = "ask FTS's operators for more, lower the rates, or tell how fast files a
 def findings(campaign: Campaign, file_speed: float, services_with_limits: Collection[str]) -> Iterator[Finding]:
     """Yield findings about FTS's default limits, and its ramp, but of services whose limits are known."""
     uses = [
-        (of, flow) for of in campaign.menus for flow in of.flows if flow.link.through not in services_with_limits
+        (of, flow)
+        for of in campaign.menus
+        for flow in of.flows
+        if flow.link.through not in services_with_limits and not flow.link.service.reads
     ]
     limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in dict.fromkeys(map(_pair, _links(uses)))]
     yield from _exceeded(uses, limits, file_speed)
@@ -44,7 +47,12 @@ def transfer_findings(campaign: Campaign, limits: Iterable[TransferLimit], file_
     The rates of all flows between the same storages count together, as they do for FTS.
     """
     limits = list(limits)
-    uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.service.ends_are_urls]
+    uses = [
+        (of, flow)
+        for of in campaign.menus
+        for flow in of.flows
+        if flow.link.service.ends_are_urls and not flow.link.service.reads
+    ]
     yield from _exceeded(uses, limits, file_speed)
     yield from _ramps(uses, file_speed, {(limit.source, limit.destination): limit for limit in limits})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -157,6 +158,22 @@ TIMEOUT = click.option(
     show_default=True,
     type=params.FiniteRange("90 for 90 seconds", min=0, max=86400, min_open=True),
     help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
+)
+
+
+def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Name the workers for the back end of streamed reads, which is made from the environment as others are."""
+    if value:
+        os.environ["DC_INJECT_WORKERS"] = value
+
+
+WORKERS = click.option(
+    "--workers",
+    metavar="tls://HOST:PORT",
+    envvar="DC_INJECT_WORKERS",
+    expose_value=False,
+    callback=_workers,
+    help="For streamed reads: the Dask scheduler whose workers read [default: workers on this machine].",
 )
 
 
