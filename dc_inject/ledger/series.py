@@ -29,7 +29,18 @@ from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, losses
 from dc_inject.model.goals import Mode
 
 NO_TIME = timedelta(0)
-Window = tuple[datetime, datetime]  # from the first moment, before the second
+
+
+class Window(NamedTuple):
+    """A time (from the first moment, before the second) of all flow keys, or of some."""
+
+    since: datetime
+    until: datetime
+    keys: frozenset[FlowKey] | None = None
+
+    def touches(self, cycle: Cycle) -> bool:
+        """Whether a cycle has a part in it."""
+        return cycle.start < self.until and cycle.end > self.since
 
 
 class CycleKind(IntEnum):
@@ -153,7 +164,7 @@ class SeriesReader(CycleReader):
 
     def cycles(self, period: Period) -> list[tuple[Cycle, CycleKind]]:
         """Return the cycles of a period, oldest first, and whether they count."""
-        kind, values = _kind(period)
+        kind, values = _kind(period, {})
         rows = self._db.rows(
             f"SELECT start, length, {kind} AS kind FROM cycle WHERE start >= ? AND start < ? ORDER BY start",  # noqa: S608  our own words
             *values,
@@ -172,8 +183,8 @@ class SeriesReader(CycleReader):
 
         Steps count from 1970, or from `phase` (less than a step) later.
         """
-        kind, values = _kind(period)
         keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        kind, values = _kind(period, keys)
         starts: dict[int, datetime] = {}
         sums = ", ".join(f"sum({name})" for name in _OF_ROWS)
         rows = self._db.stream(
@@ -206,6 +217,9 @@ class SeriesReader(CycleReader):
             over_at = entry.completed_at or entry.ended_at or entry.observed_at or entry.injection.cycle.start
             cycle, kind = cycles[max(bisect_right(starts, over_at) - 1, 0)]
             if period.since <= cycle.start < period.until:
+                apart = (w for w in period.excluded if w.keys and entry.injection.flow in w.keys)
+                if any(window.touches(cycle) for window in apart):
+                    kind = CycleKind.EXCLUDED
                 start = cycle.start - (cycle.start - EPOCH - phase) % step
                 lost, key = Sums(**losses.of_entry(entry)._asdict()), entry.injection.flow
                 sums[start, kind, key] = sums[start, kind, key].plus(lost)
@@ -214,7 +228,7 @@ class SeriesReader(CycleReader):
 
     def by_scenario(self, period: Period) -> Iterator[tuple[Cycle, str, int, int]]:
         """Yield what each scenario was due, and what of it moved, in each cycle that counts, oldest first."""
-        kind, values = _kind(period)
+        kind, values = _kind(period, {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")})
         rows = self._db.stream(
             f"SELECT start, length, scenario, sum(r.due), sum(r.moved), {kind} AS kind FROM cycle "  # noqa: S608  our own words
             f"JOIN ({_ROWS}) AS r ON start = at JOIN account AS a ON a.id = account "
@@ -365,9 +379,15 @@ class Advised(NamedTuple):
     injected: int
 
 
-def _kind(period: Period) -> tuple[str, list[int]]:
-    """Return the expression that tells the kind of a cycle, and its values."""
-    inside = " OR ".join(["0", *("(start < ? AND start + length > ?)" for _ in period.excluded)])
-    values = [stored(end) for start, until in period.excluded for end in (until, start)]
+def _kind(period: Period, accounts: Mapping[int, FlowKey]) -> tuple[str, list[int]]:
+    """Return the expression that tells the kind of a row, or without accounts of a cycle, and its values."""
+    conditions, values = ["0"], []
+    for window in period.excluded:
+        ids = ", ".join(str(number) for number, key in accounts.items() if window.keys and key in window.keys)
+        if window.keys is None or ids:
+            of = "" if window.keys is None else f" AND account IN ({ids})"
+            conditions.append(f"(start < ? AND start + length > ?{of})")
+            values += [stored(window.until), stored(window.since)]
+    inside = " OR ".join(conditions)
     excluded, opened = int(CycleKind.EXCLUDED), int(CycleKind.OPEN)
     return f"CASE WHEN {inside} THEN {excluded} WHEN closed_at IS NULL THEN {opened} ELSE 0 END", values

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, pairwise
 from operator import add
@@ -35,15 +35,20 @@ class Times:
     begin `phase` after those that count from 1970: as long as the report's, unless those begin at odd times.
     """
 
-    def __init__(self, cycles: Sequence[Cycle], days: Days, long: timedelta | None, begun: datetime) -> None:
-        """Take the cycles, the days, the length of a step (None: a day), and since when anything was due."""
+    def __init__(
+        self, cycles: Sequence[Cycle], days: Days, long: timedelta | None, begun: datetime, *, exact: bool = False
+    ) -> None:
+        """Take the cycles, the days, the length of a step (None: a day), and since when anything was due.
+
+        With `exact`, rows are read by cycle.
+        """
         self.long, length = long, cycles[-1].length
         numbers = range(days.of(cycles[0]), days.of(cycles[-1]) + 1)
         firsts = [days.first_cycle(number, length) for number in (*numbers, numbers.stop)]
         firsts[-1] = max(firsts[-1], cycles[-1].end)
         self.fine = max(HOUR, length) if long is None else long
         phases = {(first - EPOCH) % self.fine for first in firsts[:-1]}
-        if len(phases) > 1:
+        if len(phases) > 1 or exact:
             self.fine, phases = length, {NO_TIME}
         self.phase = phases.pop()
         self.starts: list[datetime] = []
@@ -132,6 +137,32 @@ def together(parts: Collection[Added]) -> Added:
     return whole
 
 
+def made_up_apart(spans: Iterable[Span]) -> Iterator[Span]:
+    """Count what is made up after an excluded window with that window, where it was due.
+
+    Of spans by cycle, in the order of time: what a flow key lacks when a window ends is owed. What it gets beyond
+    its due from then on, in all since then, is made up, until nothing is owed. The same for injected bytes.
+    """
+    owed: dict[tuple[FlowKey, str], int] = defaultdict(int)
+    ahead: dict[tuple[FlowKey, str], int] = defaultdict(int)
+    for span in spans:
+        late: dict[str, int] = {}
+        for name in ("injected", "moved"):
+            at, got = (span.key, name), getattr(span.sums, name) - span.sums.due
+            if span.kind is CycleKind.EXCLUDED:
+                owed[at], ahead[at] = owed[at] - got, 0
+            elif owed.get(at, 0) > 0:
+                ahead[at] += got
+                if (late_bytes := min(ahead[at], owed[at])) > 0:
+                    late[name] = late_bytes
+                    ahead[at] -= late_bytes
+                    owed[at] -= late_bytes
+        rest = {name: getattr(span.sums, name) - count for name, count in late.items()}
+        yield span._replace(sums=span.sums._replace(**rest))
+        if late:
+            yield span._replace(kind=CycleKind.EXCLUDED, sums=Sums(**late))
+
+
 ByName = dict[str, Added]
 
 
@@ -145,7 +176,7 @@ def read_rows(
     scenarios, sources, destinations, source_sites, destination_sites, of_types = names.values()
     links: dict[FlowKey, Added] = defaultdict(Added)
     steps = (chosen, times.fine, times.phase)
-    for start, kind, key, sums in chain(view.spans(*steps), view.lost(*steps)):
+    for start, kind, key, sums in chain(made_up_apart(view.spans(*steps)), view.lost(*steps)):
         number = times.number(start)
         source, destination = key.link.source, key.link.destination
         for added in (total, scenarios[key.scenario], sources[source], destinations[destination]):

@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import CycleKind, Period, Sums
+from dc_inject.ledger.series import CycleKind, Period, Sums, Window
 from dc_inject.model import EPOCH, Cycle, FlowKey, Hold, units
+from dc_inject.model.errors import UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
@@ -87,11 +88,12 @@ Failed files are those of the whole campaign, because the ledger keeps no times 
 
 
 class ExcludedWindow(NamedTuple):
-    """A window that is left out of averages, and why."""
+    """A window that is left out of averages, and why; `of` is `site=NAME`, `link=...`, `scenario=...`, or all."""
 
     since: datetime
     until: datetime
     why: str
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +115,40 @@ def grade(ratio: float | None) -> tuple[str | None, str]:
 
 
 def period(view: Reader, scope: ReportScope) -> Period | None:
-    """Return which cycles a report has; None where there is no cycle at all, or none in that time."""
+    """Return which cycles a report has; None where there is no cycle at all, or none in that time.
+
+    Raises UsageError for a window of a name that no link has.
+    """
     first, last = view.first_cycle(), view.last_cycle()
     if first is None or last is None:
         return None
-    windows = tuple((window.since, window.until) for window in scope.excluded)
+    keys = tuple(view.accounts())
+    windows = tuple(Window(one.since, one.until, _keys(view, one.of, keys)) for one in scope.excluded)
     chosen = Period(scope.since or first.start, scope.until or last.end, windows)
     return chosen if view.cycles(chosen) else None
 
 
-def times_of(view: Reader, cycles: Sequence[Cycle], by: str) -> tuple[Times, Days]:
+def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] | None:
+    """Return the flow keys that a window is of; None for all."""
+    kind, _, name = of.partition("=")
+    if not kind:
+        return None
+    site_of = sites.site_of(view) if kind == "site" else {}
+    names = {
+        key: {*ends, *(site_of.get(end, end) for end in ends)} if kind == "site" else
+        {str(key.link), key.link.shown} if kind == "link" else {key.scenario}
+        for key in keys for ends in (key.link[:2],)
+    }  # fmt: skip
+    if found := frozenset(key for key in keys if name in names[key]):
+        return found
+    raise UsageError(f"no link has the {kind} {name}", units.did_you_mean(name, set().union(*names.values())))
+
+
+def times_of(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> tuple[Times, Days]:
     """Return the steps of a report, and its days.
 
-    Unless `by` says something else, a step is an hour, and a cycle where that is longer or the period is short.
+    With `exact`, rows are read by cycle, as `made_up_apart` needs them. Unless `by` says something else, a step is
+    an hour, and a cycle where that is longer or the period is short.
     """
     days, length = days_of(view), cycles[-1].length
     is_short = cycles[-1].end - cycles[0].start <= SHORT
@@ -133,7 +156,7 @@ def times_of(view: Reader, cycles: Sequence[Cycle], by: str) -> tuple[Times, Day
     if by == "calendar-day":
         days = days.calendar()
     long = {"cycle": length, "hour": max(HOUR, length)}.get(by)
-    return Times(cycles, days, long, max(view.since or cycles[0].start, cycles[0].start)), days
+    return Times(cycles, days, long, max(view.since or cycles[0].start, cycles[0].start), exact=exact), days
 
 
 def report(
@@ -147,7 +170,7 @@ def report(
     if chosen is None:
         return None
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
-    times, days = times_of(view, cycles, scope.by)
+    times, days = times_of(view, cycles, scope.by, exact=bool(scope.excluded))
     total, names, links = read_rows(view, chosen, times, sites.site_of(view), link_types.types_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
@@ -169,8 +192,9 @@ def report(
             {
                 "since": units.format_time(window.since),
                 "until": units.format_time(window.until),
+                "of": window.of,
                 "why": window.why,
-                "cycles": sum(cycle.start < window.until and cycle.end > window.since for cycle in cycles),
+                "cycles": sum(Window(window.since, window.until).touches(cycle) for cycle in cycles),
             }
             for window in scope.excluded
         ],

@@ -27,7 +27,7 @@ from dc_inject.model.redaction import visible
 from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdOutcome, inconclusive, judge
 from dc_inject.model.units import counted, format_duration
 from dc_inject.planning.progress import in_words
-from dc_inject.summary.adding import Added, add_up, together
+from dc_inject.summary.adding import Added, add_up, made_up_apart, together
 from dc_inject.summary.days import days_of
 
 AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
@@ -87,7 +87,7 @@ class _Sums:
         self._excluded = chosen.excluded
         self._cycles = cycles
         self._since = view.since or cycles[0].start
-        self._read: dict[Period, dict[FlowKey, Added]] = {}
+        self._read: dict[tuple[Period, Cycle], dict[FlowKey, Added]] = {}
 
     def newest(self, over: timedelta | None) -> Sequence[Cycle]:
         """Return the newest cycles that make up a time, or as many as there are."""
@@ -105,11 +105,14 @@ class _Sums:
 
     def amounts(self, threshold: Threshold, cycles: Sequence[Cycle]) -> Amounts:
         """Return what the links of a threshold got in these cycles, which come one after another."""
-        period = Period(cycles[0].start, cycles[-1].end, self._excluded)
-        if period not in self._read:
-            counted = (s for s in self.view.spans(period, AT_ONCE) if s.kind is CycleKind.COUNTED)
-            self._read[period] = add_up(counted, lambda key: key)
-        of_links = [added for key, added in self._read[period].items() if threshold.matches(key)]
+        since = self._cycles[0].start if self._excluded else cycles[0].start  # for what is made up later
+        period = Period(since, cycles[-1].end, self._excluded)
+        if (period, cycles[0]) not in self._read:
+            step = cycles[0].length if self._excluded else AT_ONCE
+            spans = made_up_apart(self.view.spans(period, step))
+            counted = (s for s in spans if s.kind is CycleKind.COUNTED and s.start + step > cycles[0].start)
+            self._read[period, cycles[0]] = add_up(counted, lambda key: key)
+        of_links = [added for key, added in self._read[period, cycles[0]].items() if threshold.matches(key)]
         total = together(of_links).total()
         failed = (sum(classes.values()) for key, classes in self.view.failures().items() if threshold.matches(key))
         return Amounts(

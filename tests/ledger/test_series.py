@@ -8,7 +8,7 @@ from operator import add
 
 import pytest
 
-from dc_inject.ledger.series import CycleKind, Period, Sums
+from dc_inject.ledger.series import CycleKind, Period, Sums, Window
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.ports import Status
 from tests.ledger.world import (
@@ -117,7 +117,7 @@ def test_what_had_not_moved_counts_in_the_cycle_in_which_its_rule_ended_by_how_i
     rows = ledger._db.rows("SELECT state, bytes - present - failed - moved AS rest FROM injection")
     over = sum(row["rest"] for row in rows if row["state"] in {"complete", "ended", "gone"})
     assert over == sum(one.not_moved for one in accounts.values()) == 280 * GB
-    around = (nth(4).start, nth(4).end)
+    around = Window(nth(4).start, nth(4).end)
     kinds = {span.kind for span in ledger.lost(Period(START, DAY.until, (around,)), LENGTH)}
     assert kinds == {CycleKind.OPEN, CycleKind.EXCLUDED}
 
@@ -139,7 +139,7 @@ def test_cycles_are_kept_apart_that_are_open_or_excluded(ledger):
         ledger.open_cycle(nth(number), dues(), nth(number).start)
     for number in range(5):
         ledger.close_cycle(nth(number), nth(number + 1).start)
-    around = (nth(1).start + MINUTE, nth(3).start)  # one that it only touches counts
+    around = Window(nth(1).start + MINUTE, nth(3).start)  # one that it only touches counts
     period = Period(START, DAY.until, (around,))
     kinds = [kind for _, kind in ledger.cycles(period)]
     counted, excluded = CycleKind.COUNTED, CycleKind.EXCLUDED

@@ -20,12 +20,15 @@ from dc_inject.summary import figures, thresholds
 from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from dc_inject.system import disk, files
 
-_EXCLUSION = re.compile(r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<why>.*))?", re.DOTALL)
+_EXCLUSION = re.compile(
+    r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<of>(?:site|link|scenario)=\S+))?(?:\s+(?P<why>.*))?",
+    re.DOTALL,
+)
 _SUCH = 'such as "2027-02-12T08:00/12:00 token trouble"'
 
 
 def _exclusion(text: str) -> ExcludedWindow:
-    """Read `FROM/TO why`, times in UTC unless they have an offset; TO may be a time of the same day only."""
+    """Read `FROM/TO [of] why`, times in UTC unless they have an offset; TO may be a time of the same day only."""
     match = _EXCLUSION.fullmatch(text)
     if match is None or not match["why"]:
         raise WrongError(f"{text!r} is not FROM/TO with a reason", _SUCH)
@@ -34,7 +37,7 @@ def _exclusion(text: str) -> ExcludedWindow:
     until = params.utc(end if "T" in end else f"{since:%Y-%m-%d}T{end}")
     if until <= since:
         raise WrongError(f"{text!r} ends before it begins", f"an end on another day has its date, too; {_SUCH}")
-    return ExcludedWindow(since, until, scrub(match["why"]))
+    return ExcludedWindow(since, until, scrub(match["why"]), match["of"] or "")
 
 
 @click.command()
@@ -46,8 +49,9 @@ def _exclusion(text: str) -> ExcludedWindow:
     "excluded",
     type=params.Parsed("window", _exclusion),
     multiple=True,
-    metavar="'FROM/TO WHY'",
-    help="Leave a window out of averages, and say why (UTC unless an offset is given; may be repeated).",
+    metavar="'FROM/TO [OF] WHY'",
+    help="Leave a window out of averages, of all links or of site=NAME, link=SRC:DST or scenario=NAME, and say "
+    "why (UTC unless an offset is given; may be repeated).",
 )
 @click.option(
     "--format",

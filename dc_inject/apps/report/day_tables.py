@@ -69,7 +69,8 @@ def _cells(report: Report, rows: Sequence[Report]) -> list[Cell]:
 
 def _cell(ratio: float | None) -> Cell:
     colour, sign = grade(ratio)
-    return Cell(NONE) if ratio is None else Cell(f"{100 * ratio:.1f} {sign}", colour, ratio)
+    digits = 1 if ratio is not None and ratio < 0.9995 else 0  # so that eighteen columns fit on a page
+    return Cell(NONE) if ratio is None else Cell(f"{100 * ratio:.{digits}f} {sign}", colour, ratio)
 
 
 def _table(report: Report, columns: Mapping[str, Sequence[Cell]], *texts: str) -> Table:

@@ -51,12 +51,14 @@ th[aria-sort=descending] button::after { content: " \\25BE"; }
 th.n, td.n { text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { position: sticky; left: 0; } td:first-child { background: var(--paper); }
 td.t { overflow-wrap: anywhere; min-width: 7rem; max-width: 28rem; }
-.many { font-size: .76rem; } .many th, .many td { padding: .15rem .2rem; } .many th.n { white-space: normal;
-  overflow-wrap: anywhere; min-width: 3.3rem; } .many td.t + td.t { min-width: 9rem; }
+.many { font-size: .7rem; } .many th, .many td { padding: .15rem .2rem; } .many th.n { white-space: normal;
+  overflow-wrap: anywhere; min-width: 3.3rem; } .many td.t { min-width: 5.6rem; }
+.many td.t + td.t { min-width: 8.5rem; }
 .green { background: var(--green); } .yellow { background: var(--yellow); }
 .orange { background: var(--orange); } .red { background: var(--red); }
 summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
-@media (max-width: 50rem) { body { padding: .6rem; } svg { max-width: none; } td.t + td.t { min-width: 4rem; }
+@media (max-width: 50rem) { body { padding: .6rem; } svg { max-width: none; } td.t { min-width: 7.4rem; }
+  td.t + td.t { min-width: 4rem; }
   th, td { padding: .2rem .4rem; } }
 @page { size: A4 landscape; margin: 12mm; }
 @media print { :root { --ink: #000; --paper: #fff; --line: #bbb; --soft: #f3f5f7; --green: #c7ebcf;
@@ -68,7 +70,8 @@ summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
   h2 { margin: 1rem 0 .3rem; } table { font-size: 7.5pt; } table.many { font-size: 6.5pt; }
   th, th.n { white-space: normal; overflow-wrap: anywhere; } th button { display: contents; }
   th, td { padding: .1rem .3rem; } .many th, .many td { padding: .1rem .15rem; }
-  svg { max-height: 165mm; } svg, tr { break-inside: avoid; } h2, p, thead { break-after: avoid; } }
+  svg { max-height: 165mm; } svg, tr, #day-types, #day-sites { break-inside: avoid; }
+  h2, p, thead { break-after: avoid; } }
 """
 
 

@@ -348,12 +348,12 @@ def _bands(report: Report) -> Iterator[Spec]:
 
 
 def _excluded(report: Report) -> list[Spec]:
-    """Return the windows that are left out, as far as they are in the report's time."""
+    """Return the windows in which everything is left out, as far as they are in the report's time."""
     since, until = report["since"], report["until"]
     return [
         {"from": max(row["since"], since), "to": min(row["until"], until)}
         for row in report["excluded_windows"]
-        if row["since"] < until and row["until"] > since
+        if not row["of"] and row["since"] < until and row["until"] > since
     ]
 
 

@@ -54,7 +54,8 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
     if report["completion"]:
         yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))
     if report["excluded_windows"]:
-        yield Section("excluded", "Left out of averages", (), _excluded(report))
+        late = "What was due in a window and was made up later counts with the window, too."
+        yield Section("excluded", "Left out of averages", (late,), _excluded(report))
     if report["marks"]:
         yield Section("marks", "What happened", (), _marks(report))
     yield Section("method", "How it is computed", tuple(report["method"]))
@@ -268,12 +269,13 @@ def _excluded(report: Report) -> Table:
     rows = (
         (
             *(Cell(time_of(row[end], report)) for end in ("since", "until")),
+            Cell(row["of"] or "everything"),
             Cell(row["why"]),
             number(row["cycles"]),
         )
         for row in windows
     )
-    return Table(("from (UTC)", "to", "why", "cycles"), 3, tuple(rows))
+    return Table(("from (UTC)", "to", "of", "why", "cycles"), 4, tuple(rows))
 
 
 def _marks(report: Report) -> Table:

@@ -20,6 +20,7 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.summary import figures
+from dc_inject.summary.adding import made_up_apart
 from dc_inject.system import spreadsheets
 from dc_inject.system.spreadsheets import Value
 
@@ -78,11 +79,11 @@ def lines(view: Reader, chosen: Period, by: str) -> Iterator[str]:
 
     Those of a simulation have a column more, with its grid.
     """
-    times, _ = figures.times_of(view, [cycle for cycle, _ in view.cycles(chosen)], by)
+    times, _ = figures.times_of(view, [cycle for cycle, _ in view.cycles(chosen)], by, exact=bool(chosen.excluded))
     grid = [] if view.simulated_in is None else [no_formula(visible(view.simulated_in))]
     yield _row([*HEADS, *("simulated_in" for _ in grid)])
     steps = (chosen, times.fine, times.phase)
-    spans = merge(view.spans(*steps), view.lost(*steps), key=attrgetter("start"))
+    spans = merge(made_up_apart(view.spans(*steps)), view.lost(*steps), key=attrgetter("start"))
     ends = [*times.starts[1:], times.end]
     for number, of_step in groupby(spans, key=lambda span: times.number(span.start)):
         start, seconds = times.starts[number], round((ends[number] - times.starts[number]).total_seconds())

@@ -117,7 +117,13 @@ def test_an_excluded_window_is_shown_and_left_out_of_averages(campaign: Path) ->
     whole = told(campaign)
     made = told(campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble")
     assert made["excluded_windows"] == [
-        {"since": "2027-02-08T11:00:00Z", "until": "2027-02-08T12:00:00Z", "why": "token trouble", "cycles": 4}
+        {
+            "since": "2027-02-08T11:00:00Z",
+            "until": "2027-02-08T12:00:00Z",
+            "of": "",
+            "why": "token trouble",
+            "cycles": 4,
+        }
     ]
     assert made["totals"] == whole["totals"]
     assert made["excluded"]["due"] == 4 * whole["steps"][0]["due"] > 0
@@ -125,7 +131,7 @@ def test_an_excluded_window_is_shown_and_left_out_of_averages(campaign: Path) ->
     assert [one["ratio"] is None for one in made["steps"]] == [4 <= number < 8 for number in range(16)]
     assert made["counted"]["due"] + made["excluded"]["due"] == whole["counted"]["due"]
     shown = run("report", campaign, "--exclude", "2027-02-08T12:00+01:00/2027-02-08T12:00Z token trouble").stdout
-    assert "| 2027-02-08 11:00 | 2027-02-08 12:00 | token trouble | 4 |" in shown
+    assert "| 2027-02-08 11:00 | 2027-02-08 12:00 | everything | token trouble | 4 |" in shown
 
 
 def test_a_part_of_the_time_is_a_part_of_the_sums(campaign: Path) -> None:
