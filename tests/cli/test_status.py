@@ -20,6 +20,7 @@ from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Observation, Status
+from dc_inject.summary.days import Days
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 
 TB = 1000 * GB
@@ -260,7 +261,11 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
             ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (600 * GB, None)), CYCLE.end)
             ledger.record_decisions([decided(CYCLE.next)])
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
-    assert keys(told) == keys(json.loads(example))
+    documented = json.loads(example)
+    if kind == "status":  # this ledger has no menu, and so no day
+        assert documented.pop("day").keys() == Days(CYCLE.start).day(1).keys()
+        assert told.pop("day") is None
+    assert keys(told) == keys(documented)
     if kind == "status":
         assert told["control"][0]["numbers"].keys() == json.loads(example)["control"][0]["numbers"].keys()
 

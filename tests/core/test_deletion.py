@@ -249,8 +249,7 @@ NO_SENDERS = {
     ("storage/errors.py", "of_status"),  # judges an answer
     ("storage/types.py", ""),  # names of verbs that a storage may allow
     ("apps/preview/online.py", "_check_destination"),  # asks whether it is allowed
-    ("apps/report/live_lines.py", "heading"),  # cuts a line of text, as do the next two
-    ("apps/report/live_view.py", "lines"),
+    ("apps/report/live_view.py", "lines"),  # cuts a line of text, as does the next one
     ("apps/report/live_view.py", "_lines"),
 }
 

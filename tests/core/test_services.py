@@ -18,6 +18,7 @@ ALLOWED = {  # file or folder: why it names a service
     "model/causes.py": "defines who may answer",
     "menu/includes.py": "`fts` is a key of a menu, too",
     "apps/link/hints.py": "writes keys of a menu as options",
+    "summary/what_to_do.py": "a place to look at",
     "credentials/__init__.py": "the purpose of a token that is for FTS alone",
     "menu/terms.py": "`reads` is a key of a menu, too",
     "apps/reads/": "it is a service",

@@ -91,11 +91,11 @@ def test_a_typing_error_among_rates_is_an_outlier() -> None:
     assert "50 Gb/s, 6.4 times the median" in found.message
     assert findings(scenarios(links(7.8, 7.8, 50))) == []
     (low,) = findings(scenarios(links(50, 10, 0.01, 8)))  # 50 is 5.6 times the median, and as it should be
-    assert (low.code, low.line) == ("rate-outlier", 15)
+    assert (low.code, low.line) == ("rate-outlier", 14)
     assert findings(scenarios(links(10, 10, 10, 0.5))) == []
     assert findings(scenarios(links(1, 2, 5, 10, 20, 50, 100))) == []
     pair = links(10, 0.01).replace("one:", "two:").replace("S", "T")
-    assert [one.line for one in findings(scenarios(f"{links(9, 10, 11, 12)}\n{pair}"))] == [20]
+    assert [one.line for one in findings(scenarios(f"{links(9, 10, 11, 12)}\n{pair}"))] == [19]
     assert findings(scenarios(links(10, 10, 50, 10))) == []
     assert len(findings(scenarios(links(1, 1, 1, 1, 1, 20, 30)))) == 2
     shared = "one: {from: A, to: {B: 1, C: 1, D: 1, E: 90}, rate: 100 Gb/s}"

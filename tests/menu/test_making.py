@@ -28,6 +28,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     made = {name for command, _ in commands() for name in re.findall(r" -o (\S+)", command)}
     for name, text in FILES.items():
         if name not in made:
+            Path(name).parent.mkdir(exist_ok=True)
             Path(name).write_text(text)
     for command, wanted in commands():
         program, *arguments = shlex.split(command.removeprefix("$ "))

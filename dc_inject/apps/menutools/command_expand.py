@@ -52,7 +52,7 @@ def expand(
     the old menu. Paths of files that the menu still names are written relative to the new menu.
 
     With --format xlsx, MENU (or a folder, a day for each menu) becomes a workbook with a sheet of rates and sums
-    for each scenario and a schedule, which `menu import --schedule Schedule` reads again.
+    for each scenario and a schedule, which `menu import --schedule` reads again.
 
     \b
     Example: dc-inject menu expand day1.yaml -o links.yaml

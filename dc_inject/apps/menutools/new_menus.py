@@ -112,7 +112,7 @@ def checked(
     findings = list(placed.values())
     warnings = [f"warning: {finding}" for finding in findings[:SHOWN]]
     if len(findings) > SHOWN:
-        warnings.append(f"warning: and {len(findings) - SHOWN} more, which `dc-inject check` lists")
+        warnings.append(f"warning: and {len(findings) - SHOWN} more, which `dc-inject check MENUS` lists")
     return made, warnings
 
 

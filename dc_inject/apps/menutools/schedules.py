@@ -41,7 +41,7 @@ _DATE = re.compile("20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 _DAY = re.compile(r"(?:day|d|tag)?\W*([0-9]{1,3})", re.IGNORECASE)
 _WEEKDAY = re.compile(r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?", re.IGNORECASE)
 _KEY = re.compile("|".join((_DATE.pattern, _DAY.pattern, _WEEKDAY.pattern)), re.IGNORECASE)
-_BRACKETS = re.compile(r"\s*[\[(][^\[(]*[\])]$")
+_BRACKETS = re.compile(r"[\[(][^\[(]*[\])]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class _Schedule:
     def _name(self, head: str) -> str:
         """Return the sheet that a head names, without its unit."""
         name = _folded(head)
-        return name if name in self._sheets else _folded(_BRACKETS.sub("", head))
+        return name if name in self._sheets else _folded(_BRACKETS.sub("", head).rstrip())
 
     def _refuse(self, cell: Cell, message: str, hint: str, *, or_out: bool = False) -> None:
         """Complain of a cell; `or_out` names the option that leaves out its column."""

@@ -51,7 +51,7 @@ live_view.REDRAW = 0.05
 hangup.interrupt()
 shown = live_view.shown(lambda: campaigns.standing(ledger))
 with hangup.stopping(Engine().stop, "rules stay live"), shown:
-    log.info("the first line")
+    log.info("line one")
     while not stopped.wait(0.1):
         pass
     log.warning("the last line")
@@ -145,7 +145,7 @@ def played(ledger: Path, tmp_path: Path, signals_of_a_terminal: None) -> Iterato
 def test_a_stop_erases_the_lines_and_the_log_stays(played: Played, tmp_path: Path, how: str) -> None:
     """In its order, with what was said last, and what comes afterwards."""
     played.until("! short")
-    assert any("the first line" in row for row in played.terminal.rows)
+    assert any("line one" in row for row in played.terminal.rows)
     if how == "ctrl-c":
         os.write(played.main, b"\x03")
     else:
@@ -158,10 +158,10 @@ def test_a_stop_erases_the_lines_and_the_log_stays(played: Played, tmp_path: Pat
     name = "SIGINT" if how == "ctrl-c" else how
     shown = [re.sub(r"^(\^C)?\d\d-\d\d \S+Z ", "", row) for row in rows]
     assert shown.pop(1).startswith(f"WARNING {name}: ")
-    assert shown == ["the first line", "WARNING the last line", "the table"]
+    assert shown == ["line one", "WARNING the last line", "the table"]
     logged = [line.split(" ", 1)[1] for line in (tmp_path / "dc27.log").read_text().splitlines()]
     assert logged.pop(1).startswith(f"WARNING {name}: ")
-    assert logged == ["INFO the first line", "WARNING the last line"]
+    assert logged == ["INFO line one", "WARNING the last line"]
 
 
 def test_a_second_interrupt_or_an_error_leaves_the_terminal_as_it_was(played: Played) -> None:
@@ -171,7 +171,7 @@ def test_a_second_interrupt_or_an_error_leaves_the_terminal_as_it_was(played: Pl
     played.until(None)
     assert played.process.wait(DEADLINE) == 1
     rows = [row for row in played.terminal.rows if row]
-    assert "the first line" in rows[0]
+    assert "line one" in rows[0]
     assert rows[1].startswith("Traceback")
     assert rows[-1] == "RuntimeError: nobody expected this"
     assert not any("! short" in row for row in rows)
