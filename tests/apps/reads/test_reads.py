@@ -59,7 +59,7 @@ class Storage:
 
     def open(self, url: str, stopped: Callable[[], bool]) -> OpenFile:
         if url not in self.files:
-            raise NotFound(f"open {url}: there is no such file or folder")
+            raise NotFound(f"open {url}: it is missing")
         return OpenFile(self, url)
 
 
