@@ -59,7 +59,7 @@ class Storage:
 
     def open(self, url: str, stopped: Callable[[], bool]) -> OpenFile:
         if url not in self.files:
-            raise NotFound(f"open {url}: it is missing")
+            raise NotFound(f"open {url}: there is no such file or folder")
         return OpenFile(self, url)
 
 
