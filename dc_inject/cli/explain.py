@@ -35,14 +35,15 @@ def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
     Example: dc-inject explain dc27-rehearsal
     """
     try:
-        entry = what_to_do.entry(subject)
-        rows = [{**entry, "line": f"{entry['key']}: {entry['see']}", "call": what_to_do.whom(entry)}]
-    except KeyError:
         rows = _short(subject, ledger_path)
+    except LedgerError:
+        if ledger_path is not None:
+            raise
+        rows = [_entry(subject)]
     if fmt != "table":
         tables.emit(fmt, COLUMNS, rows)
     elif not rows:
-        click.echo(f"{subject}: no link is short")
+        click.echo(f"{subject}: no link is known to be short")
     for row in rows if fmt == "table" else ():
         click.echo(first_lines.one_line(row["line"]))
         for name, title in SHOWN.items():
@@ -51,15 +52,19 @@ def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
         click.echo()
 
 
-def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
-    """Return what is short in a campaign, with its numbers; raises UsageError for what is no campaign either."""
+def _entry(subject: str) -> dict[str, Any]:
+    """Return a hold, an alert or a cause; raises UsageError."""
     try:
-        path = ledger_files.existing(campaign, ledger_path)
-    except LedgerError as error:
-        if ledger_path is not None:
-            raise
-        hint = units.did_you_mean(campaign, what_to_do.entries())
-        raise UsageError(f"{campaign} is no hold, alert or cause, and no campaign here", hint) from error
+        entry = what_to_do.entry(subject)
+    except KeyError as error:
+        hint = units.did_you_mean(subject, what_to_do.entries())
+        raise UsageError(f"{subject} is no hold, alert or cause, and no campaign here", hint) from error
+    return {**entry, "line": f"{entry['key']}: {entry['see']}", "call": what_to_do.whom(entry)}
+
+
+def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
+    """Return what is short in a campaign, with its numbers."""
+    path = ledger_files.existing(campaign, ledger_path)
     with LedgerView.open(path) as view, view.snapshot():
         ledger_files.campaign_in(view, campaign, path)
         groups = short_links.grouped(short_links.judged(view, SystemClock().now()))

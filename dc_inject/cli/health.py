@@ -36,5 +36,5 @@ def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None
         with LedgerView.open(file) as view:
             ledger_files.require_real(view)
             name = ledger_files.campaign_in(view, campaign, path) if campaign else view.campaign or path.stem
-        answer = injector_health.check(file, name, SystemClock().now())
+    for answer in injector_health.check_all(files, name, SystemClock().now()):
         click.echo(answer)

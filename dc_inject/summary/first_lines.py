@@ -117,12 +117,12 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
 def events(view: Reader, now: datetime) -> list[str]:
     """Return what changed or broke: first what lasts, then the newest."""
     known = marks.marks(view, EPOCH, now + timedelta.resolution)
-    for name, *span in days_of(view).menus:
-        known += [
-            {"at": at, "until": None, "kind": "menu", "who": "", "what": f"menu {name} {what}", "why": ""}
-            for what, at in zip(("begins", "ends"), span, strict=True)
-            if at <= now
-        ]
+    begun, ended = ({(menu[0], menu[of]) for menu in days_of(view).menus} for of in (1, 2))
+    for name, at in begun | ended:  # the version of a menu that ends as another one begins was edited
+        if at <= now:
+            what = ("changes" if (name, at) in ended else "begins") if (name, at) in begun else "ends"
+            mark = {"at": at, "until": None, "kind": "menu", "who": "", "what": f"menu {name} {what}", "why": ""}
+            known.append(mark)
 
     def place(mark: Mapping[str, Any]) -> tuple[bool, datetime]:
         return mark["kind"] in marks.LASTING and mark["until"] is None, mark["at"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,23 @@ from dc_inject.summary import first_lines
 SILENT = timedelta(hours=1)  # without anything that arrives
 CYCLES = 2  # cycle lengths within which a cycle must have begun
 LEAST_FREE = 100_000_000  # bytes on the ledger's disk
+
+
+def check_all(paths: Sequence[Path], name: str, now: datetime) -> list[str]:
+    """Check a campaign's ledger, or those of its shards; raises LedgerError if one injector does not do its work.
+
+    Raises ServiceError if nothing arrives through any of them.
+    """
+    answers, silent = [], []
+    for path in paths:
+        try:
+            answers.append(check(path, name, now))
+        except ServiceError as error:
+            answers.append(error.message)
+            silent.append(error)
+    if silent and len(silent) == len(paths):
+        raise silent[0]
+    return answers
 
 
 def check(path: Path, name: str, now: datetime) -> str:

@@ -74,7 +74,7 @@ def _outages(view: Reader) -> Iterator[_Mark]:
 
 def _outage(outage: str, at: datetime, why: str, until: datetime | None) -> _Mark:
     name, _, of = outage.partition(" ")
-    return at, until, "outage", INJECTOR, {**TROUBLES, **_CLOSED}[name].format(of=of), why
+    return at, until, "outage", INJECTOR, {**TROUBLES, **_CLOSED}.get(name, f"{name} {{of}}").format(of=of), why
 
 
 def _paused(view: Reader, since: datetime, until: datetime) -> Iterator[_Mark]:

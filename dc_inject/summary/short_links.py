@@ -93,6 +93,11 @@ class ShortGroup:
         return max(times) if len(times) == len(self.links) else None
 
     @property
+    def needs_somebody(self) -> bool:
+        """Whether somebody has to act."""
+        return not self.call.startswith("nobody")
+
+    @property
     def subject(self) -> str:
         """Its links in words: `all 7 links into KIT`."""
         number, first = len(self.links), self.links[0]
@@ -217,7 +222,7 @@ def _held(rows: Sequence[Row]) -> Held | None:
 
 
 def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
-    """Return the short links by what they have in common, those first that lack most. Pure."""
+    """Return the short links by what they have in common: first where somebody has to act, and what lacks most."""
     healthy = {party for link in links if link.works and link.cause not in SUSPECTING for party in link.parties}
     users: dict[Party, int] = defaultdict(int)
     by_cause: dict[str, list[JudgedLink]] = defaultdict(list)
@@ -231,7 +236,7 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
         for cause, short in by_cause.items()
         for party, members in _shared(cause, short, healthy)
     ]
-    return sorted(groups, key=lambda group: sum(link.moved - link.due for link in group.links))
+    return sorted(groups, key=lambda one: (not one.needs_somebody, sum(x.moved - x.due for x in one.links)))
 
 
 def _shared(
@@ -266,7 +271,10 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
     service = SERVICES[first.key.link.through].title
     if cause not in SUSPECTING:
         names = {"service": service, "source": first.source, "destination": first.destination}
-        return str(what_to_do.entry(cause)["call"]).format_map(names)
+        entry = what_to_do.entry(cause)
+        has_message = all(link.held is not None and "message" in link.held.numbers for link in links)
+        call = entry.get("call_for_message", entry["call"]) if has_message else entry["call"]
+        return str(call).format_map(names)
     common = set.intersection(*(set(link.parties) for link in links)) - healthy
     operators = "FTS's operators" if service == "FTS" else f"{service}'s and FTS's operators"
     suspects = [operators if kind == "service" else name for kind, name in first.parties if (kind, name) in common]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.ledger import Ledger
 from dc_inject.model import Hold
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.summary import what_to_do
@@ -41,9 +42,17 @@ def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
     monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: watching.NOW)
     path = watching.campaign(tmp_path / "dc27.sqlite")
     rows = json.loads(run("explain", path, "--format", "json").stdout)
-    assert [row["key"] for row in rows] == ["pool-dry", "failing", "destination-full"]
-    assert "free=12 GB" in rows[2]["line"]
-    assert rows[2]["call"] == "T2_US_MIT"
+    assert [row["key"] for row in rows] == ["failing", "destination-full", "pool-dry"]
+    assert "free=12 GB" in rows[1]["line"]
+    assert rows[1]["call"] == "T2_US_MIT"
+
+
+def test_a_campaign_with_the_name_of_a_hold_is_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "dc_inject").mkdir()
+    with Ledger.open(tmp_path / "dc_inject" / "quota.sqlite") as ledger:
+        ledger.bind("quota", watching.LENGTH, [watching.ME], watching.NOW)
+    assert json.loads(run("explain", "quota", "--format", "json").stdout) == []
 
 
 def test_another_word_is_refused_with_the_nearest_one(tmp_path: Path):

@@ -114,3 +114,25 @@ def test_a_ledger_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch
     at(monkeypatch, START)
     monkeypatch.setattr("os.access", lambda *_: False)  # we may be root, who may always
     wording(refusal()[0])
+
+
+def test_of_shards_one_that_is_dead_counts_more_than_one_through_which_nothing_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is silent only if all are."""
+    states: dict[str, Exception | None] = {"1": ServiceError("silent"), "2": None}
+
+    def check(path: Path, name: str, now: datetime) -> str:
+        if error := states[path.name]:
+            raise error
+        return f"{name} {path.name}"
+
+    monkeypatch.setattr(injector_health, "check", check)
+    paths = [Path("1"), Path("2")]
+    assert injector_health.check_all(paths, "dc27", START) == ["silent", "dc27 2"]
+    states["2"] = ServiceError("silent, too")
+    with pytest.raises(ServiceError):
+        injector_health.check_all(paths, "dc27", START)
+    states["2"] = LedgerError("dead")
+    with pytest.raises(LedgerError):
+        injector_health.check_all(paths, "dc27", START)

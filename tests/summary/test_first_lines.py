@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.records import INJECTOR
 from dc_inject.model import Cycle
 from dc_inject.model.ports import Outcome
 from dc_inject.summary import first_lines, marks, sites, standing
@@ -123,3 +124,25 @@ def test_sites_of_an_included_file_are_known(tmp_path: Path):
         ledger.open_cycle(Cycle(BEGIN, LENGTH), {KIT: (90 * GB, None)}, BEGIN)
     with LedgerView.open(path) as view:
         assert sites.site_of(view) == {"T1_DE_KIT_Disk": "KIT"}
+
+
+def test_an_edited_menu_changes_and_does_not_end(tmp_path: Path):
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", LENGTH, [ME], BEGIN)
+        for digest, at in (("d", BEGIN), ("e", BEGIN + LENGTH)):
+            ledger.put_in_force(
+                [("day.yaml", digest, MENU.replace("10 Gb/s", "9 Gb/s" if digest == "e" else "10 Gb/s"))], at
+            )
+        ledger.open_cycle(Cycle(BEGIN + LENGTH, LENGTH), {KIT: (90 * GB, None)}, BEGIN + LENGTH)
+    events = shown(path, BEGIN + 2 * LENGTH)["events"]
+    assert [event.split()[-1] for event in events if " menu " in event] == ["changes", "begins"]
+
+
+def test_an_outage_of_a_later_version_is_shown_by_its_name(tmp_path: Path):
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", LENGTH, [ME], BEGIN)
+        ledger.change(INJECTOR, "begin volume T1_X", "why", BEGIN)
+    with LedgerView.open(path) as view:
+        assert [mark["what"] for mark in marks.marks(view, BEGIN, NOW)] == ["volume T1_X"]

@@ -13,7 +13,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
 from dc_inject.model.ports import Observation, Outcome, Status
 from dc_inject.summary import what_to_do
-from dc_inject.summary.short_links import JudgedLink, grouped, judged
+from dc_inject.summary.short_links import RAMP, JudgedLink, grouped, judged
 from tests.cli.ledgers import FNAL, GB, KIT, ME, START, injection
 
 LENGTH = timedelta(minutes=15)
@@ -177,3 +177,17 @@ def test_a_service_that_is_down_is_the_cause_on_all_its_links(made: Made):
 def test_a_link_that_waits_for_a_large_dataset_is_not_short(made: Made):
     links = made(0, 0, 0, held=Held(Hold.TOO_COARSE), injected=0)
     assert not any(link.cause for link in links)
+
+
+def test_groups_for_which_somebody_has_to_act_come_first_whatever_the_others_lack():
+    growing = [link(CERN, CNAF, cause=RAMP)._replace(due=9_000), link(RAL, PIC, hold=Hold.QUOTA)]
+    assert [(group.cause, group.needs_somebody) for group in grouped(growing)] == [
+        ("quota", True),
+        ((RAMP, False)),
+    ]
+
+
+def test_a_space_that_the_menu_sized_too_small_is_not_the_sites_fault():
+    full = link(CERN, RAL, hold=Hold.DESTINATION_FULL)
+    sized = full._replace(held=Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}))
+    assert [group.call for one in (full, sized) for group in grouped([one])] == ["RAL", "nobody, change the menu"]
