@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from dc_inject import menu
 from dc_inject.apps.menutools import imported_menus, importing, new_menus, schedules
@@ -103,6 +104,9 @@ def import_(file: Path, scenario: str | None, output: Path, force: bool, **given
         table = importing.read(data, name, options)
         book = Book((Day(1, None, (Part(scenario or usual, "", table),)),), table.remarks)
     folder = output if by_day else Path() if output == menu_files.STDIN else output.parent
+    if click.get_current_context().get_parameter_source("through") is ParameterSource.DEFAULT:
+        given["through"] = None
+    given = imported_menus.with_kept_zone(given, output) if by_day else given
     heading = new_menus.heading(given, scenario or usual, os.path.relpath(sites, folder) if sites else "")
     menu_files.say(*book.remarks)
     if by_day:

@@ -7,23 +7,34 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from dc_inject import menu
 from dc_inject.apps.menutools import importing, new_menus
 from dc_inject.apps.menutools.new_menus import Origins
 from dc_inject.apps.menutools.schedules import Book, Part
 from dc_inject.menu import differences, values, writing
-from dc_inject.menu.includes import Load
+from dc_inject.menu.includes import Load, MenuReader
+from dc_inject.menu.nodes import Map, Node, Seq
 from dc_inject.menu.writing import Heading
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.services import DEFAULT
 from dc_inject.system import files
 
 COMMON = "_common.yaml"
+DECIDED = {  # by a common part that is kept: option of a menu's top -> its keys, and what counts without them
+    "timezone": ("--timezone", "timezone", "UTC"),
+    "contact": ("--contact", "contact", ""),
+    "through": ("--through", "defaults through", DEFAULT.name),
+    "datasets": ("--did", "defaults datasets did", ""),
+    "folder": ("--folder", "defaults files folder", ""),
+    "endpoint": ("--fts", "fts endpoint", ""),
+}
 EXPLAINED = "`dc-inject check MENU` says what is wrong or odd in it; docs/reference/menus.md explains every key."
 
 
@@ -47,6 +58,37 @@ def one_menu(heading: Heading, file: str, parts: Sequence[Part], name: str) -> t
     return text, [*warnings, said, *new_menus.describe_assumptions(heading)]
 
 
+def with_kept_zone(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the options of a menu's top, with the zone of the common part that the folder has, if it has one.
+
+    Raises UsageError for an option that differs from that part, and MenuError for one that cannot be read.
+    """
+    common = folder / COMMON
+    if not (text := _existing(common)):
+        return dict(given)
+    reader = MenuReader(str(common), files.load)
+    root = reader.document(text.encode())
+    if root is None or reader.problems:
+        raise MenuError(reader.problems)
+    for key, (option, path, usual) in DECIDED.items():
+        node: Node | None = root
+        for name in path.split():
+            node = node.get(name) if isinstance(node, Map) else None
+        kept = [str(each) for each in node] if isinstance(node, Seq) else [str(node or usual)]
+        wanted = [given[key]] if isinstance(given[key], str) else [*(given[key] or ())]
+        if wanted and wanted != kept:
+            stands = ", ".join(kept) or "none"
+            message = f"{option} is {', '.join(wanted)}, but {path.replace(' ', '.')} in {common} is {stands}"
+            raise UsageError(message, f"leave out {option}, or edit the file")
+    zone = str(root.get("timezone", "UTC"))
+    try:
+        values.zone(zone)
+    except values.WrongError as error:
+        at = root.place_of("timezone")
+        raise MenuError([Problem(at.file, at.line, error.message, error.hint, column=at.column)]) from None
+    return {**given, "timezone": zone}
+
+
 def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[list[NewFile], list[str]]:
     """Return a menu for each day that has a scenario, and what to say of them.
 
@@ -61,7 +103,10 @@ def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[
         raise UsageError(f"--start is on {begin:%F}, but the schedule begins on {first}", "correct one of them")
     days = [day for day in book.days if day.parts]
     said = [f"day {day.number} has no scenario, and no menu" for day in book.days if not day.parts]
-    stated = replace(heading, assumed=heading.assumed - {"start", "end"})
+    common = folder / COMMON
+    existing = _existing(common)
+    decided = DECIDED.keys() if existing else set[str]()
+    stated = replace(heading, assumed=heading.assumed - {"start", "end"} - decided)
     new: dict[str, str] = {}
     totals, origins = [], Origins()
     for day in days:
@@ -77,9 +122,8 @@ def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[
         totals.append(total)
         origins |= _numbered(name, new[name], cells)
     highest = max(totals, key=units.parse_rate)
-    common = folder / COMMON
     written = writing.common(heading, ["What all days have in common.", EXPLAINED], highest)
-    kept = _existing(common) or written
+    kept = existing or written
     if kept != written:
         said.append(f"{common} is kept as it is; remove it to have it made from the options")
 
@@ -91,7 +135,7 @@ def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[
     paths = {*map(Path, new), common}
     if stale := sorted(path for path in folder.glob("day-*.y*ml") if path not in paths):
         raise UsageError(f"{stale[0]} is not a day of the schedule", "remove it, or name another folder")
-    made = [NewFile(common, kept, "" if _existing(common) else None)]
+    made = [NewFile(common, kept, "" if existing else None)]
     for (name, text), total, day in zip(new.items(), totals, days, strict=True):
         made.append(NewFile(Path(name), text, _change(name, text, load)))
         links = units.counted(sum(len(part.links.links) for part in day.parts), "links")

@@ -250,6 +250,49 @@ def test_a_second_import_shows_what_changes_and_needs_force(tmp_path: Path) -> N
     assert isinstance(import_(tmp_path, changed, "--force").exception, UsageError)
 
 
+def test_the_common_part_that_is_kept_decides_its_keys(tmp_path: Path) -> None:
+    """Days are in its zone, its keys are not assumed, and options that differ from it are refused."""
+    sheet = {"A1": "Day", "B1": "T1", "A2": 1, "B2": "x"}
+    (tmp_path / "m.xlsx").write_bytes(books.book(T1, name="T1", more={"Schedule": sheet}))
+    days = tmp_path / "days"
+    usual = [
+        "menu",
+        "import",
+        tmp_path / "m.xlsx",
+        "--schedule",
+        "Schedule",
+        "-o",
+        days,
+        "--campaign",
+        "dc",
+        "--start",
+    ]
+    first = run(*usual, "2027-03-01 10:00", "--timezone", "Europe/Zurich", "--did", "cms:*", "--did", "atlas:*")
+    assert (first.exit_code, "assumed: " in first.stderr) == (0, True)
+    before = (days / "day-01.yaml").read_text()
+    for option in (
+        ("--timezone", "UTC"),
+        ("--contact", "ops"),
+        ("--did", "cms:*"),
+        ("--through", "fts"),
+        ("--fts", "https://fts"),
+    ):
+        done = run(*usual, "2027-05-01 10:00", *option, "--force")
+        assert isinstance(done.exception, UsageError), option
+        assert option[0] in done.exception.message
+    assert (days / "day-01.yaml").read_text() == before
+    same = ["--timezone", "Europe/Zurich", "--did", "cms:*", "--did", "atlas:*", "--through", "rucio"]
+    for more in ([], same):
+        done = run(*usual, "2027-05-01 08:00Z", *more, "--force")
+        assert (done.exit_code, "assumed: " in done.stderr) == (0, False)
+        assert "start: 2027-05-01 10:00\n" in (days / "day-01.yaml").read_text()
+    common = days / "_common.yaml"
+    common.write_text(common.read_text().replace("timezone: Europe/Zurich", "timezone: Mars"))
+    broken = run(*usual, "2027-05-01 10:00", "--force")
+    assert isinstance(broken.exception, MenuError)
+    assert broken.exception.problems[0].line
+
+
 def test_what_a_menu_refuses_is_put_down_to_the_cell(tmp_path: Path) -> None:
     """A rate above the WAN of its site, and an outlier, once for all days."""
     (tmp_path / "sites.yaml").write_text(
