@@ -91,17 +91,20 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
     options = SmokeOptions(**given)
     if bool(menus) == bool(options.among):
         raise UsageError("name menus, or RSEs with --among", "`dc-inject smoke MENUS`")
+    if options.junit is not None:
+        files.need_folder(options.junit)
     say = partial(click.echo, err=True)
     one = OneFileEach(menus, options.among, SystemClock().now(), options.within, say)
     links = set(options.links) or (results.did_not_pass(one.campaign) if options.failed else set())
     started = RunOptions(no_drain=True, links=[*links], allow_admin=options.allow_admin, timeout=options.timeout)
     hangup.interrupt()
     with ending.interruptible(one.campaign, "there is no matrix, since the end of the test was interrupted"):
-        say(f"campaign {one.campaign}, until {units.format_time(one.until)} at the latest")
         finished = inject(
             menus, started, drafts=one.drafts, wrap_menus=one.over, planner=one, ends_afterwards=True
         )
-        found = results.of_campaign(one.campaign, options.least)  # before the end cancels what is unfinished
+        found = results.of_campaign(
+            one.campaign, one.keys, options.least
+        )  # before the end cancels what is unfinished
         patience, path = end_files.PATIENCE if finished else WHEN_STOPPED, ledger_files.existing(one.campaign)
         end_state = ending.end_rules(one.campaign, path, END_RATE, options.timeout, patience)
         _tell(one.campaign, found, options)
@@ -115,9 +118,6 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
 def _tell(campaign: str, found: Sequence[Result], options: SmokeOptions) -> None:
     """Print the results, and write them for CI."""
     at, rows = units.format_time(SystemClock().now()), [one._asdict() for one in found]
-    if options.junit is not None:
-        cases = (("smoke", one.link, one.outcome, f"{one.fault}: {one.reason}") for one in found)
-        files.write_whole(options.junit, thresholds.suite(campaign, at, cases), force=True)
     if options.fmt == "table":
         _show(found)
         rows = [row for row in rows if row["outcome"] != PASSED]
@@ -125,6 +125,9 @@ def _tell(campaign: str, found: Sequence[Result], options: SmokeOptions) -> None
         tables.emit_json({"campaign": campaign, "at": at, "links": rows})
     elif rows:
         tables.emit(options.fmt, COLUMNS, rows)
+    if options.junit is not None:
+        cases = (("smoke", one.link, one.outcome, f"{one.fault}: {one.reason}") for one in found)
+        files.write_whole(options.junit, thresholds.suite(campaign, at, cases), force=True)
 
 
 def _show(found: Sequence[Result]) -> None:

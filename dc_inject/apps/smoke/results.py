@@ -7,7 +7,7 @@ says `FILE_CLASSES` (`model/causes.py`); for a link on which nothing was injecte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dc_inject.apps.link.running import classify
@@ -59,8 +59,11 @@ def is_sent(entry: Entry) -> bool:
     return entry.accepted_at is not None or entry.state is State.CALLED
 
 
-def read(view: Reader, least: float = 0.0) -> list[Result]:
-    """Return the results of all links; those that were slower than `least`, in bytes per second, failed."""
+def read(view: Reader, keys: Iterable[FlowKey] = (), least: float = 0.0) -> list[Result]:
+    """Return the results of all links, also of `keys` that no cycle had.
+
+    Those that were slower than `least`, in bytes per second, failed.
+    """
     entries = {entry.injection.flow: entry for entry in sorted(view.entries(), key=is_sent)}
     held = {row.key: row.held for row in view.rows() if row.held}
     held |= {key: of_error(one.error) for key, one in entries.items() if one.state is State.INTENDED and one.error}
@@ -69,7 +72,7 @@ def read(view: Reader, least: float = 0.0) -> list[Result]:
         _sent(key, entries[key], classes.get(key, {}), least)
         if key in entries and is_sent(entries[key])
         else _unsent(key, held.get(key))
-        for key in view.accounts()
+        for key in {*view.accounts(), *keys}
     ]
 
 
@@ -95,6 +98,8 @@ def _sent(key: FlowKey, entry: Entry, classes: Mapping[str, int], least: float) 
 def _unsent(key: FlowKey, held: Held | None) -> Result:
     if held is None:
         return Result(*key.link, OPEN, 0, None, "unknown", "not-sent", "it was not its turn yet")
+    if held.hold is Hold.OVERLOAD:  # here it is not the service that is too slow
+        return Result(*key.link, OPEN, 0, None, "unknown", "not-sent", "the time of the test was over (--within)")
     refused = held.hold is Hold.QUARANTINED
     stays = refused or Trait.LEAVES in held.hold.traits  # others may be over in time
     fault = _AT_FAULT.get(held.hold, key.link.service.title)
@@ -103,21 +108,23 @@ def _unsent(key: FlowKey, held: Held | None) -> Result:
     return Result(*key.link, FAILED if stays else OPEN, 0, None, fault, held.hold.value, sentence(held))
 
 
-def of_campaign(campaign: str, least: float = 0.0) -> list[Result]:
-    """Return the results of a test by its ledger, sorted by link."""
+def of_campaign(campaign: str, keys: Iterable[FlowKey] = (), least: float = 0.0) -> list[Result]:
+    """Return the results of a test by its ledger, sorted by link; `keys` as `read` has them."""
     with LedgerView.open(ledger_files.existing(campaign)) as view, view.snapshot():
-        return sorted(read(view, least))
+        return sorted(read(view, keys, least))
 
 
 def did_not_pass(campaign: str) -> set[str]:
-    """Return the links that did not pass in the test before `campaign` of the same menus; raises UsageError."""
-    before = [name for name in ledger_files.campaigns() if name[:-15] == campaign[:-15] and name < campaign]
-    if not before:
-        raise UsageError("there is no earlier test of these menus here", "leave out --failed")
-    links = {one.link for one in of_campaign(before[-1]) if one.outcome != PASSED}
-    if not links:
-        raise UsageError(f"all links passed in {before[-1]}", "leave out --failed")
-    return links
+    """Return the links that did not pass in the last test with results of the same links before `campaign`.
+
+    Raises UsageError when there is none, or all passed.
+    """
+    for before in reversed(ledger_files.campaigns()):
+        if before[:-15] == campaign[:-15] and before < campaign and (found := of_campaign(before)):
+            if links := {one.link for one in found if one.outcome != PASSED}:
+                return links
+            raise UsageError(f"all links passed in {before}", "leave out --failed")
+    raise UsageError("there are no results of an earlier test of these links here", "leave out --failed")
 
 
 def error(campaign: str, found: Sequence[Result], part: float, *, finished: bool) -> DcInjectError | None:
@@ -126,7 +133,8 @@ def error(campaign: str, found: Sequence[Result], part: float, *, finished: bool
     if not finished and (not found or any(one.outcome == OPEN for one in found)):
         return UsageError(f"{message}: the test was interrupted", AGAIN)
     passed = sum(one.outcome == PASSED for one in found)
-    return ThresholdMissed(message, AGAIN) if passed < part * len(found) else None
+    is_missed = passed < part * len(found) or all(one.outcome == OPEN for one in found)
+    return ThresholdMissed(message, AGAIN) if is_missed else None
 
 
 def words(found: Sequence[Result]) -> str:

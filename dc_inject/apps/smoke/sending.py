@@ -7,6 +7,7 @@ have more, a slice of one file) until one has gone out. Second hops are left out
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ from dc_inject.apps.smoke import results
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.menu import writing
-from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Injection, Link, Menu
+from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Injection, Link, Menu, units
 from dc_inject.model.goals import UNCONTROLLED, SecondHop
 from dc_inject.model.items import Slicing
 from dc_inject.model.plan import Plan
@@ -55,34 +56,39 @@ class OneFileEach:
     ) -> None:
         """Read menus, or make one of all pairs of `rses`; `within` is the longest time. Raises MenuError.
 
-        `say` gets a sentence about the progress at each cycle.
+        `say` gets a sentence at the start, and one about the progress at each cycle.
         """
-        self._say = say
+        self._say, self._within = say, within
         self._start = now.replace(microsecond=0)
-        self.until = self._start + within
+        self.keys: Sequence[FlowKey] = ()  # of all links, known once the services have resolved expressions
         drafts = [menu.read(_pairs(rses, now), "--among")] if rses else files.read_menus(paths)
+        name = menu.one_campaign(drafts)
+        links = sorted({str(flow.link) for draft in drafts for flow in draft.preview.flows})
+        same = hashlib.sha256("\n".join((name, *links)).encode()).hexdigest()[:6]  # in all tests of these links
+        self.campaign = f"smoke-{name[:33]}-{same}-{self._start:%Y%m%dT%H%M%S}"
         owners: dict[Link, str] = {}
         self.drafts = [draft.reshaped(partial(self._shortened, owners)) for draft in drafts]
-        self.campaign = menu.one_campaign(self.drafts)
 
     def _shortened(self, owners: dict[Link, str], one: Menu) -> Menu:
         """Return a menu with the links that no menu before it owns, on which next to nothing is due."""
-        time = self.until - self._start
-        window: dict[str, Any] = {"start": self._start, "end": self.until}
+        time = self._within
+        window: dict[str, Any] = {"start": self._start, "end": self._start + time}
         changes = {**window, "rate": RATE, "goal": None, "shape": None, "overhead": 0.0, "control": UNCONTROLLED}
         flows: dict[Link, Flow] = {}
         for flow in one.flows:
             if owners.setdefault(flow.link, one.name) == one.name and not isinstance(flow.goal, SecondHop):
                 flows.setdefault(flow.link, replace(flow, dwell=time, **changes))  # its rules end with the test
-        name = f"smoke-{one.campaign[:40]}-{self._start:%Y%m%dT%H%M%S}"
         window["cycle"] = min(max(time / CYCLES, SHORTEST), LONGEST) // SECOND * SECOND
-        return replace(one, campaign=name, flows=(*flows.values(),), target=None, exclusions=(), **window)
+        return replace(one, campaign=self.campaign, flows=(*flows.values(),), target=None, exclusions=(), **window)
 
     def over(self, menus: Menus, ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
-        """Return what the engine asks for its menus."""
-        return partial(self._now, menus, ledger, clock)
+        """Return what the engine asks for its menus; the time of the test begins now, after a slow start."""
+        self.keys = [flow.key for flow in menus.take_up(self.drafts).flows]
+        until = clock.now().replace(microsecond=0) + self._within
+        self._say(f"campaign {self.campaign}, until {units.format_time(until)} at the latest")
+        return partial(self._now, menus, ledger, clock, until)
 
-    def _now(self, menus: Menus, ledger: Ledger, clock: Clock) -> Campaign:
+    def _now(self, menus: Menus, ledger: Ledger, clock: Clock, until: datetime) -> Campaign:
         """Return the campaign, with slices of one file; it is at its end once all links have a result.
 
         Nothing more is due on a link whose file has gone out.
@@ -99,10 +105,10 @@ class OneFileEach:
             slices = flow.slices
             if flow.link.service.has_slices:
                 slices = slices or Slicing(f"user.{accounts[flow.link.through]}")  # its debt is one file
-            return replace(flow, slices=slices, end=max(now, flow.start) if flow.key in sent else flow.end)
+            return replace(flow, slices=slices, end=max(now, flow.start) if flow.key in sent else until)
 
         def rest(one: Menu) -> Menu:
-            end = max(now, one.start) if is_over else one.end
+            end = max(now, one.start) if is_over else until
             return replace(one, end=end, flows=tuple(map(left, one.flows)))
 
         return replace(campaign, menus=tuple(map(rest, campaign.menus)))

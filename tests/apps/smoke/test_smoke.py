@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import signal
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import Result
 
+from dc_inject.apps.smoke import results
 from dc_inject.backends.sim import SimBackend
 from dc_inject.ledger import LedgerView
-from dc_inject.model import Injection, State
-from dc_inject.model.errors import LinkRefused
+from dc_inject.model import FlowKey, Held, Hold, Injection, Link, State
+from dc_inject.model.errors import LinkRefused, ThresholdMissed
+from dc_inject.model.ports import Identity
+from dc_inject.system import files
+from dc_inject.system.service_manager import ServiceManager
 from tests.apps.link.linking import signalled
 from tests.cli.ledgers import run
 from tests.engine.world import GB, items, source_files, url
@@ -190,3 +196,79 @@ def test_all_pairs_of_named_rses_need_no_menu(service) -> None:
     assert [line.split(",")[:2] for line in done.stdout.splitlines()[1:]] == [[A, B], [B, A]]
     for words in ([], ["--among", A], ["--among", A, "--among", url("b")], ["menu.yaml", "--among", A]):
         assert run("smoke", *words).exception.exit_code == 2
+
+
+def test_the_time_of_the_test_begins_after_a_slow_start(service, menus: Path) -> None:
+    backend = service(8, stock=STOCK)
+    identity = backend.check()
+
+    def slowly() -> Identity:
+        backend.clock.advance(backend.clock.now() + timedelta(minutes=20))
+        return identity
+
+    backend.check = slowly
+    done = run("smoke", menus, "--format", "json")
+    assert done.exit_code == 0, done.exception
+    assert len(found(done)) == 6
+
+
+def test_a_test_without_results_lists_all_links_and_is_never_a_pass(
+    service, menus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped before its first cycle; later tests look for results before it."""
+    backend = service(8, stock=STOCK)
+    with monkeypatch.context() as patched:
+        patched.setattr(ServiceManager, "ready", lambda _: signal.raise_signal(signal.SIGINT))
+        done = run("smoke", menus, "--format", "json")
+    assert done.exception.exit_code == 2
+    assert set(bad(done).values()) == {("no result", "unknown", "not-sent")}
+    assert len(bad(done)) == 6
+    unsent = [results.Result(A, B, "rucio", results.OPEN)]
+    for nothing in ([], unsent):
+        assert isinstance(results.error("x", nothing, 0.0, finished=True), ThresholdMissed)
+    backend.clock.advance(backend.clock.now() + timedelta(minutes=1))
+    again = run("smoke", menus, "--failed").exception
+    assert again.exit_code == 2
+    assert "smoke-" not in again.message  # no test, so none whose links all passed
+
+
+def test_no_time_for_all_calls_is_not_the_fault_of_the_service() -> None:
+    key = FlowKey("mesh", Link(A, B))
+    view = SimpleNamespace(
+        entries=list, rows=lambda: [SimpleNamespace(key=key, held=Held(Hold.OVERLOAD))], failures=dict,
+        accounts=lambda: {key: None},
+    )  # fmt: skip
+    (one,) = results.read(view)
+    assert (one.outcome, one.fault, one.cause) == ("no result", "unknown", "not-sent")
+
+
+def test_a_junit_file_that_cannot_be_written_is_refused_before_the_start(
+    service, tmp_path: Path, menus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that fails at the end costs no results."""
+    backend = service(8, stock=STOCK)
+    assert run("smoke", menus, "--junit", tmp_path / "none" / "smoke.xml").exception.exit_code == 2
+    assert backend.rules == {}
+    monkeypatch.setattr(files, "need_folder", lambda _: None)
+    done = run("smoke", menus, "--format", "json", "--junit", tmp_path / "none" / "smoke.xml")
+    assert done.exception.exit_code == 2
+    assert len(found(done)) == 6
+
+
+def test_failed_repeats_the_links_of_the_same_test_only(service, tmp_path: Path, menus: Path) -> None:
+    """Of campaigns whose names differ late, and of other RSEs, it knows nothing."""
+    backend = service(8, stock=STOCK, unwritable={C})
+    for path in menus.iterdir():
+        text = path.read_text()
+        path.write_text(text.replace("campaign: dc27", f"campaign: {'x' * 50}1"))
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in menus.iterdir():
+        (other / path.name).write_text(path.read_text().replace("x1", "x2"))
+    for words in ([menus], ["--among", A, "--among", C]):
+        assert run("smoke", *words).exception.exit_code == 5
+    backend.clock.advance(backend.clock.now() + timedelta(minutes=1))
+    for words in ([other], ["--among", B, "--among", C]):
+        assert run("smoke", *words, "--failed").exception.exit_code == 2
+    again = run("smoke", "--among", C, "--among", A, "--failed", "--format", "json")
+    assert set(found(again)) == {(A, C)}
