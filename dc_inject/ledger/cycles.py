@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dc_inject.ledger.database import Database, Kept, duration, moment, stored
 from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
@@ -18,7 +18,10 @@ from dc_inject.model.holds import forgives, of_control
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
-SILENT = 2  # closed cycles without any arrival: it is news
+SILENT, SILENT_FOR = 2, timedelta(minutes=30)  # closed cycles without any arrival, and their time: it is news
+_HARMLESS = ", ".join(f"'{hold.value}'" for hold in Hold if hold.harmless)
+# What should have arrived for a row: without what waits for a dataset that fits, if nothing is on its way.
+_EXPECTED = f"iif(r.hold IN ({_HARMLESS}) AND NOT a.coming, min(r.due, max(r.injected, 0)), r.due)"
 KEPT_CLOSED = 8  # cycles: plans and control look back at four
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
@@ -50,23 +53,25 @@ class CycleReader(InjectionReader):
         return None if row is None else cycle_of(row["start"], row["length"])
 
     def silent_since(self) -> datetime | None:
-        """Return since when nothing has arrived on any link; None unless that lasts for two closed cycles.
+        """Return since when nothing has arrived on any link; None unless that lasts for two cycles and 30 minutes.
 
-        Only cycles count in which something was due and an injector ran, and what has arrived since the last of
-        them was closed.
+        Only closed cycles count in which something should have arrived and an injector ran, and what has arrived
+        since the last of them was closed.
         """
         if self._db.row("SELECT 1 FROM account WHERE moved > reported_moved LIMIT 1") is not None:
             return None
-        silent: list[datetime] = []
-        for start, due, moved, ran in self._db.stream(
-            "SELECT cycle, sum(due), sum(max(moved, 0)), sum(hold IS NOT ?) FROM cycle_row "
-            "JOIN cycle ON start = cycle WHERE closed_at IS NOT NULL GROUP BY cycle ORDER BY cycle DESC",
+        silent: list[Cycle] = []
+        for start, length, expected, moved, ran in self._db.stream(
+            f"SELECT cycle, length, sum({_EXPECTED}), sum(max(r.moved, 0)), "  # noqa: S608  our own words
+            "sum(hold IS NOT ?) FROM cycle_row AS r JOIN cycle ON start = cycle "
+            "JOIN account AS a ON a.id = account WHERE closed_at IS NOT NULL GROUP BY cycle ORDER BY cycle DESC",
             Hold.NOT_RUNNING.value,
         ):
-            if moved or not due or not ran:
+            if moved or not expected or not ran:
                 break
-            silent.append(moment(start))
-        return silent[-1] if len(silent) >= SILENT else None
+            silent.append(cycle_of(start, length))
+        is_news = len(silent) >= SILENT and silent[0].end - silent[-1].start >= SILENT_FOR
+        return silent[-1].start if is_news else None
 
     def last_arrivals(self, since: datetime) -> Mapping[FlowKey, datetime]:
         """Return of each flow key the end of the last cycle in which anything arrived, or when it was first due.

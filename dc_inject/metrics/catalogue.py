@@ -94,7 +94,7 @@ LEDGER = (
     Spec("last_cycle_timestamp_seconds", "gauge", (), "When the injector last turned to a new cycle."),
     Spec(
         "nothing_arrived_seconds", "gauge", (),
-        "For how long nothing has arrived on any link, although something was due; 0 in the first two cycles.",
+        "For how long nothing has arrived on any link that should have; 0 in the first two cycles and half hour.",
     ),
     Spec("cycle_seconds", "gauge", (), "Length of a cycle."),
     Spec(
