@@ -110,6 +110,8 @@ class _Workbook:
     def __init__(self, archive: zipfile.ZipFile, file: str) -> None:
         self._archive = archive
         self._file = file
+        self._elements_left = 9 * MOST_CELLS  # of all parts, as often as they are read
+        self._bytes_left = 6 * LARGEST
         top = next((path for kind, path in self._relations("").values() if kind == "officeDocument"), "")
         root = ElementTree.fromstring(self._part(top))  # noqa: S314  without a DOCTYPE, which _part refuses
         self._parts = self._relations(top)
@@ -130,13 +132,15 @@ class _Workbook:
         self._epoch = datetime(1904, 1, 1) if any(map(_is_on, epochs)) else datetime(1899, 12, 30)  # noqa: DTZ001  a date
 
     def sheets(self) -> list[Sheet]:
-        names, left, read = [name for name in self._names if self._has_content(name)], MOST_CELLS, list[Sheet]()
-        for name in names:
+        most = f"the workbook holds more than {MOST_SHEETS} sheets or {MOST_CELLS:,} cells"
+        too_many, left, read = WrongError(most, "split it into several workbooks"), MOST_CELLS, list[Sheet]()
+        if len(self._names) > MOST_SHEETS:
+            raise too_many
+        for name in filter(self._has_content, self._names):
             read.append(self.sheet(name, others=False))
             left -= len(read[-1].cells)
-            if left < 0 or len(names) > MOST_SHEETS:
-                most = f"{MOST_SHEETS} sheets or {MOST_CELLS:,} cells"
-                raise WrongError(f"the workbook holds more than {most}", "split it into several workbooks")
+            if left < 0:
+                raise too_many
         return read
 
     def sheet(self, name: str, *, others: bool = True) -> Sheet:
@@ -208,7 +212,8 @@ class _Workbook:
         """Yield the elements of a part that have one of these names, and forget each."""
         parsed = ElementTree.iterparse(io.BytesIO(self._part(path)))  # noqa: S314  as above
         for number, (_, element) in enumerate(parsed):
-            if number > 3 * MOST_CELLS:
+            self._elements_left -= 1
+            if number > 3 * MOST_CELLS or self._elements_left < 0:
                 raise WrongError(
                     f"the workbook holds more than {MOST_CELLS:,} cells", f"use a smaller one, {AS_CSV}"
                 )
@@ -218,7 +223,8 @@ class _Workbook:
 
     def _part(self, path: str) -> bytes:
         info = self._archive.getinfo(path)
-        if info.file_size > LARGEST:
+        self._bytes_left -= info.file_size
+        if info.file_size > LARGEST or self._bytes_left < 0:
             hint = f"use a smaller one, {AS_CSV}"
             raise WrongError(f"the workbook holds more than {LARGEST // 10**6} MB", hint)
         data = self._archive.read(info)

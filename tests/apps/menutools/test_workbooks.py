@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import zipfile
 from collections.abc import Mapping
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from dc_inject.apps.menutools import importing, workbooks
 from dc_inject.apps.menutools.importing import Imported, Options
 from dc_inject.apps.menutools.tables import Layout
+from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import MenuError, Problem
 from tests.menu import books
 from tests.menu.books import Formula, Value
@@ -189,6 +191,31 @@ def test_what_is_no_workbook_is_one_problem(data: bytes) -> None:
     """Also one whose cells reach to the last row and column, or that wants entities."""
     (problem,) = problems(data)
     assert problem.line == 0
+
+
+def test_many_sheets_cost_no_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than the limit are refused unread, and the elements and bytes of all sheets together are bounded."""
+    parts: list[str] = []
+    unpack = zipfile.ZipFile.read
+
+    def count(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bytes:
+        parts.append(part.filename)
+        return unpack(archive, part)
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", count)
+    with pytest.raises(WrongError):
+        workbooks.read_all(books.book(MATRIX, others=[f"S{n}" for n in range(workbooks.MOST_SHEETS)]), "many.xlsx")
+    assert not [part for part in parts if "worksheets" in part]
+    empty = {f"xl/worksheets/sheet{n}.xml": f"<worksheet>{'<row/>' * 1000}</worksheet>" for n in range(2, 41)}
+    data = books.book(MATRIX, others=[f"S{n}" for n in range(39)], parts=empty)
+    assert len(workbooks.read_all(data, "empty.xlsx")) == 1
+    for limit, value in (("MOST_CELLS", 400), ("LARGEST", 8000)):
+        parts.clear()
+        with monkeypatch.context() as limited:
+            limited.setattr(workbooks, limit, value)
+            with pytest.raises(WrongError):
+                workbooks.read(data, "empty.xlsx")
+        assert len([part for part in parts if "worksheets" in part]) < 30
 
 
 # --------------------------------------------------------------------------- properties
