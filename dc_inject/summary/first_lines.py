@@ -28,6 +28,8 @@ from dc_inject.summary.short_links import ShortGroup, grouped, judged
 HEIGHTS = " ▁▂▃▄▅▆▇"
 STEPS = 12  # cycles of a trend, at most
 EVENTS = 5  # of the fourth line, at most
+KNOWN = 2  # cycle lengths after the last closed cycle within which it is current
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 UNDER_WAY = (State.CALLED, State.LIVE)
 
 
@@ -52,19 +54,26 @@ def changed_at(view: Reader, now: datetime) -> datetime | None:
     first, last = view.first_cycle(), view.last_cycle()
     if first is None or last is None:
         return None
-    spans = [span for _, *span in days_of(view).menus]
-    goes_on = any(begin <= now < end for begin, end in spans)
-    moments = (moment for span in spans for moment in (span if goes_on else span[:1]))
+    ends = 2 if in_force(view, now, now) else 1
+    moments = (moment for _, *span in days_of(view).menus for moment in span[:ends])
     latest = max((at for at in moments if at <= now), default=first.start)
     return max(EPOCH + (latest - EPOCH) // last.length * last.length, first.start)
 
 
+def in_force(view: Reader, since: datetime, now: datetime) -> bool:
+    """Whether a menu is in force now, and was already."""
+    spans = [span for _, *span in days_of(view).menus]
+    return any(begin <= since and now < end for begin, end in spans)
+
+
 def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
-    links = judged(view, now)
+    last = view.last_closed()
+    is_known = last is not None and now - last.end <= KNOWN * last.length
+    links = judged(view, now) if is_known else []
     groups, happened = grouped(links), events(view, now)
     made = [
-        *_rates(view, status, now),
+        *_rates(view, status, now, is_known=is_known),
         _short(groups, sum(bool(link.cause) for link in links), len(links)),
         "; ".join(["events", *happened[:EVENTS]]).replace(";", ":", 1) if happened else "events: none so far",
         _waits(view, status, now),
@@ -76,7 +85,7 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
     }
 
 
-def _rates(view: Reader, status: Mapping[str, Any], now: datetime) -> Iterator[str]:
+def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: bool) -> Iterator[str]:
     name, change, last = f"{status['campaign']} {now:%H:%M:%S}Z:", changed_at(view, now), view.last_closed()
     if change is None or last is None:
         yield f"{name} no cycle is closed so far"
@@ -87,7 +96,12 @@ def _rates(view: Reader, status: Mapping[str, Any], now: datetime) -> Iterator[s
         moved[cycle.start] += arrived
         due[cycle.start] += size
     now_moves, steps = _of(moved[last.start], due[last.start], last.length), [(moved[at], due[at]) for at in due]
-    yield f"{name} {now_moves} {trend(steps)} in {last.start:%H:%M}-{last.end:%H:%MZ}"
+    form = "%m-%d %H:%M" if last.length >= DAY else "%H:%M:%S" if last.length < MINUTE else "%H:%M"
+    if is_known:
+        yield f"{name} {now_moves} {trend(steps)} in {last.start:{form}}-{last.end:{form}}Z"
+    else:
+        mark = "! " if in_force(view, now - KNOWN * last.length, now) else ""
+        yield f"{mark}{name} no cycle is closed since {last.end:%m-%d %H:%MZ}; before: {now_moves}"
     counting = [at for at in due if at >= change]
     sums = sum(moved[at] for at in counting), sum(due[at] for at in counting)
     rates = _of(*sums, len(counting) * last.length) if counting else "no cycle is closed so far"
@@ -109,7 +123,7 @@ def _gigabits(rate: float) -> str:
 
 def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
     if not groups:
-        return f"short: none of {units.counted(count, 'links')}"
+        return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
     others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
     return f"! short: {short:,} of {count:,} links{others}: {groups[0].line}"
 
@@ -140,7 +154,7 @@ def _event(mark: Mapping[str, Any], now: datetime) -> str:
 def nothing_arrives(view: Reader, since: datetime, now: datetime) -> str:
     """Say that nothing arrives, and what the links have in common."""
     groups = grouped(judged(view, now))
-    return f"nothing has arrived anywhere since {since:%H:%MZ}" + (f": {groups[0].line}" if groups else "")
+    return f"nothing has arrived anywhere since {since:%m-%d %H:%MZ}" + (f": {groups[0].line}" if groups else "")
 
 
 def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
@@ -148,7 +162,7 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     windows = [window[1:] for window in days_of(view).menus]
     under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
     rules = f"{under_way:,} rules and jobs are under way" if under_way else "nothing is under way"
-    if any(start <= now < end for start, end in windows):
+    if in_force(view, now, now):
         if status["injector"] is None:
             return f"! waits for an injector: none is running; {rules}"
         if stops := [pause for pause in status["pauses"] if pause["subject"] == overrides.EVERYTHING]:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Row
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import FlowKey, Held, Hold, Numbers, units
+from dc_inject.model import EPOCH, FlowKey, Held, Hold, Numbers, units
 from dc_inject.model.holds import Trait, forgives, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.summary import what_to_do, why
@@ -51,8 +51,8 @@ class JudgedLink(NamedTuple):
     """What a link was due and moved in the last closed cycles, in bytes, at which sites its ends are, and why.
 
     `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
-    nothing has since the last closed cycle began. `coming` are bytes on their way. It `works` if it moved a third
-    of its due in the last closed cycle.
+    nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way. It
+    `works` if it moved a third of its due in the last closed cycle.
     """
 
     key: FlowKey
@@ -65,6 +65,7 @@ class JudgedLink(NamedTuple):
     cause: str = ""
     held: Held | None = None
     works: bool = True
+    until: datetime = EPOCH
 
     @property
     def parties(self) -> tuple[Party, ...]:
@@ -118,7 +119,7 @@ class ShortGroup:
         """What happens on its links, whom to call, and why, as far as it is known."""
         held, due = self.links[0].held, sum(link.due for link in self.links)
         moved = f"moved {units.percent(sum(link.moved for link in self.links) / due)}"
-        what = moved if self.since is None else f"nothing since {self.since:%H:%MZ}"
+        what = moved if self.since is None else f"nothing {since_when(self.since, self.links[0].until)}"
         coming = units.format_size(sum(link.coming for link in self.links))
         on_way = f"{coming} on its way" if self.cause == UNEXPLAINED else what_to_do.entry(self.cause)["see"]
         why = f"{self.cause}, {sentence(held)}" if held else on_way
@@ -144,6 +145,13 @@ class ShortGroup:
             "numbers": self.numbers,
             "call": self.call,
         }
+
+
+def since_when(since: datetime, now: datetime) -> str:
+    """Return since when something lasts that is known for a day at most."""
+    if now - since > LOOKED_BACK:
+        return "for more than a day"
+    return f"since {since:{'%H:%MZ' if now - since < timedelta(hours=12) else '%m-%d %H:%MZ'}}"
 
 
 # --------------------------------------------------------------------------- from a ledger
@@ -172,7 +180,9 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
         latest = closed[-1] if closed and closed[-1].cycle == last else None
         if due and latest is not None and latest.due:
             works = latest.moved >= WORKS * latest.due
-            links.append(JudgedLink(key, source, destination, due, moved, coming=coming, works=works))
+            links.append(
+                JudgedLink(key, source, destination, due, moved, None, coming, works=works, until=last.end)
+            )
     if all(link.moved >= ENOUGH * link.due for link in links):
         return links
     arrived, growing = view.last_arrivals(last.start - LOOKED_BACK), {one.key for one in ramping(view, now)}
@@ -181,7 +191,11 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
     for number, link in enumerate(links):
         if link.moved < ENOUGH * link.due:
             rows = by_key[link.key][-2:]  # of the last closed cycle, and of the open one
-            since = None if any(row.moved > 0 for row in rows if row.cycle >= last) else arrived[link.key]
+            since = (
+                None
+                if any(row.moved > 0 for row in rows if row.cycle >= last)
+                else arrived.get(link.key, last.start)
+            )
             held = why.of_outage(link.key.link.through, signals) or _held(rows)
             is_limited, grows = str(link.key.link) in limited, link.key in growing
             links[number] = _with_cause(link._replace(since=since, held=held), is_limited=is_limited, grows=grows)
@@ -243,15 +257,18 @@ def _shared(
     cause: str, short: Sequence[JudgedLink], healthy: set[Party]
 ) -> Iterator[tuple[Party, list[JudgedLink]]]:
     """Yield links of one cause by the party that most of those have in common which are left."""
-    left = list(short)
-    while left:
-        by_party: dict[Party, list[JudgedLink]] = defaultdict(list)
-        for link in left:
-            for party in _candidates(cause, link, healthy) or [("link", str(link.key.link))]:
-                by_party[party].append(link)
-        party, members = max(by_party.items(), key=lambda item: len(item[1]))  # the first of equal ones
-        yield party, members
-        left = [link for link in left if link not in members]
+    by_party: dict[Party, dict[FlowKey, JudgedLink]] = defaultdict(dict)
+    parties = {link.key: _candidates(cause, link, healthy) or [("link", str(link.key.link))] for link in short}
+    for link in short:
+        for party in parties[link.key]:
+            by_party[party][link.key] = link
+    while any(by_party.values()):
+        party = max(by_party, key=lambda party: len(by_party[party]))  # the first of equal ones
+        members = by_party.pop(party)
+        yield party, list(members.values())
+        for key in members:
+            for other in parties[key]:
+                by_party[other].pop(key, None)
 
 
 def _candidates(cause: str, link: JudgedLink, healthy: set[Party]) -> list[Party]:

@@ -62,6 +62,34 @@ def test_the_rates_are_those_of_the_last_closed_cycle_and_since_the_menus_change
     assert waits.startswith("! waits")
 
 
+@pytest.mark.parametrize(("cycles", "later", "is_known"), [(3, 2, True), (3, 3, False), (0, 1, False)])
+def test_old_figures_are_not_called_current(made, cycles: int, later: int, is_known: bool):
+    """With the injector dead in a menu's time, the first line needs somebody, and the third accuses no link."""
+    values = shown(made(cycles=cycles), BEGIN + (cycles + later) * LENGTH)
+    assert values["first_lines"][0].startswith("! ") == (bool(cycles) and not is_known)
+    assert ("02-08 04:45Z" in values["first_lines"][0]) == (bool(cycles) and not is_known)
+    assert (bool(values["short"]), values["first_lines"][2].startswith("!")) == (is_known, is_known)
+    assert "none" not in values["first_lines"][2]
+
+
+@pytest.mark.parametrize(
+    ("length", "span"),
+    [
+        (timedelta(seconds=10), "04:00:00-04:00:10Z"),
+        (LENGTH, "04:00-04:15Z"),
+        (timedelta(days=1), "02-08 04:00-02-09 04:00Z"),
+    ],
+)
+def test_the_last_cycle_has_seconds_or_dates_where_they_are_needed(tmp_path: Path, length: timedelta, span: str):
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
+        ledger.bind("dc27", length, [ME], BEGIN)
+        ledger.begin(BEGIN)
+        cycle = Cycle(BEGIN, length)
+        ledger.open_cycle(cycle, {KIT: (90 * GB, None)}, BEGIN)
+        ledger.close_cycle(cycle, cycle.end)
+    assert shown(tmp_path / "dc27.sqlite", cycle.end)["first_lines"][0].endswith(f" in {span}")
+
+
 def test_yesterday_does_not_count_once_the_menus_have_changed(made):
     later = MENU.replace("start: 2027-02-08 04:00", "start: 2027-02-08 04:30")
     with LedgerView.open(made(menu=later)) as view:

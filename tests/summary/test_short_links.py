@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +14,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
 from dc_inject.model.ports import Observation, Outcome, Status
 from dc_inject.summary import what_to_do
-from dc_inject.summary.short_links import RAMP, JudgedLink, grouped, judged
+from dc_inject.summary.short_links import RAMP, JudgedLink, grouped, judged, since_when
 from tests.cli.ledgers import FNAL, GB, KIT, ME, START, injection
 
 LENGTH = timedelta(minutes=15)
@@ -146,6 +147,28 @@ def test_a_cut_is_seen_after_two_cycles(made: Made, moved: list[int], nothing_si
         assert one is None or not one.cause
     else:
         assert (one.cause, one.since) == ("silent", START + nothing_since * LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("hours", "shown"),
+    [(11, "since 10:00Z"), (13, "since 02-08 10:00Z"), (24, "since 02-08 10:00Z"), (25, None)],
+)
+def test_the_time_without_arrivals_has_a_date_and_never_one_that_is_not_known(hours: int, shown: str | None):
+    words = since_when(START, START + timedelta(hours=hours))
+    assert words == shown if shown else not re.search("[0-9]", words)
+
+
+def test_time_without_due_does_not_count(tmp_path: Path):
+    """After a pause of six hours, nothing has arrived since its end."""
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
+        ledger.bind("dc27", LENGTH, [ME], START)
+        ledger.begin(START)
+        for number, moved in ((0, 100), (25, 0), (26, 0)):
+            cycle = Cycle(START + number * LENGTH, LENGTH)
+            ledger.open_cycle(cycle, {FNAL: (100 * GB, None)}, cycle.start)
+            move(ledger, injection(FNAL, number, cycle), 100, moved)
+            ledger.close_cycle(cycle, cycle.end)
+        assert ledger.last_arrivals(START) == {FNAL: START + 25 * LENGTH}
 
 
 def test_a_slow_link_is_short_though_nothing_holds_it(made: Made):
