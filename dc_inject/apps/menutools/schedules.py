@@ -38,7 +38,9 @@ MARKS = "write x, a factor such as 0.5, a percentage, or a rate with its unit"
 T = TypeVar("T")
 _COPY = re.compile(r"(.*\S)\s*\([0-9]+\)")  # a sheet that is a variant of another one
 _DATE = re.compile("20[0-9]{2}-[0-9]{2}-[0-9]{2}")
-_DAY = re.compile(r"(?:day|d|tag)?\W*([0-9]{1,3})", re.IGNORECASE)
+_DAY = re.compile(
+    r"(?:(?:day|d|tag)(?:\s*-(?=\s)|-)?)?[^\w-]*(-?[0-9]{1,4})", re.IGNORECASE
+)  # `Day-3`, not `Day -3`
 _WEEKDAY = re.compile(r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?", re.IGNORECASE)
 _KEY = re.compile("|".join((_DATE.pattern, _DAY.pattern, _WEEKDAY.pattern)), re.IGNORECASE)
 _BRACKETS = re.compile(r"[\[(][^\[(]*[\])]$")
@@ -136,7 +138,9 @@ class _Reader:
         for part in parts:
             match = _DAY.fullmatch(part.sheet)
             number = int(match[1]) if match else len(days) + 1
-            if number in days:
+            if not 0 < number <= MOST_DAYS:
+                self._complain(part.sheet, f"day {number} is not from 1 to {MOST_DAYS}", "name sheets as `Day 3`")
+            elif number in days:
                 self._complain(part.sheet, f"another sheet is day {number}, too", "name all sheets as `Day 3`")
             days[number] = Day(number, None, (part,))
         return list(days.values())

@@ -329,6 +329,22 @@ def test_sheets_are_scenarios_or_days_without_a_schedule(tmp_path: Path) -> None
     assert "  m:\n    links:\n      - {from: KIT, to: FNAL, rate: 1 GB/s}" in second
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("Day -1", None), ("-1", None), ("Day 0", None), ("Day 367", None), ("Day 1000", None), ("Day 366", 366),
+     ("day-01", 1), ("Day - 3", 3), ("Tag 2", 2), ("day: 4", 4)],
+)  # fmt: skip
+def test_days_are_numbers_in_range_in_rows_and_in_names_of_sheets(name: str, number: int | None) -> None:
+    as_row = books.book(T1, name="T1", more={"Schedule": {"A1": "Day", "B1": "T1", "A2": name, "B2": "x"}})
+    for data, schedule in ((as_row, "Schedule"), (books.book(T1, name=name), "")):
+        if number is None:
+            with pytest.raises(MenuError):
+                schedules.read(data, "dc27.xlsx", Options(), schedule, (), "dc27")
+        else:
+            book = schedules.read(data, "dc27.xlsx", Options(), schedule, (), "dc27")
+            assert [day.number for day in book.days] == [number]
+
+
 def test_dates_of_a_workbook_that_counts_from_1904() -> None:
     later = (datetime.date(1904, 1, 1) - datetime.date(1899, 12, 30)).days
     cells: dict[str, Value] = {"B2": FIRST - later, "B4": FIRST + 2 - later, "B5": FIRST + 3 - later}
