@@ -125,13 +125,15 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
     if not groups:
         return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
     others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
-    return f"! short: {short:,} of {count:,} links{others}: {groups[0].line}"
+    mark = "! " if groups[0].needs_somebody else ""
+    return f"{mark}short: {short:,} of {count:,} links{others}: {groups[0].line}"
 
 
 def events(view: Reader, now: datetime) -> list[str]:
     """Return what changed or broke: first what lasts, then the newest."""
     known = marks.marks(view, EPOCH, now + timedelta.resolution)
-    begun, ended = ({(menu[0], menu[of]) for menu in days_of(view).menus} for of in (1, 2))
+    menus = days_of(view).menus
+    begun, ended = {(name, begin) for name, begin, _ in menus}, {(name, end) for name, _, end in menus}
     for name, at in begun | ended:  # the version of a menu that ends as another one begins was edited
         if at <= now:
             what = ("changes" if (name, at) in ended else "begins") if (name, at) in begun else "ends"
