@@ -118,7 +118,8 @@ def test_what_real_services_write_has_the_class_that_an_operator_would_give(reas
 def test_each_class_has_whose_fault_it_is(name: str) -> None:
     about = FILE_CLASSES[name]
     assert about.party in Party
-    assert bool(about.where) == name.startswith(("source", "destination", "checksum", "size"))
+    placed = ("source", "destination", "checksum", "size", "connection", "timeout")
+    assert bool(about.where) == name.startswith(placed)
 
 
 def test_a_cancelled_file_is_one_unless_its_queue_was_too_long() -> None:
