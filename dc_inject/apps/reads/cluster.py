@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -65,7 +66,7 @@ def cluster() -> Cluster:
     return AtSite(address)
 
 
-class Dask:
+class Dask(ABC):
     """A Dask cluster; it is joined when it is first needed."""
 
     address = HERE
@@ -98,8 +99,9 @@ class Dask:
                 self._client = self._joined()
             return self._client
 
+    @abstractmethod
     def _joined(self) -> Any:  # noqa: ANN401  as above
-        raise NotImplementedError
+        """Return a new client; raises NeedsOperator if it cannot join."""
 
 
 class Here(Dask):
