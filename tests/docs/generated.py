@@ -153,11 +153,12 @@ def _entry(entry: Mapping[str, Any]) -> str:
     key, places = entry["key"], what_to_do.PLACES
     lines = [f"- What to do: {entry['do']}"]
     lines += [f"- {title[0].upper()}{title[1:]}: {entry[name]}" for name, title in places.items() if entry[name]]
-    lines += [f"- Whom to call: {what_to_do.whom(entry)}."]
+    last = [f"Whom to call: {what_to_do.whom(entry)}."]
     if entry["alerts"]:
-        lines.append(f"- Alerts: {', '.join(f'`{alert}`' for alert in entry['alerts'])}.")
+        last.append(f"Alerts: {', '.join(f'`{alert}`' for alert in entry['alerts'])}.")
     if key in {hold.value for hold in Hold}:
-        lines.append(f"- [The hold, with its numbers](../reference/holds.md#{key})")
+        last.append(f"[Numbers](../reference/holds.md#{key}).")
+    lines.append(f"- {' '.join(last)}")
     see = f"**{entry['see'][0].upper()}{entry['see'][1:]}.** {entry['means']}"
     return "\n".join([f"\n### {key}\n", see, "", *lines, ""])
 
