@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ MOST_MEMORY = dict.fromkeys(COMMANDS, 200_000_000)  # bytes resident: an answer 
 MOST_MEMORY |= dict.fromkeys(("run", "link"), 400_000_000)  # rows take more, and kept errors hold some
 UNAVAILABLE = 4  # the exit code where a service or a storage does not answer
 TRIES = 3  # to begin in good weather
-STOP = 90.0  # seconds for a stop: half a minute is for answers under way, the rest for a busy machine
+STOP = 180.0  # seconds for a stop: half a minute is for answers under way, the rest for a busy machine
 CYCLE = 5  # seconds
 MB = 1_000_000
 
@@ -221,12 +221,15 @@ def play(lab: Lab, role: str, mode: str, command: str) -> Outcome:
     )
 
 
-def _end_of(running: Running, patience: float = STOP, begs: float | None = None) -> int:
+def _end_of(
+    running: Running, patience: float = STOP, begs: float | None = None, met: Sequence[object] = (None,)
+) -> int:
     """Wait for the end of a process; return the most memory that it has had, in bytes.
 
-    One that may well wait for long is stopped after `begs` seconds, as by Ctrl-C.
+    One that may well wait for long is stopped as by Ctrl-C, `begs` seconds after it has `met` something hostile.
     """
     begun, memory = time.monotonic(), 0
+    first = None
     while True:
         memory = max(memory, _most(running.process.pid))
         pid, status, usage = os.wait4(running.process.pid, os.WNOHANG)
@@ -234,11 +237,12 @@ def _end_of(running: Running, patience: float = STOP, begs: float | None = None)
             running.process.returncode = os.waitstatus_to_exitcode(status)
             theirs = usage.ru_maxrss * 1024  # begins with what the process had that started it
             return theirs if theirs > _most(os.getpid()) else memory
-        passed = time.monotonic() - begun
-        if begs is not None and passed > begs:
+        now = time.monotonic()
+        first = now if first is None and met else first
+        if begs is not None and first is not None and now - first > begs:
             running.send(signal.SIGINT)
-            begun, begs = time.monotonic(), None
-        assert passed < patience, f"it does not end:\n{running.err[-2000:]}"
+            begun, begs = now, None
+        assert now - begun < patience, f"it does not end:\n{running.err[-2000:]}"
         time.sleep(0.02)
 
 
@@ -283,9 +287,9 @@ def _link(lab: Lab, tool: Tool, campaign: str, role: str, mode: str) -> list[tup
     def accepted() -> bool:
         return any(entry.accepted_at for entry in tool.entries(campaign))
 
-    with lab.hostile(role, mode):
+    with lab.hostile(role, mode) as proxy:
         refused = start(f"{campaign}-0")
-        memory = _end_of(refused, begs=40)
+        memory = _end_of(refused, begs=40, met=proxy.met)
     second = _begun(lambda: start(campaign), accepted)
     with lab.hostile(role, mode):
         return [(refused, memory), (second, _end_of(second, begs=40))]
@@ -355,6 +359,6 @@ def _end(lab: Lab, tool: Tool, campaign: str, role: str, mode: str) -> list[tupl
     until(_alive(run, given), "both services at work")
     run.send(signal.SIGTERM)
     memory = _end_of(run)
-    with lab.hostile(role, mode):
+    with lab.hostile(role, mode) as proxy:
         end = tool.start("end", campaign, "--cancel", "--yes", "--timeout", _timeout(mode))
-        return [(run, memory), (end, _end_of(end, begs=20))]
+        return [(run, memory), (end, _end_of(end, begs=20, met=proxy.met))]
