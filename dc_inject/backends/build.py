@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def rucio(wanted: Wanted) -> RucioBackend:
     """Return the back end of the Rucio that this environment configures."""
-    from dc_inject.backends.fts.named import NamedServices
+    from dc_inject.backends.fts.limits import NamedServices
     from dc_inject.backends.rucio import RucioBackend
 
     # Nobody counts their calls: what they do says nothing of the campaign's own services.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.backends.fts.jobs import metadata
+from dc_inject.backends.fts.jobs import read_metadata
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import Bundle, File, JobOptions, Link, naming
 from dc_inject.model.errors import ServiceError
@@ -207,7 +207,7 @@ _OPEN: list[Any] = []
 )
 def test_whatever_a_job_says_of_itself(value: Any) -> None:
     """Metadata is ours or not, and no other exception."""
-    said = metadata({"job_metadata": value})
+    said = read_metadata({"job_metadata": value})
     assert not said or said["dc_inject"] == 1
 
 
@@ -217,5 +217,5 @@ def test_metadata_of_any_contact_is_ours_and_short_enough(contact: str, campaign
     made = naming.metadata(replace(INJECTIONS[0], contact=contact, campaign=campaign))
     text = json.dumps(made)
     assert len(text) <= naming.METADATA_LIMIT
-    assert metadata({"job_metadata": json.loads(text)})["campaign"] == campaign
-    assert metadata({"job_metadata": text})["key"] == INJECTIONS[0].key
+    assert read_metadata({"job_metadata": json.loads(text)})["campaign"] == campaign
+    assert read_metadata({"job_metadata": text})["key"] == INJECTIONS[0].key

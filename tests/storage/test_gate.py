@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dc_inject.backends.fts.folders import Folders
+from dc_inject.backends.fts.removing import Folders
 from dc_inject.model import naming
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.samples import FileSet

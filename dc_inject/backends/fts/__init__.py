@@ -10,22 +10,21 @@ from math import ceil
 from dc_inject.backends.fts.connection import (
     Connection,
     CredentialSource,
+    Delegation,
     Make,
     Purpose,
+    check,
     checked,
+    delegation,
     real_client,
     understood,
 )
-from dc_inject.backends.fts.endpoint_probe import EndpointProbe, StorageEnd
-from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
-from dc_inject.backends.fts.jobs import Jobs
+from dc_inject.backends.fts.jobs import JobList, Jobs
 from dc_inject.backends.fts.limits import limits, queues
-from dc_inject.backends.fts.listing import JobList
-from dc_inject.backends.fts.observing import Observing
+from dc_inject.backends.fts.observing import Observing, Rows
 from dc_inject.backends.fts.removing import CopyDeletion
-from dc_inject.backends.fts.rows import Rows
-from dc_inject.backends.fts.sites import Sites
+from dc_inject.backends.fts.sites import EndpointProbe, Sites, StorageEnd
 from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
 from dc_inject.model.errors import Permanent, ServiceError

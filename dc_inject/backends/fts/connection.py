@@ -1,4 +1,4 @@
-"""The connection to FTS: one client for each thread, and the only way by which calls leave."""
+"""The connection to FTS: one client for each thread, who we are there, and the only way by which calls leave."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, FtsCallRecord, translate
-from dc_inject.backends.service_connection import ServiceConnection
+from dc_inject.backends.service_connection import ServiceConnection, unusable
 from dc_inject.menu import addresses
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.events import Observer
-from dc_inject.model.ports import Clock
+from dc_inject.model.ports import Clock, Identity
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.http_transport import trust
 from dc_inject.storage.types import Access, credential
 
 Purpose = Literal["fts", "source", "destination"]
+# What may be asked before it is known whom FTS takes us for: nothing of it is about jobs.
+_BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "delegated_until"})
+_REMEMBERED = 16  # credentials that FTS has recognised
+Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
+_NOBODY = "anon"  # what FTS calls somebody without credentials
 
 
 class CredentialSource(Protocol):
@@ -59,13 +65,6 @@ class Me(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.account} of {self.vo or 'no VO'}"
-
-
-# What may be asked before it is known whom FTS takes us for: nothing of it is about jobs.
-_BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "delegated_until"})
-_REMEMBERED = 16  # credentials that FTS has recognised
-
-Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
 
 
 def real_client(endpoint: str, access: Access, record: FtsCallRecord, timeout: float, authorities: str) -> Any:  # noqa: ANN401  fts3 has no types
@@ -223,3 +222,59 @@ def understood(*, lost: bool = False) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         message = f"FTS's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
         raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """Whether FTS acts with a proxy of ours (with a token it does not), and until when it has one that is good."""
+
+    needed: bool
+    until: datetime | None = None
+
+
+def delegation(connection: Connection) -> Delegation:
+    """Return how it stands with the proxy that FTS acts with; nothing is delegated."""
+    needed: bool = connection.call("needs_delegation")
+    return Delegation(needed, connection.call("delegated_until") if needed else None)
+
+
+def check(connection: Connection, service: str, until: datetime | None) -> Identity:
+    """Return who we are; raises NeedsOperator with address and hint when nothing will work.
+
+    With a certificate, FTS is given a proxy that lasts for some hours. No right to configure FTS makes an
+    administrator of us: it only shows its limits.
+    """
+    connection.renew()
+    try:
+        version = connection.call("version")
+        answer: Mapping[str, Any] = connection.call("whoami")
+        me = _known(answer)
+        connection.recognise(me)  # whether we may go on as somebody else is not said here, but by who asked
+        connection.delegate()
+    except ServiceError as error:
+        hint = "check FTS's endpoint, and that the service runs"
+        raise unusable(error, f"FTS at {connection.endpoint}", hint) from error.__cause__
+    return Identity(
+        service=service,
+        address=connection.endpoint,
+        version=version,
+        vo=me.vo,
+        account=me.account,
+        admin=False,
+        may_end=True,
+        credentials_until=until,
+    )
+
+
+def _known(answer: Mapping[str, Any]) -> Me:
+    """Return our name and VO as FTS has them; raises NeedsOperator if it does not know us or grants us nothing."""
+    me = Me.of(answer)
+    if me.account in {"", _NOBODY} or not me.vo:
+        message = "it does not know us, or no virtual organisation of ours"
+        raise NeedsOperator(message, NO_VO, hold=CREDENTIALS)
+    level = answer.get("level")
+    if isinstance(level, Mapping) and level and not {"transfer", "*"} & set(level):
+        raise NeedsOperator(
+            f"{me.account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS
+        )
+    return me

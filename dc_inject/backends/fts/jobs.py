@@ -1,23 +1,43 @@
-"""FTS jobs of ours: their ids, submitting them, adopting those of an earlier call, cancelling them."""
+"""FTS jobs of ours: their ids, how they are submitted, adopted from an earlier call and cancelled.
+
+`JobList` finds them without a ledger, by their metadata and the names of their files.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
+from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
 from dc_inject.credentials.destinations import hint, refusal
-from dc_inject.model import Entry, Injection, deletion, naming, urls
+from dc_inject.model import Entry, Injection, Link, deletion, naming, urls
 from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, judged
-from dc_inject.model.naming import Origin
-from dc_inject.model.ports import Outcome
+from dc_inject.model.items import LARGEST_FILE, label_of_job
+from dc_inject.model.naming import Copy, Origin
+from dc_inject.model.ports import FoundInjection, Made, Outcome, Status
+from dc_inject.model.redaction import scrub
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 100  # ids that FTS takes in a call
+OVER = frozenset({"FINISHED", "FINISHEDDIRTY", "FAILED", "CANCELED"})  # states of jobs
 _SHARED = frozenset({0, 429, 503})  # statuses that the next job would get as well; 0 is none at all
 _OUTAGES = 2  # jobs in a row that FTS fails with, after which the others are not tried
+Row = Mapping[str, Any]
+LISTED_AT_ONCE = 20  # jobs whose files are asked for in a call
+LONGEST = timedelta(days=14)  # how far back jobs that are over are looked for; FTS archives its own after a week
+_FIELDS = ("file_state", "filesize", "user_filesize", "source_surl", "dest_surl")
+_HOUR = timedelta(hours=1)
+_DEPTH = 6  # names of a copy's path below the prefix: naming.copies
 
 T = TypeVar("T")
 
@@ -34,10 +54,10 @@ class Jobs:
         """Return the id that FTS gives to the job of an injection: known before it is submitted."""
         return naming.job_id(self.connection.vo(), injection.key)
 
-    def is_own(self, row: Mapping[str, Any], injection: Injection) -> bool:
+    def is_own(self, row: Row, injection: Injection) -> bool:
         """Return whether a row that FTS shows is about the job of an injection, by what the job has in it."""
         vo = self.connection.vo()
-        return metadata(row).get("key") == injection.key and row.get("vo_name", vo) == vo
+        return read_metadata(row).get("key") == injection.key and row.get("vo_name", vo) == vo
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a job for each; trouble that all share ends the asking, and the rest is known not to be made."""
@@ -88,7 +108,7 @@ class Jobs:
             raise Temporary(message, lost=True) from error
         if not any(row.get("job_id") == job_id and self.is_own(row, injection) for row in rows):
             raise Temporary("FTS knows the key of this job, and shows another job under its id", lost=True)
-        origin = naming.read_origin(metadata(rows[0]))
+        origin = naming.read_origin(read_metadata(rows[0]))
         return Outcome(injection.key, job_id, adopted=True, origin=origin)
 
     def cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
@@ -120,7 +140,7 @@ class Jobs:
         ]
 
 
-def metadata(row: Mapping[str, Any]) -> dict[str, Any]:
+def read_metadata(row: Row) -> dict[str, Any]:
     """Return what dc_inject wrote into a job; nothing if the job is not one of dc_inject."""
     written = row.get("job_metadata")
     if isinstance(written, str):
@@ -151,3 +171,120 @@ def _with_end_named(error: ServiceError, injection: Injection) -> ServiceError:
     if isinstance(error, Banned) and error.storage == urls.host_key(injection.link.source):
         return judged(Banned(error.message, error.hint, error.storage, hold="source-unavailable"), error.fault)
     return error
+
+
+def true_size(file: Row) -> int:
+    """Return the bytes of a file: what FTS has found, else what was listed; 0 where neither is known.
+
+    FTS copies a file whatever was listed, and reports its own number once it has read the source: 0 until then.
+    What no file can have (`LARGEST_FILE`) is not believed.
+    """
+    sizes = count(file.get("filesize")), count(file.get("user_filesize"))
+    return next((size for size in sizes if 0 < size <= LARGEST_FILE), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """Finds the jobs of a campaign that we submitted; other people's with the same words are left alone."""
+
+    connection: Connection
+    service: str
+
+    def ours(self, campaign: str, since: datetime | None) -> Iterator[FoundInjection]:
+        """Stream the jobs of a campaign that are at work, and those that were over after `since`.
+
+        A job whose files are not named as ours is left out, whatever it says of itself. The link's source is the
+        folder that all source files lie in: the prefix of the menu is that one, or one above it.
+        """
+        for batch in parts(self._rows(campaign, since), LISTED_AT_ONCE):
+            files = self._files([row["job_id"] for row in batch])
+            for row in batch:
+                injection = self._injection(row, files.get(row["job_id"], ()))
+                if injection is not None:
+                    yield injection
+
+    def made(self, campaign: str, since: datetime) -> Iterator[Made]:
+        """Stream who made the jobs of a campaign since then, by their metadata alone."""
+        for row in self._rows(campaign, since):
+            metadata, at = read_metadata(row), _moment(row["submit_time"])
+            if at >= since:
+                yield Made(str(metadata.get("key")), naming.read_origin(metadata), at)
+
+    def _rows(self, campaign: str, since: datetime | None) -> list[Row]:
+        """Return the jobs of a campaign that are at work, and those that were over after `since`."""
+        answer = self.connection.call("whoami")
+        mine = {"user_dn": str(answer["user_dn"]), "vo_name": self.connection.vo()}
+        now = self.connection.now()
+        hours = max(1, ceil((now - max(since or now - LONGEST, now - LONGEST)) / _HOUR))
+        finished = mine | {"state_in": ",".join(sorted(OVER)), "time_window": str(hours)}
+        # in this order: a job that ends between the two answers is in both
+        jobs = {row["job_id"]: row for query in (mine, finished) for row in self._list(query)}
+        return [row for row in jobs.values() if read_metadata(row).get("campaign") == campaign]
+
+    def _list(self, query: Mapping[str, str]) -> list[Row]:
+        rows: list[Row] = self.connection.call("get", f"/jobs?{urlencode(query)}")
+        return rows
+
+    def _files(self, ids: Sequence[str]) -> dict[str, Sequence[Row]]:
+        answer = self.connection.call("get", f"/jobs/{','.join(ids)}?files={','.join(_FIELDS)}")
+        rows = answer if isinstance(answer, list) else [answer]
+        return {row["job_id"]: tuple(row.get("files") or ()) for row in rows}
+
+    def _injection(self, row: Row, files: Sequence[Row]) -> FoundInjection | None:
+        """Return a job of ours; None when its files' names do not bear out what it says."""
+        metadata, job = read_metadata(row), row["job_id"]
+        prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
+        copy = _common_copy(prefix, files)
+        if copy is None:
+            log.warning("the job %s says that it is of %s, and its files do not", job, metadata["campaign"])
+            return None
+        if (copy.campaign, copy.key) != (metadata["campaign"], metadata.get("key")):
+            log.warning("the job %s and its files do not say the same of it", job)
+            return None
+        if not deletion.is_ours(deletion.Job(job, self.connection.vo(), copy.key)):
+            log.warning("the job %s has files of another job", job)
+            return None
+        sources = tuple(urls.normal(str(file["source_surl"])) for file in files)
+        states = Counter(str(file["file_state"]) for file in files)
+        stuck = states["FAILED"] + states["CANCELED"]
+        return FoundInjection(
+            key=copy.key,
+            external_id=job,
+            campaign=copy.campaign,
+            scenario=copy.scenario,
+            cycle=copy.cycle,
+            link=Link(_common_folder(sources), prefix, self.service),
+            item=label_of_job(len(files), job),
+            bytes=sum(true_size(file) for file in files),
+            status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
+            done=states["FINISHED"],
+            moving=len(files) - states["FINISHED"] - stuck,
+            stuck=stuck,
+            created_at=_moment(row["submit_time"]),
+            expires_at=None,  # FTS ends nothing but what waits too long
+            changed_at=_moment(row["job_finished"]) if row.get("job_finished") else None,
+            sources=sources,
+            contact=scrub(str(metadata.get("contact") or "")),
+            origin=naming.read_origin(metadata),
+        )
+
+
+def _common_copy(prefix: str, files: Sequence[Row]) -> Copy | None:
+    """Return what the names of a job's files say together; None unless they are all of one injection's."""
+    copies = [naming.read_copy(prefix, str(file["dest_surl"])) for file in files]
+    whole = sorted(copy for copy in copies if copy is not None)
+    same = {copy._replace(number=0) for copy in whole}
+    numbered = [copy.number for copy in whole] == list(range(len(files)))
+    return same.pop() if len(same) == 1 and numbered else None
+
+
+def _common_folder(sources: Sequence[str]) -> str:
+    """Return the innermost folder that holds all of these files."""
+    folder = urls.parent(sources[0])
+    while not all(urls.is_below(folder, url) for url in sources) and urls.parent(folder) != folder:
+        folder = urls.parent(folder)
+    return folder
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.backends.fts.named import REST, NamedServices
+from dc_inject.backends.fts.limits import REST, NamedServices
 from dc_inject.backends.sim import SimClock
 from dc_inject.credentials.destinations import Destinations
 from dc_inject.model.errors import Permanent, ServiceError
