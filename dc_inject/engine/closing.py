@@ -93,7 +93,7 @@ class Closing:
         ledger.close_cycle(cycle, now, holds, troubled)
         silent = ledger.silent_since()
         if silent is not None and all(signal.value is not None for signal in ledger.signals(ARRIVALS)):
-            log.warning("nothing has arrived anywhere since %s", f"{silent:%H:%MZ}")
+            log.warning("nothing has arrived anywhere since %s", f"{silent:%Y-%m-%d %H:%MZ}")
         why = "" if silent is None else f"since {silent:%Y-%m-%d %H:%MZ}"
         ledger.signal(ARRIVALS, "anywhere", "arrive" if silent is None else None, now, why)
         self._context.tell(CycleClosed(cycle, (now - cycle.end).total_seconds()))

@@ -273,10 +273,18 @@ class SeriesReader(CycleReader):
         ):
             yield keys[account], moment(start), missing
 
-    def dues(self) -> list[tuple[datetime, int]]:
-        """Return when each cycle began, and the bytes that all flows were due in it."""
-        rows = self._db.rows("SELECT cycle, sum(due) FROM cycle_row GROUP BY cycle")
-        return [(moment(start), due) for start, due in rows]
+    def sums_of_cycles(self, since: datetime = EPOCH, *, closed: bool = False) -> list[tuple[datetime, int, int]]:
+        """Return when each cycle (that is `closed`) from then on began, and what all were due and moved in it.
+
+        What became known since the last close is not in it.
+        """
+        rows = self._db.rows(
+            "SELECT cycle, sum(due), sum(moved) FROM cycle_row WHERE cycle >= ? AND "
+            "(NOT ? OR cycle NOT IN (SELECT start FROM cycle WHERE closed_at IS NULL)) GROUP BY cycle",
+            stored(since),
+            closed,
+        )
+        return [(moment(start), due, moved) for start, due, moved in rows]
 
     def releases(self, before: datetime) -> Iterator[tuple[FlowKey, datetime, int]]:
         """Yield flow key, moment and bytes of each injection that was released before a moment and accepted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from dc_inject.model.errors import MenuError, Problem, ServiceError
 from dc_inject.model.thresholds import Threshold
 
 DEFAULT_CYCLE = timedelta(minutes=15)
+# Keys of a menu that say when it is in force, with what belongs to them.
+_HEAD = re.compile(r"^(?:start|end|timezone|include)[ \t]*:.*(?:\n(?:[ \t#-].*)?$)*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,15 @@ def sites_of(text: str) -> Mapping[str, str]:
 
 
 def window_of(text: str, name: str, load: Load) -> tuple[datetime, datetime, tzinfo] | None:
-    """Return when a menu that was read before starts and ends, and its zone; None if that cannot be read."""
+    """Return when a menu that was read before starts and ends, and its zone; None if that cannot be read.
+
+    Its head alone is read where that is enough: to compose a menu of a thousand links takes its time.
+    """
+    head = "".join(part[0] for part in _HEAD.finditer(text))
+    return (_window_of(head, name, load) if head else None) or _window_of(text, name, load)
+
+
+def _window_of(text: str, name: str, load: Load) -> tuple[datetime, datetime, tzinfo] | None:
     if "start" not in text and "include" not in text:
         return None
     reader = MenuReader(name, load)

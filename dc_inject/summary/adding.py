@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, pairwise
-from operator import add
+from operator import add, sub
 from typing import TypeVar
 
 from dc_inject.ledger.reading import Reader
@@ -43,29 +43,47 @@ class Times:
         With `exact`, rows are read by cycle.
         """
         self.long, length = long, cycles[-1].length
-        numbers = range(days.of(cycles[0]), days.of(cycles[-1]) + 1)
+        self._cut = {cycle.start: [*borders, cycle.end] for cycle in cycles if (borders := days.borders(cycle))}
+        last = max(days.of(cycles[-1]) + len(days.borders(cycles[-1])), days.of(cycles[0]))
+        numbers = range(days.of(cycles[0]), last + 1)
         firsts = [days.first_cycle(number, length) for number in (*numbers, numbers.stop)]
         firsts[-1] = max(firsts[-1], cycles[-1].end)
         self.fine = max(HOUR, length) if long is None else long
         phases = {(first - EPOCH) % self.fine for first in firsts[:-1]}
-        if len(phases) > 1 or exact:
+        if len(phases) > 1 or exact or self._cut:
             self.fine, phases = length, {NO_TIME}
         self.phase = phases.pop()
         self.starts: list[datetime] = []
         self.days: dict[int, range] = {}
+        cuts = {border for ends in self._cut.values() for border in ends[:-1]}
         for number, (begin, end) in zip(numbers, pairwise(firsts), strict=True):
             first, step = len(self.starts), long or end - begin
+            cut = [days.start(number)] if days.start(number) in cuts else []
             every = (begin + count * step for count in range(-(-(end - begin) // step)))
-            self.starts += (at for at in every if cycles[0].start - step < at <= cycles[-1].start)
+            whole = [at for at in every if cycles[0].start - step < at <= cycles[-1].start]
+            self.starts += [*cut, *(whole[1:] if cut and long is None else whole)]
             self.days[number] = range(first, len(self.starts))  # hours without a cycle are steps too
-        self.end = min(self.starts[-1] + step, end)
+        is_part = long is not None and self.starts[-1] in cuts  # of the last cycle
+        self.end = cycles[-1].end if is_part else end if long is None else min(self.starts[-1] + step, end)
         self.seconds = [0.0] * len(self.starts)
         for cycle in cycles:
-            self.seconds[self.number(cycle.start)] += max((cycle.end - max(cycle.start, begun)).total_seconds(), 0)
+            for begin, end in pairwise([cycle.start, *self._cut.get(cycle.start, [cycle.end])]):
+                self.seconds[self.number(begin)] += max((end - max(begin, begun)).total_seconds(), 0)
 
     def number(self, at: datetime) -> int:
         """Return the number of the step that a moment is in."""
         return bisect_right(self.starts, at) - 1
+
+    def divided(self, start: datetime, sums: Sums) -> Iterator[tuple[int, Sums]]:
+        """Yield the number of each step that sums belong to, and its part: one cycle may be in two days."""
+        begin = start
+        *borders, until = self._cut.get(start, [start])
+        for border in borders:
+            time, left = ((at - begin) // timedelta.resolution for at in (border, until))
+            part = Sums(*(size * time // left for size in sums))
+            yield self.number(begin), part
+            sums, begin = Sums(*map(sub, sums, part)), border
+        yield self.number(begin), sums
 
 
 class Added:
@@ -177,14 +195,15 @@ def read_rows(
     links: dict[FlowKey, Added] = defaultdict(Added)
     steps = (chosen, times.fine, times.phase)
     for start, kind, key, sums in chain(made_up_apart(view.spans(*steps)), view.lost(*steps)):
-        number = times.number(start)
         source, destination = key.link.source, key.link.destination
-        for added in (total, scenarios[key.scenario], sources[source], destinations[destination]):
-            added.add(kind, number, sums)
-        links[key].add(kind, 0, sums)
+        places = [total, scenarios[key.scenario], sources[source], destinations[destination]]
         if types:
-            of_types[types.get(key, key.scenario)].add(kind, number, sums)
+            places.append(of_types[types.get(key, key.scenario)])
         if site_of:
-            source_sites[site_of.get(source, source)].add(kind, number, sums)
-            destination_sites[site_of.get(destination, destination)].add(kind, number, sums)
+            places.append(source_sites[site_of.get(source, source)])
+            places.append(destination_sites[site_of.get(destination, destination)])
+        for number, part in times.divided(start, sums):
+            for added in places:
+                added.add(kind, number, part)
+        links[key].add(kind, 0, sums)
     return total, names, links

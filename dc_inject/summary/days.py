@@ -7,7 +7,8 @@ so neither an edit nor a menu that is removed moves the days. What was before th
 A campaign without a menu (a mini-challenge) has days from its first cycle, in UTC.
 
 A cycle belongs to the day in which it begins. The one in which the first menu starts belongs to day 1, and those
-after the last menu, in which something may still arrive, to the last day.
+after the last menu, in which something may still arrive, to the last day. Where a day begins within a cycle (of
+4 hours, say), figures divide what the cycle got between the days, in proportion to time.
 """
 
 from __future__ import annotations
@@ -51,11 +52,16 @@ class Days:
 
     def of(self, cycle: Cycle) -> int:
         """Return the number of the day that a cycle belongs to."""
-        if self.menus:
-            ended = max(until for _, _, until in self.menus)
-            if cycle.start >= ended > self.begun:
-                return self.number(ended - timedelta.resolution)
-        return self.number(self.begun if cycle.start < self.begun < cycle.end else cycle.start)
+        return self._number(self.begun if cycle.start < self.begun < cycle.end else cycle.start)
+
+    def _number(self, at: datetime) -> int:
+        ended = max((until for _, _, until in self.menus), default=self.begun)
+        return self.number(ended - timedelta.resolution if at >= ended > self.begun else at)
+
+    def borders(self, cycle: Cycle) -> list[datetime]:
+        """Return when days begin within a cycle; day 1 has all of the cycle in which the first menu starts."""
+        last = self._number(cycle.end - timedelta.resolution)
+        return [self.start(number) for number in range(self.of(cycle) + 1, last + 1)]
 
     def first_cycle(self, number: int, length: timedelta) -> datetime:
         """Return when the first cycle of a day begins."""

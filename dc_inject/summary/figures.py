@@ -35,12 +35,13 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
-from dc_inject.summary import link_types, marks, repeats, sites, thresholds, why
+from dc_inject.summary import marks, menu_terms, repeats, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
 from dc_inject.summary.days import ONE, Days, days_of
 
 BY = ("day", "hour", "cycle", "calendar-day")  # what a step may be
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
+OF = ("site", "rse", "link", "scenario")  # what a menu may exclude
 LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
 POLICY = "policy"  # the signal with the way in which a simulation injects, where it is not by control
@@ -133,7 +134,7 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
     kind, _, name = of.partition("=")
     if not kind:
         return None
-    site_of = sites.site_of(view) if kind == "site" else {}
+    site_of = menu_terms.site_of(view) if kind == "site" else {}
     names = {
         key: {*ends, *(site_of.get(end, end) for end in ends)} if kind == "site" else
         {str(key.link), key.link.shown} if kind == "link" else {key.scenario}
@@ -171,7 +172,7 @@ def report(
         return None
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
     times, days = times_of(view, cycles, scope.by, exact=bool(scope.excluded))
-    total, names, links = read_rows(view, chosen, times, sites.site_of(view), link_types.types_of(view))
+    total, names, links = read_rows(view, chosen, times, menu_terms.site_of(view), menu_terms.types_of(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
@@ -197,6 +198,16 @@ def report(
                 "cycles": sum(Window(window.since, window.until).touches(cycle) for cycle in cycles),
             }
             for window in scope.excluded
+        ],
+        "menu_exclusions": [
+            {
+                "since": units.format_time(one.start),
+                "until": units.format_time(one.end),
+                "of": next((f"{kind}={name}" for kind in OF if (name := getattr(one, kind))), ""),
+                "why": one.reason,
+            }
+            for one in menu_terms.exclusions_of(view)
+            if one.start < chosen.until and one.end > chosen.since
         ],
         **_over_time(total, times, days),
         **{

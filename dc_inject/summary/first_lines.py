@@ -12,23 +12,20 @@ other characters; they change nothing else.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import Period
 from dc_inject.model import EPOCH, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.summary import figures, marks
 from dc_inject.summary.days import days_of
-from dc_inject.summary.short_links import ShortGroup, grouped, judged
+from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current, judged
 
 HEIGHTS = " ▁▂▃▄▅▆▇"
 STEPS = 12  # cycles of a trend, at most
 EVENTS = 5  # of the fourth line, at most
-KNOWN = 2  # cycle lengths after the last closed cycle within which it is current
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 UNDER_WAY = (State.CALLED, State.LIVE)
 
@@ -68,9 +65,7 @@ def in_force(view: Reader, since: datetime, now: datetime) -> bool:
 
 def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
-    last = view.last_closed()
-    is_known = last is not None and now - last.end <= KNOWN * last.length
-    links = judged(view, now) if is_known else []
+    is_known, links = is_current(view, now), judged(view, now)
     groups, happened = grouped(links), events(view, now)
     made = [
         *_rates(view, status, now, is_known=is_known),
@@ -91,19 +86,16 @@ def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: 
         yield f"{name} no cycle is closed so far"
         yield "since the menus began: nothing is known yet"
         return
-    moved, due = Counter[datetime](), Counter[datetime]()
-    for cycle, _, size, arrived in view.by_scenario(Period(min(change, last.start), last.end)):
-        moved[cycle.start] += arrived
-        due[cycle.start] += size
-    now_moves, steps = _of(moved[last.start], due[last.start], last.length), [(moved[at], due[at]) for at in due]
+    rows = view.sums_of_cycles(min(change, last.start), closed=True)
+    now_moves, steps = _of(rows[-1][2], rows[-1][1], last.length), [(moved, due) for _, due, moved in rows]
     form = "%m-%d %H:%M" if last.length >= DAY else "%H:%M:%S" if last.length < MINUTE else "%H:%M"
     if is_known:
         yield f"{name} {now_moves} {trend(steps)} in {last.start:{form}}-{last.end:{form}}Z"
     else:
-        mark = "! " if in_force(view, now - KNOWN * last.length, now) else ""
+        mark = "! " if in_force(view, now - CURRENT * last.length, now) else ""
         yield f"{mark}{name} no cycle is closed since {last.end:%m-%d %H:%MZ}; before: {now_moves}"
-    counting = [at for at in due if at >= change]
-    sums = sum(moved[at] for at in counting), sum(due[at] for at in counting)
+    counting = [row for row in rows if row[0] >= change]
+    sums = sum(moved for *_, moved in counting), sum(due for _, due, _ in counting)
     rates = _of(*sums, len(counting) * last.length) if counting else "no cycle is closed so far"
     day = f" (day {status['day']['number']})" if status["day"] else ""
     yield f"since {change:%m-%d %H:%MZ}{day}: {rates}, {' of '.join(map(units.format_size, sums))}"

@@ -30,10 +30,11 @@ from dc_inject.model import EPOCH, FlowKey, Held, Hold, Numbers, units
 from dc_inject.model.holds import Trait, forgives, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.summary import what_to_do, why
+from dc_inject.summary.menu_terms import site_of
 from dc_inject.summary.readings import ramping
-from dc_inject.summary.sites import site_of
 
 CYCLES = 4  # closed ones that are judged
+CURRENT = 2  # cycle lengths after the last closed cycle within which it is current
 ENOUGH = 0.7  # of the due: a link that moved less is short
 WORKS = 1 / 3  # of the due of the last closed cycle: who carries such a link works
 LOOKED_BACK = timedelta(days=1)  # for the last arrival of a link
@@ -141,6 +142,7 @@ class ShortGroup:
             "due": sum(link.due for link in self.links),
             "moved": sum(link.moved for link in self.links),
             "nothing_since": units.format_time_or_none(self.since),
+            "or_longer": self.since is not None and self.links[0].until - self.since > LOOKED_BACK,
             "line": self.line,
             "numbers": self.numbers,
             "call": self.call,
@@ -157,10 +159,19 @@ def since_when(since: datetime, now: datetime) -> str:
 # --------------------------------------------------------------------------- from a ledger
 
 
-def judged(view: Reader, now: datetime) -> list[JudgedLink]:
-    """Return the links that were due anything in the last closed cycles, and why those are short that are."""
+def is_current(view: Reader, now: datetime) -> bool:
+    """Whether the last closed cycle says how things stand now."""
     last = view.last_closed()
-    if last is None:
+    return last is not None and now - last.end <= CURRENT * last.length
+
+
+def judged(view: Reader, now: datetime) -> list[JudgedLink]:
+    """Return the links that were due anything in the last closed cycles, and why those are short that are.
+
+    None where no cycle has closed of late: what was short may not be so any more.
+    """
+    last = view.last_closed()
+    if last is None or not is_current(view, now):
         return []
     by_key: dict[FlowKey, list[Row]] = defaultdict(list)
     for row in view.rows(since=last.start - CYCLES * last.length):
@@ -236,7 +247,11 @@ def _held(rows: Sequence[Row]) -> Held | None:
 
 
 def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
-    """Return the short links by what they have in common: first where somebody has to act, and what lacks most."""
+    """Return the short links by what they have in common.
+
+    First where somebody has to act, of those first where a link hardly works now, and of those what lacks most: a
+    link that has been at half its rate for hours hides no cut.
+    """
     healthy = {party for link in links if link.works and link.cause not in SUSPECTING for party in link.parties}
     users: dict[Party, int] = defaultdict(int)
     by_cause: dict[str, list[JudgedLink]] = defaultdict(list)
@@ -250,7 +265,14 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
         for cause, short in by_cause.items()
         for party, members in _shared(cause, short, healthy)
     ]
-    return sorted(groups, key=lambda one: (not one.needs_somebody, sum(x.moved - x.due for x in one.links)))
+    return sorted(
+        groups,
+        key=lambda one: (
+            not one.needs_somebody,
+            all(x.works for x in one.links),
+            sum(x.moved - x.due for x in one.links),
+        ),
+    )
 
 
 def _shared(

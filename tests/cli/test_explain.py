@@ -45,6 +45,9 @@ def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
     assert [row["key"] for row in rows] == ["failing", "destination-full", "pool-dry"]
     assert "free=12 GB" in rows[1]["line"]
     assert rows[1]["call"] == "T2_US_MIT"
+    later = watching.NOW + 4 * watching.LENGTH  # the injector is dead: what was short then may not be so any more
+    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: later)
+    assert json.loads(run("explain", path, "--format", "json").stdout) == []
 
 
 def test_a_campaign_with_the_name_of_a_hold_is_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

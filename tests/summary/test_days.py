@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise, starmap
 from pathlib import Path
@@ -14,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.menu import nodes, window_of
 from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.model.thresholds import parse
 from dc_inject.summary import figures, standing, thresholds
@@ -127,16 +129,19 @@ def test_status_export_and_thresholds_have_the_same_days(ledger: Path) -> None:
     assert [one.reason.partition(":")[0] for one in judged[:2]] == ["day 1", "day 12"]
 
 
-def test_a_day_is_the_one_in_which_a_cycle_begins() -> None:
-    """But the cycle in which the first menu starts is of day 1: 12 days are 12, at whatever minute they begin."""
+def test_twelve_days_are_twelve_at_whatever_minute_they_begin() -> None:
+    """All of the cycle in which the first menu starts is of day 1."""
     days = Days(BEGUN + 5 * MINUTE, ZURICH)
+    days = replace(days, menus=(("all", days.begun, days.start(13)),))
     made = [*cycles(BEGUN, days.start(13), QUARTER)]
     for long in (QUARTER, HOUR, None):
         times = Times(made, days, long, BEGUN)
         assert list(times.days) == list(range(1, 13)), long
         assert sum(times.seconds) == len(made) * 900
-        later = [BEGUN + (QUARTER if n < 6 else -3 * QUARTER) + n * DAY for n in range(1, 12)]
-        assert [times.starts[span.start] for span in times.days.values()] == [BEGUN, *later]
+        assert [times.starts[span.start] for span in times.days.values()] == [
+            BEGUN,
+            *map(days.start, range(2, 13)),
+        ]
     assert days.number(BEGUN) == 0
     assert days.of(Cycle(BEGUN - QUARTER, QUARTER)) == 0
     assert days.number(BEGUN - 50 * HOUR) == -2
@@ -172,3 +177,55 @@ def test_a_campaign_that_began_in_mid_day_is_numbered_from_its_first_menu(tmp_pa
     assert (days.begun, days.of(third)) == (BEGUN, 3)
     assert days.current(third.start)["menus"] == ["day-03"]
     assert days.current(BEGUN) is None, "nothing was in force yet"
+
+
+@pytest.mark.parametrize("by", ["day", "hour", "cycle", "calendar-day"])
+def test_a_cycle_in_which_a_day_begins_is_divided_between_the_days(tmp_path: Path, by: str) -> None:
+    """Of the cycle from 08:00 to 12:00 UTC a quarter is of the old day; all of the first is of day 1."""
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as made:
+        made.bind("dc27", 4 * HOUR, [ME], BEGUN - HOUR)
+        made.put_in_force([("all.yaml", "digest", menu("2027-03-22 10:00", "2027-03-25 10:00"))], BEGUN - HOUR)
+        for number, cycle in enumerate(cycles(BEGUN - HOUR, BEGUN + 71 * HOUR, 4 * HOUR)):
+            made.open_cycle(cycle, {LINK: (GB if number == 6 else 10 * GB + 1, None)}, cycle.start)
+            made.close_cycle(cycle, cycle.end)
+    found = report(tmp_path / "dc27.sqlite", "--by", by)
+    assert sum(step["due"] for step in found["steps"]) == sum(day["due"] for day in found["days"]) == 171 * GB + 17
+    assert sum(step["seconds"] for step in found["steps"]) == 72 * 3600
+    if by != "calendar-day":
+        assert [day["due"] for day in found["days"]] == [
+            60 * GB + 6 + GB // 4,
+            50 * GB + 5 + 3 * GB // 4 + 2500000000,
+            57500000006,
+        ]
+        assert [day["seconds"] for day in found["days"]] == [25 * 3600, 24 * 3600, 23 * 3600]
+    rows = list(
+        csv.DictReader(run("report", tmp_path / "dc27.sqlite", "--format", "csv", "--by", by).stdout.splitlines())
+    )
+    assert [(row["start"], int(row["due"])) for row in rows] == [
+        (step["start"], step["due"]) for step in found["steps"] if step["due"]
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        menu("2027-03-22 10:00", "2027-03-23 10:00"),
+        "{menu: 1, timezone: Europe/Zurich, start: 2027-03-22 10:00, end: 2027-03-23 10:00}",
+        "x-from: &from 2027-03-22 10:00\ntimezone: Europe/Zurich\nstart: *from\nend: 2027-03-23 10:00\n",
+        "timezone: Europe/Zurich\nstart: 2027-03-22 10:00\ninclude:\n- part.yaml\n",
+        "description: |\n  start: now\n" + menu("2027-03-22 10:00", "2027-03-23 10:00"),
+    ],
+)
+def test_the_head_of_a_menu_says_when_it_is_in_force(text: str) -> None:
+    part = b"end: 2027-03-23 10:00\n"
+    assert window_of(text, "day.yaml", lambda *_: part) == (BEGUN, BEGUN + DAY, ZURICH)
+
+
+def test_links_of_a_menu_are_not_read_for_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign has many versions of menus of a thousand links."""
+    read: list[bytes] = []
+    compose = nodes.compose
+    monkeypatch.setattr(nodes, "compose", lambda data, *rest: read.append(data) or compose(data, *rest))
+    text = menu("2027-03-22 10:00", "2027-03-23 10:00") + "scenarios:\n" + "  x: {rate: 1 Gb/s}\n" * 1000
+    assert window_of(text, "day.yaml", lambda *_: b"") == (BEGUN, BEGUN + DAY, ZURICH)
+    assert sum(map(len, read)) < 200

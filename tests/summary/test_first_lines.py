@@ -13,7 +13,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.records import INJECTOR
 from dc_inject.model import Cycle
 from dc_inject.model.ports import Outcome
-from dc_inject.summary import first_lines, marks, sites, standing
+from dc_inject.summary import first_lines, marks, menu_terms, standing
 from tests.apps.report import campaigns_to_watch as watching
 from tests.apps.report.campaigns_to_watch import BEGIN, LENGTH, MENU, NOW
 from tests.cli.ledgers import GB, KIT, ME, injection
@@ -151,7 +151,7 @@ def test_sites_of_an_included_file_are_known(tmp_path: Path):
         )
         ledger.open_cycle(Cycle(BEGIN, LENGTH), {KIT: (90 * GB, None)}, BEGIN)
     with LedgerView.open(path) as view:
-        assert sites.site_of(view) == {"T1_DE_KIT_Disk": "KIT"}
+        assert menu_terms.site_of(view) == {"T1_DE_KIT_Disk": "KIT"}
 
 
 def test_an_edited_menu_changes_and_does_not_end(tmp_path: Path):

@@ -25,7 +25,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError
 from dc_inject.summary import figures
 from dc_inject.summary.figures import ReportScope
-from dc_inject.summary.sites import site_of
+from dc_inject.summary.menu_terms import site_of
 from dc_inject.system import disk, files
 
 

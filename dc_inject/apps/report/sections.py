@@ -55,7 +55,12 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
         yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))
     if report["excluded_windows"]:
         late = "What was due in a window and was made up later counts with the window, too."
-        yield Section("excluded", "Left out of averages", (late,), _excluded(report))
+        yield Section("excluded", "Left out of averages", (late,), _excluded(report["excluded_windows"], report))
+    if report["menu_exclusions"]:
+        none = "Nothing is due then: menus exclude it."
+        yield Section(
+            "menu-exclusions", "Excluded by menus", (none,), _excluded(report["menu_exclusions"], report)
+        )
     if report["marks"]:
         yield Section("marks", "What happened", (), _marks(report))
     yield Section("method", "How it is computed", tuple(report["method"]))
@@ -264,18 +269,18 @@ def _slowest(report: Report) -> Table:
     return Table(("scenario", "source", "destination", "median", "90th percentile", "rules/jobs"), 3, rows)
 
 
-def _excluded(report: Report) -> Table:
-    windows = report["excluded_windows"]
+def _excluded(windows: Sequence[Report], report: Report) -> Table:
     rows = (
         (
             *(Cell(time_of(row[end], report)) for end in ("since", "until")),
             Cell(row["of"] or "everything"),
             Cell(row["why"]),
-            number(row["cycles"]),
+            *([number(row["cycles"])] if "cycles" in row else []),
         )
         for row in windows
     )
-    return Table(("from (UTC)", "to", "of", "why", "cycles"), 4, tuple(rows))
+    heads = ("from (UTC)", "to", "of", "why", "cycles")
+    return Table(heads[: 5 if "cycles" in windows[0] else 4], 4, tuple(rows))
 
 
 def _marks(report: Report) -> Table:

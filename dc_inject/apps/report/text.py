@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from dc_inject.apps.report.sections import heading, sections, title
 from dc_inject.apps.report.tables import NONE, Report, Section, Table
@@ -85,7 +85,19 @@ def lines(view: Reader, chosen: Period, by: str) -> Iterator[str]:
     steps = (chosen, times.fine, times.phase)
     spans = merge(made_up_apart(view.spans(*steps)), view.lost(*steps), key=attrgetter("start"))
     ends = [*times.starts[1:], times.end]
-    for number, of_step in groupby(spans, key=lambda span: times.number(span.start)):
+    parts = (
+        (number, kind, flow, part)
+        for _, of_cycle in groupby(spans, key=attrgetter("start"))
+        for number, kind, flow, part in sorted(
+            (
+                (number, kind, flow, part)
+                for start, kind, flow, more in of_cycle
+                for number, part in times.divided(start, more)
+            ),
+            key=itemgetter(0),
+        )
+    )
+    for number, of_step in groupby(parts, key=itemgetter(0)):
         start, seconds = times.starts[number], round((ends[number] - times.starts[number]).total_seconds())
         sums: dict[tuple[CycleKind, FlowKey], Sums] = defaultdict(Sums)
         for _, kind, flow, more in of_step:

@@ -152,9 +152,9 @@ def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -
     for sample in world.samples:
         at.append(sample.at)
         arrived.append(sample.arrived)
-    begun = min([start, *(begin for begin, _ in ledger.dues())])
+    begun = min([start, *(begin for begin, *_ in ledger.sums_of_cycles())])
     dues: dict[int, int] = defaultdict(int)
-    for begin, due in ledger.dues():
+    for begin, due, _ in ledger.sums_of_cycles():
         dues[(begin - begun) // timedelta(hours=1)] += due
     hours = [hour for hour, due in dues.items() if due and hour < (end - begun) // timedelta(hours=1)]
 

@@ -58,7 +58,7 @@ class _Past:
                     self._lacked[world.grid.storage_at(key.link.destination)][cycle] += lacked
                 if key in keys:
                     self._led[key, hold].add(cycle)
-        self._due = {cycle for cycle, due in ledger.dues() if due}
+        self._due = {cycle for cycle, due, _ in ledger.sums_of_cycles() if due}
         self._cycles: dict[float, list[datetime]] = {}  # that each sample of the world stands for
         if first is not None and world.samples:
             half = timedelta(seconds=world.samples[0].at)  # of the time between two of them

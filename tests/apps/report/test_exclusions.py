@@ -85,3 +85,31 @@ def test_a_name_that_no_link_has_is_an_error(ledger: Path) -> None:
     error = run("report", ledger, "--exclude", f"{WHEN} site=FZKK downtime").exception
     assert isinstance(error, UsageError)
     assert "FZK" in (error.hint or "")
+
+
+def test_what_menus_exclude_is_listed_with_its_reason(tmp_path: Path) -> None:
+    text = (
+        "menu: 1\ncampaign: dc27\ncontact: me@example.org\ntimezone: UTC\n"
+        "start: 2027-02-08 10:00\nend: 2027-02-08 12:00\n"
+        "exclude:\n- {site: FZK, from: 2027-02-08 10:15, to: 2027-02-08 10:45, reason: downtime}\n"
+        "- {site: FZK, from: 2027-02-08 11:15, to: 2027-02-08 11:45, reason: after the report}\n"
+        "sites: {FZK: {rses: {T1_DE_KIT_Disk: {}}}}\n"
+        "scenarios: {x: {from: T2_CH_CERN, to: T1_DE_KIT_Disk, rate: 1 Gb/s, datasets: {did: 'cms:*'}}}\n"
+    )
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as made:
+        made.put_in_force([("day.yaml", "0", text)], START)
+        made.open_cycle(Cycle(START, CYCLE.length), {KIT: (GB, None)}, START)
+    made = told(tmp_path / "dc27.sqlite")
+    window = {
+        "since": "2027-02-08T10:15:00Z",
+        "until": "2027-02-08T10:45:00Z",
+        "of": "site=FZK",
+        "why": "downtime",
+    }
+    until_eleven = told(tmp_path / "dc27.sqlite", "--until", "2027-02-08T11:00")
+    assert until_eleven["menu_exclusions"] == [window]
+    shown = run(
+        "report", tmp_path / "dc27.sqlite", "--part", "menu-exclusions", "--until", "2027-02-08T11:00"
+    ).stdout
+    assert [word in shown for word in ("site=FZK", "downtime")] == [True, True]
+    assert made["menu_exclusions"] == []
