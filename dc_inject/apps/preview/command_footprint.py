@@ -187,7 +187,7 @@ def _describe(assumed: Assumptions) -> str:
     life = "the menus' longest" if assumed.lifetime is None else units.format_duration(assumed.lifetime)
     lag = "the menus'" if assumed.deletion_lag is None else units.format_duration(assumed.deletion_lag)
     return (
-        f"assumed: {file}, {assumed.dataset_files} of them in a dataset, moving at "
+        f"assumed: {file}, {assumed.dataset_files} of them in a dataset (smaller ones take more rules), moving at "
         f"{units.format_size(assumed.file_speed)}/s each; {assumed.deletion_seconds:g} s to delete one; "
         f"lifetime {life}; deletion lag {lag} and a cycle"
     )
