@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 
 import click
 
@@ -33,8 +34,11 @@ def cli() -> str:
     context = click.Context(root, info_name=NAME)
     parts = [INTRODUCTION, "| command | what it does |\n|---|---|"]
     parts[-1] += "".join(f"\n| [`{name}`](#dc-inject-{name}) | {line} |" for name, (_, line) in COMMANDS.items())
-    parts.append("## Options before the command\n\n" + _table(root, context))
-    parts += [_section(command, inner) for command, inner in commands(root, context)]
+    parts.append("## Options before the command\n\n" + _table(_options(root, context)))
+    all_commands = list(commands(root, context))
+    shared = _shared_options(all_commands)
+    parts.append("## Options of several commands\n\n" + _table(shared))
+    parts += [_section(command, inner, shared) for command, inner in all_commands]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -78,21 +82,30 @@ def _options(command: click.Command, context: click.Context) -> list[tuple[str, 
 
 # The page
 
+COMMANDS_THAT_SHARE = 3  # as many commands have an option that the page explains once
 
-def _section(command: click.Command, context: click.Context) -> str:
+
+def _shared_options(commands: Iterable[tuple[click.Command, click.Context]]) -> list[tuple[str, str]]:
+    """Return the options that several commands have with the same meaning, those of most commands first."""
+    counted = Counter(option for command, context in commands for option in _options(command, context))
+    return [option for option, number in counted.most_common() if number >= COMMANDS_THAT_SHARE]
+
+
+def _section(command: click.Command, context: click.Context, shared: Collection[tuple[str, str]]) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
     said, examples = _paragraphs(command)
     deep = "#" * (2 if context.parent is not None and context.parent.parent is None else 3)
     parts = [f"{deep} {context.command_path}", "\n\n".join(said).replace("\b\n", "")]
     parts.append("```sh\n" + "\n".join([f"{context.command_path} {usage}", *_typed(examples)]) + "\n```")
-    parts.append(_table(command, context))
+    options = _options(command, context)
+    parts.append(_table([option for option in options if option not in shared]))
+    if also := [f"`{_cell(name)}`" for name, text in options if (name, text) in shared]:
+        parts.append(f"[Of several commands](#options-of-several-commands): {', '.join(also)}.")
     return "\n\n".join(part for part in parts if part)
 
 
-def _table(command: click.Command, context: click.Context) -> str:
-    rows = [
-        f"| `{_cell(name)}` | {_cell(text).replace('<', '&lt;')} |" for name, text in _options(command, context)
-    ]
+def _table(options: Iterable[tuple[str, str]]) -> str:
+    rows = [f"| `{_cell(name)}` | {_cell(text).replace('<', '&lt;')} |" for name, text in options]
     return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
 
 
