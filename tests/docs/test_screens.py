@@ -12,6 +12,7 @@ from tests.docs import DOCS
 pytest.importorskip("textual")
 
 from tests.apps.report import campaigns_to_watch as watching
+from tests.cli.ledgers import run
 from tests.cli.screens import text
 from tests.docs import screens
 
@@ -35,3 +36,12 @@ def test_a_picture_fetches_nothing_and_is_on_a_page(name: str) -> None:
     picture = (DOCS / name).read_text()
     assert not re.search(r"url\((?!['\"]?#)|@import|<image|@font-face", picture)
     assert f"({Path(name).name})" in (DOCS / "how-to" / "watch-a-campaign.md").read_text()
+
+
+def test_the_status_on_the_page_about_a_day_is_that_of_the_present_code(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: watching.NOW)
+    page = (DOCS / "how-to" / "run-a-day.md").read_text()
+    (block,) = re.findall(r"^```console\n\$ dc-inject status \S+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert run("status", ledger).stdout.startswith(block)
