@@ -17,7 +17,7 @@ from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
 from dc_inject.model.services import describe_right
-from dc_inject.summary import advice, closing, marks, standing
+from dc_inject.summary import advice, closing, marks, standing, tape
 from dc_inject.system.clock import SystemClock
 
 
@@ -241,6 +241,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
             if link["most"]
             else f"FTS still ramping: {pair}, {carries}"
         )
+    yield from map(tape.line, shown["tape"])
     words = {**IN_WORDS, **({"called": WAITED_FOR} if injector else {})}
     rules = ", ".join(
         f"{units.grouped(count)} {words.get(state, state)}" for state, count in shown["rules"].items() if count

@@ -225,9 +225,12 @@ def _members(text: str | None) -> tuple[File, ...]:
     return () if text is None else tuple(File(*member) for member in read_json(text, kind=list))
 
 
+_OPTIONAL = frozenset({"reading", "recalls", "archives"})  # options that few jobs have
+
+
 def _job_text(job: JobOptions) -> str:
     values = asdict(job) | {"longest_transfer": stored(job.longest_transfer)}
-    return json.dumps({name: value for name, value in values.items() if name != "reading" or value})
+    return json.dumps({name: value for name, value in values.items() if value or name not in _OPTIONAL})
 
 
 @lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from types import MappingProxyType
 
-from dc_inject.ledger import active_entries, entry_rows
+from dc_inject.ledger import active_entries, entry_rows, tape
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.active_entries import Completion, Completions, Living
 from dc_inject.ledger.database import Database, duration, moment, stored
@@ -327,6 +327,7 @@ class Injections(InjectionReader, Uniqueness):
                 {key: observation.undone for key, observation in news.items() if observation.undone},
             )
             self._count(failures)
+            tape.record(self._db, {key: o.tape for key, o in news.items() if o.tape is not None}, now)
             active = self._living.entries()
             self._looks |= {key: (active[key], look) for key, look in repeatable.items() if key in active}
 

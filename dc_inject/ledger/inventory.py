@@ -202,6 +202,7 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
         datasets = replace(datasets, listing=replace(datasets.listing, files=()))
     names = [field.name for field in fields(datasets) if field.name != "landed"]  # such pools are never read
     values = {name: getattr(datasets, name) for name in names}
-    if values.get("reading", ()) is None:
-        del values["reading"]  # as in ledgers from before there were reads
+    for name in ("reading", "recalls"):
+        if not values.get(name, True):
+            del values[name]  # as in ledgers from before there were any
     return service, pool.source, json.dumps(values, sort_keys=True, default=asdict)

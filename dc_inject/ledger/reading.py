@@ -12,10 +12,11 @@ from dc_inject.ledger.challenge import ChallengeReader
 from dc_inject.ledger.inventory import InventoryReader
 from dc_inject.ledger.overrides import OverrideReader
 from dc_inject.ledger.series import SeriesReader
+from dc_inject.ledger.tape import TapeReader
 from dc_inject.ledger.types import SummaryLine, Totals
 
 
-class Reader(SeriesReader, OverrideReader, InventoryReader, ChallengeReader):
+class Reader(SeriesReader, OverrideReader, InventoryReader, ChallengeReader, TapeReader):
     """Reads one ledger; nothing here changes it."""
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, tzinfo
 from dc_inject.menu import addresses, checks, nodes, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.includes import Load, MenuReader
-from dc_inject.menu.nodes import Map, Node, Text
-from dc_inject.menu.schema import Document, validate
+from dc_inject.menu.nodes import Complain, Map, Node, Text
+from dc_inject.menu.schema import Document, SiteEntry, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
 from dc_inject.menu.validation import cannot_be
-from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site, thresholds
+from dc_inject.model import Exclusion, FileFilter, Flow, Limits, Menu, Mode, RseSpec, Site, Tape, thresholds
 from dc_inject.model.errors import MenuError, Problem, ServiceError
 from dc_inject.model.thresholds import Threshold
 
@@ -192,6 +192,9 @@ def _build(
     endpoints = EndpointResolver(document, names, reader.complain)
     writer = FlowWriter(document, endpoints, reader.complain)
     written = writer.flows()
+    sites = _sites(document, writer.tape_agreed, reader.complain)
+    if tapes := frozenset[str]().union(*(site.tape.ends for site in sites if site.tape)):
+        written = tuple(_with_tape(flow, tapes) for flow in written)
     start, end = terms.window(document)
     cycle = document.defaults.cycle if document.defaults else None
     menu = Menu(
@@ -208,7 +211,7 @@ def _build(
         target_line=document.at("target").line if document.target is not None else 0,
         cycle=cycle or DEFAULT_CYCLE,
         limits=_limits(document),
-        sites=_sites(document),
+        sites=sites,
         exclusions=_exclusions(document),
         above_production=document.above_production,
         tape_agreed=writer.tape_agreed,
@@ -226,7 +229,31 @@ def _limits(document: Document) -> Limits:
     return Limits(**limits)
 
 
-def _sites(document: Document) -> tuple[Site, ...]:
+def _with_tape(flow: Flow, tapes: Collection[str]) -> Flow:
+    """Return a flow whose ends may be tape.
+
+    Control is off where the source is: its windows keep queues short, and a tape system needs long ones, in which
+    it finds files of the same cartridge. What is in flight is bounded by the buffer.
+    """
+    recalls, archives = (end in tapes for end in flow.link[:2])
+    if flow.job is not None:
+        flow = replace(flow, job=replace(flow.job, recalls=recalls, archives=archives))
+    if recalls and isinstance(flow.datasets, FileFilter):
+        flow = replace(flow, datasets=replace(flow.datasets, recalls=True))
+    return replace(flow, control=replace(flow.control, mode=Mode.OFF)) if recalls else flow
+
+
+def _tape(site: SiteEntry, agreed: Container[str], complain: Complain) -> Tape | None:
+    if site.tape is None:
+        return None
+    ends = frozenset(rse for rse in site.rses if rse in agreed)
+    if not ends:
+        hint = "list the RSE under the site's `rses`, and name it and who agreed in the menu's `tape`"
+        complain(site.tape.place, "`tape`: none of the site's RSEs is tape", hint)
+    return Tape((site.tape.drives or 0) * (site.tape.rate or 0.0), site.tape.buffer or 0, ends)
+
+
+def _sites(document: Document, agreed: Container[str], complain: Complain) -> tuple[Site, ...]:
     return tuple(
         Site(
             name=name,
@@ -234,6 +261,7 @@ def _sites(document: Document) -> tuple[Site, ...]:
             max_ingress=site.max_ingress,
             max_egress=site.max_egress,
             rses={rse: RseSpec(spec.space, spec.deletion_lag or timedelta(0)) for rse, spec in site.rses.items()},
+            tape=_tape(site, agreed, complain),
         )
         for name, site in document.sites.items()
     )

@@ -242,6 +242,15 @@ class RseEntry(MenuModel):
     deletion_lag: f.Duration | None = Field(None, description="From the end of a rule to free space")
 
 
+class TapeEntry(MenuModel):
+    """The tape system of a site, for links from its RSEs that `tape` or `tape_agreed` names."""
+
+    examples: ClassVar[dict[str, str]] = {"drives": "8", "rate": "300 MB/s", "buffer": "50 TB"}
+    drives: f.Count | None = Field(description="Drives that recalls may use")
+    rate: f.ReaderRate | None = Field(description="What one drive reads")
+    buffer: f.Size | None = Field(description="Disk that files are staged to")
+
+
 class SiteEntry(MenuModel):
     """A place behind one WAN."""
 
@@ -249,6 +258,7 @@ class SiteEntry(MenuModel):
     max_ingress: f.Rate | None = Field(None, description="Our limit into it")
     max_egress: f.Rate | None = Field(None, description="Our limit out of it")
     rses: dict[f.EndName, RseEntry] = Field({}, description="Its RSEs and URL prefixes")
+    tape: TapeEntry | None = Field(None, description="Its tape system")
 
 
 class ExcludeEntry(MenuModel):
@@ -325,6 +335,7 @@ PARTS: dict[str, type[MenuModel]] = {
     "`limits`": LimitsEntry,
     "a site of `sites`": SiteEntry,
     "an RSE of a site": RseEntry,
+    "the tape system of a site": TapeEntry,
     "`lifetime`": Lifetime,
     "`shape`": ShapeEntry,
     "`then`": ThenEntry,

@@ -3,6 +3,7 @@
 from dc_inject.model.goals import Control, Mode
 from dc_inject.model.holds import Held, Hold, Numbers
 from dc_inject.model.items import Bundle, Dataset, File, Item, ReadOptions, Slice
+from dc_inject.model.tape import Tape, TapeFiles
 from dc_inject.model.types import (
     EPOCH,
     Campaign,
@@ -59,5 +60,7 @@ __all__ = [
     "Site",
     "Slice",
     "State",
+    "Tape",
+    "TapeFiles",
     "Verify",
 ]

@@ -57,7 +57,7 @@ _SIZES = frozenset(  # numbers that are bytes
         "pool_bytes",
     }
     | {"probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered", "wanted", "window"}
-    | {"withdrawn"}
+    | {"buffer", "withdrawn"}
 )
 _DURATIONS = frozenset(  # numbers that are seconds
     {"age", "completion", "lag", "oldest", "transfers_age", "waits"}

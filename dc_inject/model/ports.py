@@ -16,6 +16,7 @@ from dc_inject.model import units
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.items import Item, ItemId
 from dc_inject.model.naming import Copy, Origin
+from dc_inject.model.tape import TapeFiles
 from dc_inject.model.types import DatasetFilter, Entry, FileFilter, Injection, Link
 
 
@@ -113,7 +114,7 @@ class Observation(NamedTuple):
     gone. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
     `reasons` counts the files behind them by the class of their reason, and `unfit` names the source files among
     them that would fail again (missing, or not what their checksum says). `undone` names the source files that did
-    not arrive, for whatever reason, once it is over and where the service tells.
+    not arrive, for whatever reason, once it is over and where the service tells. `tape` is None if no end is tape.
     """
 
     key: str
@@ -132,6 +133,7 @@ class Observation(NamedTuple):
     expires_at: datetime | None = None
     error: str = ""
     again_at: datetime | None = None
+    tape: TapeFiles | None = None
 
     @property
     def silent(self) -> bool:

@@ -14,6 +14,7 @@ from dc_inject.model.goals import UNCONTROLLED, Control, Goal
 from dc_inject.model.items import File, Item, ReadOptions, Slicing
 from dc_inject.model.services import DEFAULT, SERVICES, Service
 from dc_inject.model.shape import Shape
+from dc_inject.model.tape import Tape
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHORTEST, LONGEST = timedelta(hours=1), timedelta(hours=2)  # lifetimes of rules, where no menu says more
@@ -102,7 +103,7 @@ class FileFilter:
     One of three tells them: a `listing`; a `folder` below the prefix (`""` is the prefix itself), which the
     storage lists; or `datasets`, whose replicas below the prefix Rucio knows. `pattern` (shell wildcards, on the
     path below the prefix) and `size` (bytes, both inclusive) choose among what is found. With `reading` a file
-    counts for the bytes that are read of it.
+    counts for the bytes that are read of it. With `recalls` files that are on tape only are taken, too.
     """
 
     listing: Listing | None = None
@@ -112,6 +113,7 @@ class FileFilter:
     size: tuple[int, int] = (1, 2**63 - 1)
     landed: str = ""  # instead: the scenario of which the copies are meant that have landed at the source
     reading: ReadOptions | None = None
+    recalls: bool = False
 
 
 class Verify(StrEnum):
@@ -130,6 +132,7 @@ class JobOptions:
     `files` is the most that one job has; `retry` how often FTS tries a file again; `verify` where it compares
     checksums; `scitag` the flow label (65 to 65535) of experiment and activity; `longest_transfer` how long a
     transfer that was cancelled or failed may still write to its destination. `reading` is how files are read.
+    `recalls` is whether the source is tape, so that files are staged first, `archives` whether the destination is.
     """
 
     files: int = 200
@@ -138,6 +141,8 @@ class JobOptions:
     scitag: int | None = None
     longest_transfer: timedelta = timedelta(hours=1)
     reading: ReadOptions | None = None
+    recalls: bool = False
+    archives: bool = False
 
 
 class PoolKey(NamedTuple):
@@ -230,6 +235,7 @@ class Site:
     max_ingress: float | None = None
     max_egress: float | None = None
     rses: Mapping[str, RseSpec] = field(default_factory=dict)
+    tape: Tape | None = None
 
 
 @dataclass(frozen=True, slots=True)

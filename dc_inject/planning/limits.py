@@ -1,7 +1,7 @@
 """Limits and the holds they make: what may go out in a cycle, and who gets it when it is not enough.
 
 The limits are those of links (`failing`, `backlog`), of pools (`pool-dry`), of destinations (`destination-full`,
-`deletion-lag`, `quota`), of sites and of the campaign.
+`deletion-lag`, `quota`), of sites (with their tapes) and of the campaign.
 
 A constraint has members (flows) and a capacity for one cycle:
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
-from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, urls
+from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, Tape, urls
 from dc_inject.model.holds import beside
 
 HOUR = timedelta(hours=1)
@@ -145,6 +145,7 @@ class Claim:
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
     backlog: Numbers = field(default_factory=dict)  # on what that rests
     guarded: bool = False
+    coming: int = 0  # bytes on their way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,11 +268,12 @@ def constraints(
     site_of: Mapping[str, str],
     limits: Limits,
     last_hour: Mapping[Link, int],
+    intended: Mapping[Link, int] | None = None,
 ) -> list[Constraint]:
     """Return all constraints on these claims for one cycle, the local ones first.
 
-    `last_hour` are the bytes that links got in earlier cycles of the hour that ends with this cycle; with it no
-    hour's sum exceeds a rate limit, whatever the sizes of datasets.
+    `last_hour` are the bytes that links got in the hour that ends with this cycle; with it no hour's sum exceeds a
+    rate limit, whatever the sizes of datasets. `intended` are those of this cycle, which are not on their way yet.
     """
     result = _failing(claims) + _backlogs(claims) + _pools(claims, length)
     result += _destinations(claims, length, destinations)
@@ -289,6 +291,9 @@ def constraints(
             limit = site_limit(strict.get(name), direction, limits)
             numbers = {"site": name, "direction": direction}
             result.append(_rate(Hold.SITE_LIMIT, members, limit, length, used[name], numbers))
+    for site in strict.values():
+        if site.tape is not None:
+            result += _recalls(claims, length, site.name, site.tape, last_hour, intended or {})
     everyone = tuple(range(len(claims)))
     spent = sum(last_hour.values())
     result.append(_rate(Hold.CAMPAIGN_LIMIT, everyone, limits.total, length, spent, {"limit": "total"}))
@@ -317,12 +322,25 @@ def strictest(sites: Iterable[Site]) -> dict[str, Site]:
             wan=_lower(strict.wan, site.wan),
             max_ingress=_lower(strict.max_ingress, site.max_ingress),
             max_egress=_lower(strict.max_egress, site.max_egress),
+            tape=site.tape.together(strict.tape) if site.tape else strict.tape,
         )
     return result
 
 
 def _lower(limit: float | None, other: float | None) -> float | None:
     return min((value for value in (limit, other) if value is not None), default=None)
+
+
+def _recalls(
+    claims: Sequence[Claim], length: timedelta, site: str, tape: Tape, *given: Mapping[Link, int]
+) -> list[Constraint]:
+    """What drives read in a cycle may be recalled, and what is on its way has to fit into the buffer."""
+    members = tuple(i for i, claim in enumerate(claims) if claim.link.source in tape.ends)
+    last_hour, intended = (sum(n for link, n in of.items() if link.source in tape.ends) for of in given)
+    coming = sum(claims[i].coming for i in members) + intended
+    room, numbers = max(tape.buffer - coming, 0), {"coming": coming, "buffer": tape.buffer}
+    drives = _rate(Hold.SITE_LIMIT, members, tape.rate, length, last_hour, {"site": site, "direction": "tape"})
+    return [drives, Constraint(Hold.BACKLOG, members, room, False, {"site": site, **numbers}, room=room)]
 
 
 def _grouped(places: Sequence[_T]) -> dict[_T, tuple[int, ...]]:
@@ -355,13 +373,7 @@ def _failing(claims: Sequence[Claim]) -> list[Constraint]:
 def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
     """What is on its way has to arrive within its lifetime: more would only be cancelled."""
     return [
-        Constraint(
-            Hold.BACKLOG,
-            (i,),
-            claim.deliverable_bytes,
-            False,
-            claim.backlog,
-        )
+        Constraint(Hold.BACKLOG, (i,), claim.deliverable_bytes, False, claim.backlog)
         for i, claim in enumerate(claims)
         if claim.deliverable_bytes is not None
     ]

@@ -173,6 +173,7 @@ class LinkPlans:
                 deliverable_bytes=deliverable,
                 backlog=why,
                 guarded=_guarded(flow),
+                coming=demand.coming,
             ),
             pool=pool,
             taken=taken,

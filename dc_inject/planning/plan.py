@@ -76,6 +76,7 @@ def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[
         situation.site_of,
         situation.limits,
         spent,
+        used,
     )
 
 

@@ -83,6 +83,7 @@ def divided(
             name,
             max_ingress=site_limit(strict.get(name), "in", limits) * into.get(name, 1.0),
             max_egress=site_limit(strict.get(name), "out", limits) * out_of.get(name, 1.0),
+            tape=tape.part(out_of.get(name, 1.0)) if (tape := strict.get(name, Site(name)).tape) else None,
         )
         for name in sorted(into.keys() | out_of.keys())
     )

@@ -35,7 +35,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress
-from dc_inject.summary import marks, menu_terms, repeats, thresholds, why
+from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
 from dc_inject.summary.days import ONE, Days, days_of
 
@@ -218,6 +218,7 @@ def report(
         "holds": _holds(view, chosen, times),
         "failed_files": _failures(view),
         "completion": completion(completions.values()),
+        "tape": tape.rows(view),
         "links": _links(links, view.holds_of_links(chosen), completions, hops),
         "marks": _marks(view, scope.since or EPOCH, until),  # what came before the first cycle too
     }

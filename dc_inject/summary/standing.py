@@ -11,7 +11,7 @@ from dc_inject.ledger import ControlDecision, LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
-from dc_inject.summary import first_lines, readings, why
+from dc_inject.summary import first_lines, readings, tape, why
 from dc_inject.summary.closing import about, goals_of
 from dc_inject.summary.days import days_of
 from dc_inject.summary.marks import TROUBLES
@@ -65,6 +65,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "ramping": [{**link.key.names(), "carries": link.carries, "until": units.format_time(link.until),
                      "most": link.most}
                     for link in (readings.ramping(view, now) if injector else ())],
+        "tape": tape.rows(view),
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],

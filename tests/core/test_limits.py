@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.model import Held, Hold, Limits, Link, PoolKey, Site
+from dc_inject.model import Held, Hold, Limits, Link, PoolKey, Site, Tape
 from dc_inject.planning import limits
 from dc_inject.planning.limits import Claim, Constraint, Deletions, Destination
 from dc_inject.planning.plan import Account, plan
@@ -323,3 +323,33 @@ def test_a_pool_without_anything_leads_whatever_else_cuts_what_is_wanted() -> No
     assert (decision.budget, decision.items) == (900 * GB, ())
     assert decision.held is not None
     assert decision.held.hold is Hold.POOL_DRY
+
+
+TAPE = Site("CERN", tape=Tape(rate=10 * GB / LENGTH.total_seconds(), buffer=30 * GB, ends=frozenset({"A", "A2"})))
+
+
+def recalled(
+    *sources: str, coming: int = 0, intended: int = 0, want: int = 20 * GB
+) -> tuple[list[int], list[Held]]:
+    """What links from these sources may recall in a cycle, and the holds of those that get less."""
+    claims = [replace(claim(source), coming=coming) for source in sources]
+    given = {Link(source, "B"): intended for source in sources}
+    all_limits = limits.constraints(claims, LENGTH, {}, [TAPE], {}, NO_LIMITS, given, given)
+    left, cuts = limits.cut([want] * len(sources), claims, all_limits)
+    return left, [held for one in cuts.values() if (held := limits.leading(one))]
+
+
+def test_links_from_one_tape_system_share_what_its_drives_read() -> None:
+    left, held = recalled("A", "A2", "disk")
+    assert left == [5 * GB, 5 * GB, 20 * GB]
+    assert {(one.hold, one.numbers["site"], one.numbers["direction"]) for one in held} == {
+        (Hold.SITE_LIMIT, "CERN", "tape")
+    }
+
+
+def test_what_is_on_its_way_from_tape_fits_into_its_buffer() -> None:
+    """30 GB of buffer, of which 24 GB are staged or asked for, and 3 GB intended."""
+    left, (held,) = recalled("A", coming=24 * GB, intended=3 * GB)
+    assert left == [3 * GB]
+    assert (held.hold, held.numbers["coming"], held.numbers["buffer"]) == (Hold.BACKLOG, 27 * GB, 30 * GB)
+    assert recalled("A", coming=40 * GB)[0] == [0]

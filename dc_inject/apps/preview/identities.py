@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dc_inject.apps.preview import online
 from dc_inject.engine import admission
 from dc_inject.menu import MenuDraft
-from dc_inject.model import units
+from dc_inject.model import FileFilter, Flow, units
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.planning import clocks
-from dc_inject.storage.types import VERBS
+from dc_inject.storage.types import VERBS, FileStatus
 
 if TYPE_CHECKING:
-    from dc_inject.backends.fts import StorageEnd
+    from dc_inject.backends.fts import FtsBackend, StorageEnd
 
 VERB_OF = {verb.lower(): verb for verb in VERBS}  # of WebDAV, by the key of its answer
 _KEYS = (
@@ -93,12 +93,26 @@ def ask_storages(drafts: Iterable[MenuDraft], backends: Mapping[str, Backend]) -
         return []
     links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.service.ends_are_urls}
     ends = fts.storages({link.source for link in links}, {link.destination for link in links})
-    return [_storage(end) for end in ends]
+    flows = {flow.link.source: flow for draft in drafts for flow in draft.preview.flows if flow.link in links}
+    return [_storage(end, _is_nearline(end, flows, fts)) for end in ends]
 
 
-def _storage(end: StorageEnd) -> Mapping[str, Any]:
+def _is_nearline(end: StorageEnd, flows: Mapping[str, Flow], fts: FtsBackend) -> bool | None:
+    """Whether an end, or the first file that is to be recalled from it, is on tape only; None: not known."""
+    files = flows[end.prefix].datasets if end.role == "source" else None
+    if end.reach is None or not isinstance(files, FileFilter) or not files.recalls:
+        return end.reach.nearline if end.reach else None
+    try:
+        first = next(fts.inventory(end.prefix, files), None)
+    except ServiceError:
+        return None  # `check --online` says why
+    [file] = fts.stat_sources([first.name]) if first else [None]
+    return file.nearline if isinstance(file, FileStatus) else None
+
+
+def _storage(end: StorageEnd, is_nearline: bool | None) -> Mapping[str, Any]:
     reach = end.reach
-    nearline = "on tape (nearline)" if reach and reach.nearline else None
+    nearline = "on tape (nearline)" if is_nearline else None
     return {
         "storage": end.prefix,
         "end": end.role,
@@ -106,7 +120,7 @@ def _storage(end: StorageEnd) -> Mapping[str, Any]:
         "exists": reach.exists if reach else None,
         **{key: end.verbs.get(verb) for key, verb in VERB_OF.items()},
         "free": reach.free if reach else None,
-        "nearline": reach.nearline if reach else None,
+        "nearline": is_nearline,
         "error": end.error.message if end.error else nearline,
     }
 

@@ -221,6 +221,10 @@ def _listed_by_storage(flow: Flow) -> bool:
     return isinstance(flow.datasets, FileFilter) and flow.datasets.folder is not None
 
 
+def _recalls(flow: Flow) -> bool:
+    return flow.job is not None and flow.job.recalls
+
+
 def _ask_files(answers: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set[str]) -> None:
     """Find out how many files each source has for its filter, and whether the first that were listed are there."""
     pools: dict[PoolKey, Use] = {}
@@ -282,13 +286,14 @@ def _judge_files(
     answers.pool_sizes[use[1].pool] = lint.PoolSize(count, size, min(file.bytes for file in sample))
     most = " or more" if count == ENOUGH else ""
     answers.sentences.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
-    if not _listed_by_storage(use[1]):  # else they have just been seen
+    if not _listed_by_storage(use[1]) or _recalls(use[1]):  # else they have just been seen
         _look_at(answers, use, fts, sample)
 
 
 def _look_at(answers: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) -> None:
     """Look at files that were told by others; of each kind of trouble the first is named."""
     by_code: dict[str, list[tuple[str, str | None]]] = {}
+    on_tape, first = 0, units.counted(len(files), "files")
     for file, file_status in zip(files, fts.stat_sources([file.name for file in files]), strict=True):
         if isinstance(file_status, ServiceError):
             message = f"a source file cannot be looked at: {file_status.message}"
@@ -302,8 +307,14 @@ def _look_at(answers: Answers, use: Use, fts: FtsBackend, files: Sequence[Item])
                 (message, "FTS copies what is there, and plans count what is listed: correct the list")
             )
         if not isinstance(file_status, ServiceError) and file_status.nearline:
-            hint = "copies do not wait for tapes: have the files staged, or take a source on disk"
+            on_tape += 1
+            hint = "have it staged, take a source on disk, or recall it: describe the site's `tape` in the menu"
             by_code.setdefault("source-on-tape", []).append((f"{file.name} is on tape (nearline)", hint))
+    if _recalls(use[1]):
+        by_code.pop("source-on-tape", None)
+        answers.sentences.append(
+            f"{use[1].link.source}: {on_tape} of the first {first} on tape (nearline), to be staged"
+        )
     for code, problems in by_code.items():
         wrong, advice = problems[0]
         more = f", and {len(problems) - 1} more of the first {len(files)}" if problems[1:] else ""

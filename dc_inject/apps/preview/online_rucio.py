@@ -64,6 +64,10 @@ def _rses(answers: Answers, ours: Iterable[Use], facts_of: Mapping[str, RseFacts
                 answers.find(
                     use, "storage-unreachable", f"Rucio says that {name} is not {right} now", "ask its site"
                 )
+        fact = facts_of.get(link.source)
+        if fact is not None and fact.tape and (fact.name, "tape") not in reported:
+            reported.add((fact.name, "tape"))
+            answers.sentences.append(f"{fact.name} is tape (nearline): Rucio has FTS stage its files first")
         fact = facts_of.get(link.destination)
         if fact is not None and fact.deletable is False and (fact.name, "deletable") not in reported:
             reported.add((fact.name, "deletable"))

@@ -53,6 +53,9 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
     yield Section("behind", "Links that are furthest behind", (), _behind(report))
     if report["completion"]:
         yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))
+    if report["tape"]:
+        why = "Files of the whole campaign; a file waits from its request at the tape system until it is on disk."
+        yield Section("tape", "Tape", (why,), _tape(report))
     if report["excluded_windows"]:
         late = "What was due in a window and was made up later counts with the window, too."
         yield Section("excluded", "Left out of averages", (late,), _excluded(report["excluded_windows"], report))
@@ -267,6 +270,24 @@ def _slowest(report: Report) -> Table:
         for row in worst
     )
     return Table(("scenario", "source", "destination", "median", "90th percentile", "rules/jobs"), 3, rows)
+
+
+def _tape(report: Report) -> Table:
+    def wait(seconds: int | None) -> Cell:
+        return Cell(NONE) if seconds is None else _duration(seconds)
+
+    rows = tuple(
+        (
+            *(Cell(row[name]) for name in ("scenario", "source", "destination")),
+            *(number(row[name]) for name in ("staging", "staged")),
+            *(wait(row[name]) for name in ("wait_median", "wait_longest")),
+            size(row["moved"]),
+            *(number(row[name]) for name in ("archiving", "archived")),
+        )
+        for row in report["tape"]
+    )
+    heads = ("staging", "staged", "median wait", "longest wait", "moved", "archiving", "archived")
+    return Table(("scenario", "source", "destination", *heads), 3, rows)
 
 
 def _excluded(windows: Sequence[Report], report: Report) -> Table:

@@ -33,6 +33,9 @@ FIELDS = (
     "user_filesize",
     "reason",
     "source_surl",
+    "staging_start",
+    "staging_finished",
+    "archive_finish_time",
 )  # of each file, when they are asked for
 DELEGATED_FOR = timedelta(hours=12)  # at most: never longer than the proxy itself
 DELEGATE_BELOW = timedelta(hours=6)
@@ -166,8 +169,9 @@ class Client:
 
 
 def _job(injection: Injection, tokens: tuple[str, str] | None, origin: Origin | None) -> dict[str, Any]:
-    """Return the job of an injection; its files wait in FTS's queue for no longer than its lifetime."""
-    options = injection.job or JobOptions()
+    """Return the job of an injection; its files wait in the queue, or for tape, within its lifetime."""
+    options, lifetime = injection.job or JobOptions(), round(injection.lifetime.total_seconds())
+    staged_for = {"activity": injection.activity, "campaign": injection.campaign} if options.recalls else None
     members = injection.item.members if isinstance(injection.item, Bundle) else ()
     opens = {} if tokens is None else {"source_token": tokens[0], "destination_token": tokens[1]}
     transfers = [
@@ -178,6 +182,7 @@ def _job(injection: Injection, tokens: tuple[str, str] | None, origin: Origin | 
             filesize=member.bytes,
             activity=injection.activity,
             scitag=options.scitag,
+            staging_metadata=staged_for,
             **opens,
         )
         for member, copy in zip(members, naming.copies(injection), strict=True)
@@ -190,6 +195,9 @@ def _job(injection: Injection, tokens: tuple[str, str] | None, origin: Origin | 
         priority=injection.service_priority,
         metadata=naming.metadata(injection, origin),
         max_time_in_queue=hours_in_queue(injection.lifetime),
+        bring_online=lifetime if options.recalls else None,
+        copy_pin_lifetime=lifetime if options.recalls else None,
+        archive_timeout=lifetime if options.archives else None,
         id_generator=JobIdGenerator.deterministic,
         sid=injection.key,
     )

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 500
 
 _UNAVAILABLE = "source-unavailable"
-_STAGE = "copies do not wait for tapes: have the files staged, or take a source on disk"
+_STAGE = "have the files staged, take a source on disk, or recall them: describe the site's `tape` in the menu"
 
 Replicas = Callable[[str, DatasetFilter], Iterator[File]]
 
@@ -48,7 +48,7 @@ class Inventory:
         if files.listing is not None:
             listed: Iterator[File] = _listed(source, files.listing.files)
         elif files.folder is not None:
-            listed = self._folder(source, files.folder)
+            listed = self._folder(source, files.folder, recalls=files.recalls)
         elif files.datasets is not None:
             listed = self._datasets(source, files.datasets)
         else:
@@ -57,8 +57,8 @@ class Inventory:
             if pool.passes(item, source, files):
                 yield item
 
-    def _folder(self, source: str, folder: str) -> Iterator[File]:
-        """List a folder; copies of ours are no source: they go away."""
+    def _folder(self, source: str, folder: str, *, recalls: bool) -> Iterator[File]:
+        """List a folder; copies of ours are no source: they go away. Files on tape are one for recalls only."""
         where = urls.join(source, folder) if folder else source
         ours = f"{source}/{naming.TOP}"
         given, on_tape = False, list[str]()
@@ -66,7 +66,7 @@ class Inventory:
             for entry in self._walk(where, ours):
                 if entry.folder or urls.is_below(ours, entry.url):
                     continue
-                if entry.nearline:
+                if entry.nearline and not recalls:
                     on_tape.append(entry.url)
                     continue
                 given = True

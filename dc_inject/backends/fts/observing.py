@@ -9,13 +9,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Slow
 from dc_inject.backends.fts.failed_files import FINISHED, UNFIT, classify, has_failed
 from dc_inject.backends.fts.jobs import AT_ONCE, OVER, Jobs, Row, true_size
-from dc_inject.model import Bundle, Entry, Item, State, units, urls
+from dc_inject.model import Bundle, Entry, Item, State, TapeFiles, units, urls
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.ports import VANISHED, Observation, Status
 
@@ -26,7 +26,9 @@ SLOW_AT_MOST = 2  # answers that do not come, in one look: each costs a time-out
 _TOO_MUCH = frozenset({413, 414})  # said at once
 _GAVE_UP = frozenset({408, 500, 502, 504})  # said by FTS, or by what stands before it, when it took too long
 SURE_AFTER = timedelta(minutes=2)  # what FTS says of another node, or of a database at work, is mended by then
-_WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING"})
+_WAITING = frozenset({"SUBMITTED", "TOKEN_PREP", "ON_HOLD"})
+_STAGING = frozenset({"STAGING", "STARTED", "ON_HOLD_STAGING"})  # waits for tape, or is read from it
+_ARRIVED = frozenset({FINISHED, "ARCHIVING"})
 
 
 class Rows:
@@ -138,7 +140,8 @@ class Observing:
                 ids[entry.injection.key]: entry.injection.item.files
                 for entry in entries
                 if entry.injection.key not in complete
-                and rows[ids[entry.injection.key]].get("job_state") not in {None, *_WAITING}
+                and (state := rows[ids[entry.injection.key]].get("job_state")) is not None
+                and (state not in _WAITING or _uses_tape(entry))
             }
         )
         shown = [(entry.injection, rows[ids[entry.injection.key]]) for entry in entries]
@@ -202,7 +205,8 @@ class Observing:
         item, files = entry.injection.item, list(row["files"])
         sizes, size = _sizes(files, item)
         over, asked = status is not Status.MOVING, entry.end_asked_at is not None
-        done = [n for n, file in enumerate(files) if file["file_state"] == FINISHED]
+        arrived = {FINISHED} if over else _ARRIVED
+        done = [n for n, file in enumerate(files) if file["file_state"] in arrived]
         failed = [file for file in files if over and has_failed(file["file_state"], asked)]
         words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
         missing = max(item.files - len(files), 0) if over and not asked else 0
@@ -227,6 +231,7 @@ class Observing:
             unfit=_sources(file for file in failed if words[id(file)] in UNFIT),
             undone=_undone(item, files, missing) if over else (),
             error=_reasons(failed, missing, item.files, self.connection.credentials.scrub),
+            tape=_tape_files(files) if _uses_tape(entry) else None,
         )
 
 
@@ -243,6 +248,29 @@ def _as_known(entry: Entry, job: str, status: Status) -> Observation:
         failed=entry.failed,
         error=entry.error,
     )
+
+
+def _uses_tape(entry: Entry) -> bool:
+    job = entry.injection.job
+    return job is not None and (job.recalls or job.archives)
+
+
+def _tape_files(files: Sequence[Row]) -> TapeFiles:
+    """Count the files that wait for tape, or have; times are those of FTS."""
+    states = Counter(file["file_state"] for file in files)
+    times = [(_time(file.get("staging_start")), _time(file.get("staging_finished"))) for file in files]
+    return TapeFiles(
+        staging=sum(states[state] for state in _STAGING),
+        archiving=states["ARCHIVING"],
+        archived=sum(_time(file.get("archive_finish_time")) is not None for file in files),
+        waits=tuple(
+            round((end - begin).total_seconds()) for begin, end in times if begin and end and begin <= end
+        ),
+    )
+
+
+def _time(text: object) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(str(text)).replace(tzinfo=UTC)
 
 
 def _sizes(files: Sequence[Row], item: Item) -> tuple[list[int], int | None]:

@@ -279,6 +279,10 @@ def test_files_that_are_on_tape_only(check, services, storage, tmp_path: Path) -
     assert f"{SOURCE}: 19 files" in check().stderr
     storage.tapes |= set(storage.files)
     assert codes(check("--format", "json")) == ["no-source-files"]
+    site = f'sites: {{X: {{rses: {{"{SOURCE}": {{}}}}, tape: {{drives: 4, rate: 300 MB/s, buffer: 20 TB}}}}}}'
+    recalled = check("--format", "json", sites=site, tape=f'tape: {{"{SOURCE}": "J. Doe"}}')
+    assert codes(recalled) == []
+    assert recalled.stderr.count("nearline") == 1
 
 
 @pytest.mark.parametrize("error", [NeedsOperator("403", hold="credentials"), Permanent("405")])

@@ -276,6 +276,12 @@ def test_an_rse_that_does_not_exist_and_a_tape_are_errors(check, server, wording
     wording(found[None])
 
 
+def test_a_source_that_is_tape_is_named_once(check, server):
+    server.rses["A"].kind = "TAPE"
+    _, found, said = check(tape='tape: {A: "J. Doe"}')
+    assert (found, said.count("A is tape")) == ({}, 1)
+
+
 def test_an_rse_that_is_not_available(check, server, wording):
     server.rses["B"].write = False
     found = check()[1]

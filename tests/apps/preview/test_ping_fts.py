@@ -89,6 +89,19 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
     assert {verb for verb, _ in storage.asked} == {"reachable", "verbs"}
 
 
+def test_a_source_whose_files_are_on_tape_is_nearline(fts: FakeFts, storage: Open, tmp_path: Path) -> None:
+    """By the first file of what the menu recalls."""
+    storage.put("davs://a/data/in/f", 1000)
+    storage.tapes = set(storage.files)
+    site = 'sites: {X: {rses: {"davs://a/data": {}}, tape: {drives: 4, rate: 300 MB/s, buffer: 20 TB}}}'
+    (tmp_path / "m.yaml").write_text(text(**MENU, sites=site, tape='tape: {"davs://a/data": "J. Doe"}'))
+    (told,) = json.loads(run("ping", tmp_path / "m.yaml", "--format", "json").stdout)
+    assert [one["nearline"] for one in told["storages"]] == [True, None, None]
+    storage.tapes.clear()
+    (told,) = json.loads(run("ping", tmp_path / "m.yaml", "--format", "json").stdout)
+    assert [one["nearline"] for one in told["storages"]] == [False, None, None]
+
+
 @pytest.mark.parametrize(("minutes", "shown"), [(20, True), (-20, True), (0, False)])
 def test_a_clock_that_differs_is_reported(
     fts: FakeFts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minutes: int, shown: bool
