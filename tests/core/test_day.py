@@ -25,7 +25,7 @@ def pool(seed: int, count: int = 400, smallest: float = 0.05, largest: float = 8
     return items(*(int(smallest * TB * (largest / smallest) ** draw.random()) for _ in range(count)))
 
 
-def grid(seed: int, links: int = 20, **more: object) -> list[Flow]:
+def grid(seed: int, links: int = 10, **more: object) -> list[Flow]:
     """Links from 0.1 to 100 Gb/s between 8 sources and 5 destinations."""
     draw = random.Random(seed)
     pairs = draw.sample([(f"S{a}", f"D{b}") for a in range(8) for b in range(5)], links)

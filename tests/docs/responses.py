@@ -13,7 +13,7 @@ from pathlib import Path
 from dc_inject.apps.twin import forecast, simulation
 from tests.docs import ROOT
 
-CYCLES = 64
+CYCLES = 32
 MOST = 10  # cycles' worth on the vertical axis
 WORTH = 10e9 / 8 * 900  # bytes: 10 Gb/s for a cycle
 WIDE, HIGH, MARGIN, TOP = 480, 200, 40, 36  # of a panel
@@ -27,11 +27,11 @@ LINES = (
 )
 SCENARIO = ROOT / "menus" / "twin" / "one-link"
 LINK = "T2_CH_CERN:T1_DE_KIT_Disk"
-_STEP = "{{fault: capacity, subject: '" + LINK + "', at: 6 h, for: {hours} h, part: {part} %}}"
+_STEP = "{{fault: capacity, subject: '" + LINK + "', at: 2 h, for: {hours} h, part: {part} %}}"
 PANELS: Sequence[tuple[str, str, str]] = (  # title, what the link is like, what goes wrong
     ("the link carries 0.7 of its target", "rate: 7 Gb/s", ""),
     ("an outage of six cycles", "rate: 12 Gb/s", _STEP.format(hours=1.5, part=0)),
-    ("a third of the target for 24 cycles", "rate: 12 Gb/s", _STEP.format(hours=6, part=28)),
+    ("a third of the target for 16 cycles", "rate: 12 Gb/s", _STEP.format(hours=4, part=28)),
     ("each file takes an hour", "rate: 12 Gb/s, overhead: 1 h, actives: 2..2000", ""),
 )
 
@@ -51,7 +51,7 @@ def response(link: str, trouble: str, policy: str) -> Response:
     """Simulate a link of the grid of menus/twin/one-link, changed like this."""
     grid = (SCENARIO / "grid.yaml").read_text()
     grid += f"fts: {{per_storage: 2000}}\nlinks: {{'{LINK}': {{{link}}}}}\ntroubles: [{trouble}]\n"
-    menu = (SCENARIO / "menu.yaml").read_text().replace("end: 2027-02-08 22:00", "end: 2027-02-09 02:00")
+    menu = (SCENARIO / "menu.yaml").read_text().replace("end: 2027-02-08 22:00", "end: 2027-02-08 18:00")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "grid.yaml").write_text(grid)

@@ -25,7 +25,7 @@ campaign: three
 contact: dc-ops@example.org
 timezone: UTC
 start: 2027-02-08 10:00
-end: 2027-02-08 13:00
+end: 2027-02-08 12:00
 defaults:
   cycle: 15 min
   lifetime: {min: 1 h, max: 2 h}
