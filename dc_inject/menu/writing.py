@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dc_inject.menu.nodes import Map, Node, Seq
+import yaml
+
+from dc_inject.menu.nodes import LOADER, Map, Node, Seq
 from dc_inject.model import Limits, units
 from dc_inject.model.services import DEFAULT, SERVICES
 
@@ -40,6 +42,27 @@ def scalar(text: str) -> str:
     written = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
     inside = (written.get(char) or (char if char.isprintable() else f"\\U{ord(char):08X}") for char in text)
     return f'"{"".join(inside)}"'
+
+
+def with_scalars(text: str, new: Mapping[tuple[int, int], str]) -> str:
+    """Return YAML with other texts in the place of some scalars, by line and column as in a Place.
+
+    All else stays, also their quotes and anchors.
+    """
+    parts, done = [], 0
+    for event in yaml.parse(text, Loader=LOADER) if new else ():
+        begin, end = event.start_mark, event.end_mark
+        if not isinstance(event, yaml.ScalarEvent) or begin is None or end is None:
+            continue
+        if (value := new.get((begin.line + 1, begin.column + 1))) is not None:
+            old = text[begin.index : end.index]
+            anchor = f"&{event.anchor} " if event.anchor else ""
+            written = "'" + value.replace("'", "''") + "'" if old.endswith("'") else scalar(value)
+            is_quoted = old.endswith('"') and not written.startswith('"')
+            line_end = "\n" if old.endswith("\n") else ""
+            parts += [text[done : begin.index], anchor, f'"{written}"' if is_quoted else written, line_end]
+            done = end.index
+    return "".join(parts) + text[done:]
 
 
 def flow(node: Node) -> str:

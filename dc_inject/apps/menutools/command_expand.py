@@ -48,8 +48,8 @@ def expand(
 ) -> None:
     r"""Write MENU with every link separately: shares, meshes, both ways, expressions, includes, files of links.
 
-    What is replaced stays as a comment; the order and all other comments are kept. The rates are exactly those of
-    the old menu. Paths of files that the menu still names are written relative to the new menu.
+    What is replaced stays as a comment; all else is kept as it is. The rates are exactly those of the old menu.
+    Paths of files that the menu still names are written relative to the new menu.
 
     With --format xlsx, MENU (or a folder, a day for each menu) becomes a workbook with a sheet of rates and sums
     for each scenario and a schedule, which `menu import --schedule` reads again.

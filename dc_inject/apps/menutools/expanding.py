@@ -1,18 +1,18 @@
 """`menu expand`: shares, meshes, both ways, sites, expressions and includes are written as single links.
 
-What the links are follows from the menu as it is read (`Expander`); they are put into the menu's own YAML
-(`_Rewriter`), where what they replace stays as a comment and all else stays as it was.
+What the links are follows from the menu as it is read (`_Expander`). If a scenario changes, all scenarios are
+written anew, and the old ones stay as a comment; so it is with each key at the top. All else stays as it was.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dc_inject import menu
-from dc_inject.apps.menutools import round_trip
-from dc_inject.apps.menutools.round_trip import Commented, RoundTrip
 from dc_inject.menu import differences, nodes, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
@@ -51,7 +51,14 @@ def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]],
     written_out = {name: expander.scenario(name) for name in draft.document.scenarios}
     if expander.reader.problems:
         raise MenuError(expander.reader.problems)
-    return _Rewriter(draft, expander, written_out).text()
+    called = _called(expander.own, expander.where)
+    text = writing.with_scalars(draft.text, called).replace("\r\n", "\n")
+    made = _text(text, expander, written_out, keep=True)
+    wrong: list[Place] = []
+    nodes.compose(made.encode(), draft.name, lambda place, *_: wrong.append(place))
+    if wrong:  # an anchor that is gone, say
+        made = _text(text, expander, written_out, keep=False)
+    return made.replace("\n", "\r\n") if "\r\n" in draft.text else made
 
 
 def written_out(
@@ -103,12 +110,7 @@ def moved(text: str, name: str, where: Where) -> str:
     root = nodes.compose(text.encode(), name, reader.complain)
     if root is None:
         raise MenuError(reader.problems)
-    new = _called(root, where)
-    if not new:
-        return text
-    document = RoundTrip(text)
-    document.replace_scalars(new)
-    return document.text()
+    return writing.with_scalars(text, _called(root, where))
 
 
 def _called(root: Map, where: Where) -> dict[tuple[int, int], str]:
@@ -133,18 +135,12 @@ def _file_names(node: Node, key: str = "", above: str = "") -> Iterator[Text]:
 class _WrittenOut:
     """A scenario as single links, each in one line of YAML.
 
-    `entries` has the lines of each entry that `links` has now, None where it may stay; it is None itself where
-    the scenario has no such list. `shape` is what its shape has to be then, if that changes.
+    It `stays` if it is written out already. `shape` is what its shape has to be then, if that changes.
     """
 
     lines: tuple[str, ...]
-    entries: tuple[tuple[str, ...] | None, ...] | None
+    stays: bool = False
     shape: str = ""
-
-    @property
-    def stays(self) -> bool:
-        """Whether it is written out already."""
-        return self.entries is not None and all(entry is None for entry in self.entries)
 
 
 class _Expander:
@@ -174,7 +170,7 @@ class _Expander:
             lines = tuple(_line(flow, _asks(flow, scenario)) for flow in flows)
             rate = scenario.rate
             turned = writing.flow(_in_parts(shape, rate)) if rate and shape and _in_rates(shape) else ""
-            return _WrittenOut(lines, None, turned)
+            return _WrittenOut(lines, shape=turned)
         written = node["links"]
         listed = isinstance(written, Seq)
         entries = written if isinstance(written, Seq) else self._rows(written)
@@ -183,11 +179,8 @@ class _Expander:
             for entry, node in zip(scenario.links or (), _maps(entries), strict=True)
         ]
         lines = tuple(line for group, _ in entry_lines for line, _ in group)
-        rewritten = (
-            None if single and all(same for _, same in group) else tuple(line for line, _ in group)
-            for group, single in entry_lines
-        )
-        return _WrittenOut(lines, tuple(rewritten) if listed else None)
+        stays = listed and all(single and all(same for _, same in group) for group, single in entry_lines)
+        return _WrittenOut(lines, stays)
 
     def placed(self, node: Node, key: str = "", above: str = "") -> Node:
         """Return a node in which files are called as the new menu has to call them."""
@@ -285,120 +278,69 @@ def _level(text: str) -> float | None:
         return None
 
 
-class _Rewriter:
-    """Puts single links into the YAML of a menu."""
-
-    def __init__(self, draft: MenuDraft, expander: _Expander, written_out: Mapping[str, _WrittenOut]) -> None:
-        self._name = draft.name
-        self._expander = expander
-        self._written_out = written_out
-        self._document = RoundTrip(draft.text, wrap=False)
-        self._document.replace_scalars(_called(expander.own, expander.where))
-
-    def text(self) -> str:
-        root = self._document.root
-        if root.fa.flow_style():  # as JSON is
-            root.fa.set_block_style()
-        for name, node in self._expander.root.entries():
-            key = str(name)
-            if key == "scenarios":
-                self._scenarios(root, nodes.child(self._expander.root, "scenarios"))
-            elif key == "include" or (key not in root and key.startswith("x-")):
-                continue
-            elif key not in root:
-                root[key] = _parsed(self._whole(key, node))[key]
-            elif _has_other(node, self._name):
-                self._document.comment_out(root, [key], _parsed(self._whole(key, node)))
-        if "include" in root:
-            self._document.comment_out(root, ["include"])
-        return self._document.text()
-
-    def _scenarios(self, root: Commented, scenarios: Map) -> None:
-        own = root.get("scenarios")
-        if own is None:
-            root["scenarios"] = _parsed(["scenarios:", *self._all(scenarios)])["scenarios"]
-        elif own.fa.flow_style() or "<<" in own or _is_alias(root, "scenarios"):
-            self._document.comment_out(root, ["scenarios"], _parsed(["scenarios:", *self._all(scenarios)]))
-        else:
-            for key in [str(key) for key in scenarios if key in own]:
-                self._scenario(own, key, nodes.child(scenarios, key))
-            others = Map([(key, node) for key, node in scenarios.entries() if key not in own], scenarios.place)
-            self._add(own, _parsed(["scenarios:", *self._all(others)])["scenarios"] if others else {})
-
-    def _add(self, holder: Commented, new: Commented) -> None:
-        """Put more keys at the end of a mapping, with their comments."""
-        for key in new:
-            holder[key] = new[key]
-            if key in new.ca.items:
-                holder.ca.items[key] = new.ca.items[key]
-
-    def _all(self, scenarios: Map) -> list[str]:
-        """Return the lines of scenarios that are written anew."""
-        lines = []
-        for key in scenarios:
-            node = nodes.child(scenarios, key)
-            source = f"  # from {node.place.file}" if node.place.file != self._name else ""
-            lines += [f"  {writing.scalar(key)}:{source}", *self._body(node, self._written_out[key])]
-        return lines
-
-    def _body(self, node: Map, written_out: _WrittenOut) -> list[str]:
-        """Return the lines of a scenario below its name."""
-        gone = (*WAYS, "shape") if written_out.shape else WAYS
-        placed = ((str(key), self._expander.placed(value, key)) for key, value in node.entries())
-        rest = [(key, writing.flow(value)) for key, value in placed if key not in gone]
-        rest += [("shape", written_out.shape)] if written_out.shape else []
-        return [*(f"    {key}: {value}" for key, value in rest), *_links(written_out.lines)]
-
-    def _scenario(self, own: Commented, key: str, node: Map) -> None:
-        """Write one scenario out where it stands."""
-        value, written_out = own[key], self._written_out[key]
-        if written_out.stays:
-            return
-        if value.fa.flow_style() or "<<" in value or _is_alias(own, key):
-            lines = [f"{writing.scalar(key)}:", *self._body(node, written_out)]
-            self._document.comment_out(own, [key], _parsed(lines))
-        elif written_out.entries is not None and isinstance(value["links"], list):
-            self._entries(value["links"], written_out.entries)
-        else:
-            gone = [name for name in value if name in WAYS or (written_out.shape and name == "shape")]
-            shape = [f"    shape: {written_out.shape}"] if written_out.shape else []
-            new = _parsed([*shape, *_links(written_out.lines)])
-            self._document.comment_out(value, gone, new)
-
-    def _entries(self, links: Commented, entries: Sequence[tuple[str, ...] | None]) -> None:
-        """Write entries of a list out where they stand."""
-        for at in range(len(entries) - 1, -1, -1):
-            new = entries[at]
-            if new is not None:
-                links[at] = _parsed([new[0]])
-                for line in reversed(new[1:]):
-                    links.insert(at + 1, _parsed([line]))
-
-    def _whole(self, key: str, node: Node) -> list[str]:
-        """Return the lines of a key at the top."""
-        node = self._expander.placed(node, key)
-        if isinstance(node, Map) and node:
-            return [
-                f"{key}:",
-                *(f"  {writing.scalar(name)}: {writing.flow(value)}" for name, value in node.items()),
-            ]
-        if isinstance(node, Seq) and node:
-            return [f"{key}:", *(f"  - {writing.flow(value)}" for value in node)]
-        return [f"{key}: {writing.flow(node)}"]
+def _text(text: str, expander: _Expander, written_out: Mapping[str, _WrittenOut], *, keep: bool) -> str:
+    """Return a menu written out; without `keep` none of its own lines stays but as a comment."""
+    head, own = _blocks(text) if keep else ("".join(f"# {line}" for line in _lines(text)), {})
+    parts = [head]
+    others = (str(key) for key in expander.root if key not in own and key != "include")
+    for key in (*own, *(key for key in others if not keep or not key.startswith("x-"))):
+        node, lines = None if key == "include" else expander.root.get(key), own.get(key, [])
+        scenarios = node if key == "scenarios" and isinstance(node, Map) else None
+        stays = all(written_out[name].stays for name in scenarios or ())
+        if node is not None and lines and stays and not _has_other(node, expander.reader.name):
+            parts.append("".join(lines))
+            continue
+        parts.append("".join(line if line.lstrip().startswith("#") else f"# {line}" for line in lines))
+        if scenarios is not None:
+            parts += ["scenarios:\n", *_all(scenarios, expander, written_out)]
+        elif node is not None:
+            parts += _whole(key, expander.placed(node, key))
+    ended = [part if not part or part.endswith("\n") else f"{part}\n" for part in parts[:-1]]
+    return "".join([*ended, parts[-1]])
 
 
-def _parsed(lines: Sequence[str]) -> Commented:
-    """Return lines of YAML as a part of a menu."""
-    return round_trip.parse("".join(f"{line}\n" for line in lines))
+def _blocks(text: str) -> tuple[str, dict[str, list[str]]]:
+    """Return what stands before the first key of a menu, and the lines of each key; none in braces."""
+    root: Mapping[str, Node] = nodes.compose(text.encode(), "", lambda *_: None) or {}
+    begins = {key.place.line - 1: str(key) for key in root if isinstance(key, Text) and key.place.column == 1}
+    lines = _lines(text)
+    if len(begins) < len(root) or any(not lines[at].startswith((key, '"', "'")) for at, key in begins.items()):
+        return "".join(f"# {line}" for line in lines), {}
+    numbers = sorted(begins)
+    return "".join(lines[: numbers[0]]), {
+        begins[begin]: lines[begin:end] for begin, end in pairwise([*numbers, len(lines)])
+    }
 
 
-def _is_alias(holder: Commented, key: str) -> bool:
-    """Return whether a value stands elsewhere, before its key."""
-    return bool(holder.lc.value(key) < holder.lc.key(key))
+def _lines(text: str) -> list[str]:
+    return re.findall(r".*\n|.+", text)
 
 
-def _links(lines: Iterable[str]) -> list[str]:
-    return ["    links:", *(f"      - {line}" for line in lines)]
+def _all(scenarios: Map, expander: _Expander, written_out: Mapping[str, _WrittenOut]) -> Iterator[str]:
+    """Yield the lines of scenarios."""
+    for key in scenarios:
+        node, links = nodes.child(scenarios, key), written_out[key]
+        source = f"  # from {node.place.file}" if node.place.file != expander.reader.name else ""
+        yield f"  {writing.scalar(key)}:{source}\n"
+        gone = (*WAYS, "shape") if links.shape else WAYS
+        placed = ((str(name), expander.placed(value, name)) for name, value in node.entries())
+        rest = [(name, writing.flow(value)) for name, value in placed if name not in gone]
+        rest += [("shape", links.shape)] if links.shape else []
+        yield from (f"    {name}: {value}\n" for name, value in rest)
+        yield "    links:\n"
+        yield from (f"      - {line}\n" for line in links.lines)
+
+
+def _whole(key: str, node: Node) -> Iterator[str]:
+    """Yield the lines of a key at the top."""
+    if isinstance(node, Map) and node:
+        yield f"{key}:\n"
+        yield from (f"  {writing.scalar(name)}: {writing.flow(value)}\n" for name, value in node.items())
+    elif isinstance(node, Seq) and node:
+        yield f"{key}:\n"
+        yield from (f"  - {writing.flow(value)}\n" for value in node)
+    else:
+        yield f"{key}: {writing.flow(node)}\n"
 
 
 def _has_other(node: Node, name: str) -> bool:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from dc_inject.apps.menutools.round_trip import Position, RoundTrip
 from dc_inject.menu import fields as f
-from dc_inject.menu import nodes
+from dc_inject.menu import writing
 from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
-from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
+from dc_inject.menu.nodes import Place, Text
 from dc_inject.menu.validation import MenuModel, parts_of
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError
@@ -53,26 +52,7 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
         whole = not scenario and not link
         sum_ = units.times(target, factor) if whole else units.exact_rate(rates.peak(wanted).rate)
         new[target.place.line, target.place.column] = sum_
-    document = RoundTrip(draft.text)
-    document.replace_scalars(new)
-    text = document.text()
-    if _read(text, {}) != _read(draft.text, new):
-        raise UsageError("the menu cannot be written back as it is", "write it in plainer YAML, or add --expand")
-    return text, wanted
-
-
-def _read(text: str, new: Mapping[Position, str]) -> Node | None:
-    """Read YAML, with other texts in the place of some scalars."""
-
-    def changed(node: Node) -> Node:
-        if isinstance(node, Map):
-            return Map([(key, changed(value)) for key, value in node.entries()], node.place)
-        if isinstance(node, Seq):
-            return Seq(map(changed, node), node.place)
-        return Text(new.get((node.place.line, node.place.column), node), node.place)
-
-    root = nodes.compose(text.encode(), "", lambda *_: None)
-    return None if root is None else changed(root)
+    return writing.with_scalars(draft.text, new), wanted
 
 
 def compare(wanted: Iterable[Flow], read_again: Iterable[Flow]) -> None:
