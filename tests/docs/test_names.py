@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from dc_inject.model import Hold
 from tests.docs import DOCS, ROOT
 
@@ -117,14 +115,6 @@ def test_pages_of_the_explanation_name_what_exists():
             names = {name for name in names if name.endswith(".py") or name.startswith("dc_inject.")}
         wrong += [f"{page.relative_to(ROOT)}: {name}" for name in sorted(names) if not exists(name)]
     assert wrong == []
-
-
-@pytest.mark.parametrize("package", ["engine", "planning"])
-def test_the_architecture_has_each_file_of_the_engine_and_of_planning(package: str):
-    page = (DOCS / "explanation" / "architecture.md").read_text()
-    table = page.partition(f"| file in `{package}/` |")[2].partition("\n\n")[0]
-    files = {path.name for path in (ROOT / "dc_inject" / package).glob("*.py")} - {"__init__.py"}
-    assert sorted(re.findall(r"^\| `(\w+\.py)` \| \S", table, re.MULTILINE)) == sorted(files)
 
 
 def test_docstrings_name_what_exists():
