@@ -265,6 +265,8 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     if kind == "status":  # this ledger has no menu, and so no day
         assert documented.pop("day").keys() == Days(CYCLE.start).day(1).keys()
         assert told.pop("day") is None
+        assert len(documented.pop("tape")) == 1  # and no link from tape
+        assert told.pop("tape") == []
     assert keys(told) == keys(documented)
     if kind == "status":
         assert told["control"][0]["numbers"].keys() == json.loads(example)["control"][0]["numbers"].keys()
