@@ -66,7 +66,6 @@ FALLS = 0.9  # of the most that ran, or of a target: less is short of it
 FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the rest
 UP = 1.05  # by which a storage's window grows
 LEAST = 0.1  # of what its target needs: what the window of a link is at least
-LONGEST = 10  # rounds without an observation that count as growth
 SLOW = 3.0  # times slower: speeds of equal links differ by less by chance
 MORE = 1.25  # of what a link's target needs: what is left to a fast link, which has a debt to make up
 HOUR = 3600.0
@@ -242,7 +241,7 @@ def renew_link(
     link.files = sum(f.files for f in flights if counts_all or f.age <= OVER * link.takes(f.size))
     reach = min(GAIN * link.base if link.slow else link.lifetime, LIFE * link.lifetime)
     link.shy = link.shy and now - link.yielded <= ALONE
-    grown = link.allowed * (SHY if link.shy else GROW) ** min(passed / over, LONGEST)
+    grown = link.allowed * (SHY if link.shy else GROW) ** min(passed / over, 10)
     link.window = max(min(link.able * reach, grown), LEAST * link.aim * over, 1.0)
     link.renewed = now
 

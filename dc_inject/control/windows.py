@@ -66,9 +66,11 @@ class Windows(Governor):
         """Take up what links are due, record what is decided, and bound the plan of links that have to wait."""
         now, cycle = situation.now.timestamp(), situation.cycle.length.total_seconds()
         self.turn(situation.now)  # what went out of the last one is in flight
-        self._forget_ended()
-        for link in self._links.values():
+        live = {entry.injection.flow for entry in self._ledger.entries(State.CALLED, State.LIVE)}
+        for key, link in self._links.items():
             link.acts, link.target = False, 0.0  # unless it is in this plan
+            if key not in live:  # the last rule of the link may have ended without an observation
+                link.files, self._released[key] = 0.0, 0
         due = sum(with_overhead(demand.recent_due, demand.flow) for demand in situation.demands)
         # There are no more rules and calls for smaller datasets.
         smallest = due * max(3600 / cycle / (SPARE * situation.limits.rules_per_hour), 1 / CALLS)
@@ -86,9 +88,8 @@ class Windows(Governor):
             held = link.refused > now - cycle if link.acts else full is not None
             numbers = _numbers(full or (flow.key.link, link.allowed, inside), link.size)
             numbers["arrives"] = round(link.rate * cycle * link.size)
-            hold = Hold.BACKLOG if held else None
+            hold, room = (Hold.BACKLOG, max(link.allowed - inside, 0.0)) if held else (None, None)
             decisions.append(ControlDecision(situation.cycle, flow.key, mode.value, hold, link.target, numbers))
-            room = max(link.allowed - inside, 0.0) if held else None
             governed.append(_bounded(demand, link, room, smallest, numbers) if link.acts else demand)
         self._ledger.record_decisions(decisions)
         self._write(situation.now, self._links, self._storages)
@@ -142,8 +143,7 @@ class Windows(Governor):
         """Count what was asked of a service as in flight."""
         for entry in entries:
             key = entry.injection.flow
-            if key in self._links:
-                link = self._links[key]
+            if link := self._links.get(key):
                 link.size, link.began = link.size or _size(entry), link.began or now.timestamp()
                 self._released[key] += entry.injection.item.files
 
@@ -151,22 +151,13 @@ class Windows(Governor):
         """Take back what a service did not take."""
         self._released -= Counter({entry.injection.flow: entry.injection.item.files})
 
-    def _forget_ended(self) -> None:
-        """Take links for empty of which nothing is on its way: it may have ended without an observation."""
-        live = {entry.injection.flow for entry in self._ledger.entries(State.CALLED, State.LIVE)}
-        for key in self._links.keys() - live:
-            self._links[key].files = 0.0
-            del self._released[key]
-
     def observed(self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime) -> None:
         """Take in what has arrived; windows are set at the next turn, when all answers of the moment are known."""
-        keys = set()
         for seen in observations:
             entry = before[seen.key]
             key, item = entry.injection.flow, entry.injection.item
             if key not in self._links or seen.silent:
                 continue
-            keys.add(key)
             link = self._links[key]
             link.is_seen, link.began = True, link.began or now.timestamp()
             failed, there = (round(item.files * (of or 0) / item.bytes) for of in (seen.failed, seen.present))
@@ -175,7 +166,7 @@ class Windows(Governor):
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
                 tells = new >= SEEN * item.files
                 link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry), tells))
-        self._write(now, keys)
+        self._write(now, [key for key, link in self._links.items() if link.is_seen])
 
     def turn(self, moment: datetime) -> None:
         """Begin a moment of release: set the windows of links that were observed, and of their storages."""
@@ -263,12 +254,11 @@ def _bounded(
 
     A link that cannot move takes nothing of the menu's limits from others.
     """
-    flow, releasable, cycle = demand.flow, None, law.ROUNDS * link.least
+    flow, cycle = demand.flow, law.ROUNDS * link.least
     if link.slow and link.target:
         part = max(FINE * link.window * link.size, smallest) / (link.target * cycle)
         flow = replace(flow, grain=min(flow.grain, part))
-    if room is not None:
-        releasable = round(link.size * (room + link.able * cycle))
+    releasable = None if room is None else round(link.size * (room + link.able * cycle))
     return replace(demand, flow=flow, releasable=releasable, window=numbers)
 
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from dc_inject.control.law import FIRST, ROUNDS
-from dc_inject.control.windows import NAME, subject_of, text_of
-from dc_inject.model import Control, Mode
+from dc_inject.control.windows import NAME, Windows, subject_of, text_of
+from dc_inject.model import Control, Entry, Mode
+from dc_inject.model.ports import Observation
 from tests.control.small import AB, AC, DB, DUE, GB, LENGTH, MOMENT, ROUND, Make, settled, went_out
+from tests.engine.world import campaign, flow, items, opened, world
+
+
+class Killed(BaseException):
+    """The process is gone: nothing may catch it."""
 
 
 def test_what_was_released_counts_before_it_is_seen_also_after_a_restart(make: Make) -> None:
@@ -102,6 +111,27 @@ def test_what_a_storage_and_its_links_have_become_is_known_after_a_restart(make:
     assert min(freed) > now
     one.restart()
     assert [one.link(key).freed for key in (AB, AC)] == freed
+
+
+def test_a_kill_between_an_observation_and_its_windows_keeps_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the files would be known as arrived, and never count as an arrival of their link."""
+    known: dict[str, Entry] = {}
+
+    def killed(_: Windows, before: Mapping[str, Entry], observations: Sequence[Observation], __: datetime) -> None:
+        if any(seen.files_done for seen in observations):
+            known.update(before)
+            raise Killed
+
+    monkeypatch.setattr(Windows, "observed", killed)
+    links = [replace(flow("A", "B", 1.0), control=Control(Mode.ACT))]
+    one = world(tmp_path, campaign(links), {"A": items("A", 100, 10 * GB)})
+    with pytest.raises(Killed):
+        one.run(cycles=3)
+    one.ledger.close()
+    assert known
+    assert {key: opened(one.path).entry(key) for key in known} == known
 
 
 @pytest.mark.parametrize(
