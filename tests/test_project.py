@@ -91,7 +91,7 @@ def test_the_core_asks_no_clock_no_chance_and_no_file():
 
 
 def test_the_contract_of_the_core_holds_for_everything_from_analysis_down():
-    pure = {f"dc_inject.{module}" for module in [*CORE, "apps.twin.grid"]}
+    pure = {f"dc_inject.{module}" for module in [*CORE, "apps.link.judging", "apps.twin.grid"]}
     assert set(CONTRACTS["core"]["source_modules"]) == pure
 
 

@@ -207,10 +207,10 @@ TESTS_LEFT_OUT = {
         "test_every_link_has_its_turn_when_rules_are_scarce": CASES,
         "test_the_plan_does_not_depend_on_the_order_of_its_situation": CASES,
     },
-    "core/test_saturation.py": {
+    "apps/link/test_saturation.py": {
         "test_noisy_links_are_found_within_five_percent_in_a_third_of_the_time": CASES,
     },
-    "core/test_searches.py": {
+    "apps/link/test_searches.py": {
         "test_an_interval_knows_that_a_trial_counts_few_datasets": CASES,
     },
     "core/test_services.py": {

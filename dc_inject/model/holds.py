@@ -74,7 +74,7 @@ class Trait(Flag):
     LINK = auto()  # it follows from what the link does
     OUTRANKS = (
         auto()
-    )  # before a row is closed (`summary/readings.py`), it counts whatever a service says meanwhile
+    )  # before a row is closed (`apps/link/records.py`), it counts whatever a service says meanwhile
     ITEMS = auto()  # trouble with single datasets or files, not with calls
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything

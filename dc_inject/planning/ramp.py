@@ -35,6 +35,7 @@ ADDED = 2  # transfers that a run adds; 1 in the conservative mode
 REMOVED = 1  # transfers that a run takes away while too many fail
 ENOUGH = 0.97  # of the files that are over and arrived: while fewer do, a run takes transfers away
 FEWEST = 2  # transfers on a link
+FOLLOWS = 0.9  # part of what is asked that has to move
 MORE = 1.2  # times what the model allows: a link that moves that much has another one
 HALF_WAY = FEWEST + (LINK_LIMIT - FEWEST) // 2  # transfers with which FTS starts on a link that it does not know
 

@@ -34,7 +34,6 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
-from dc_inject.planning.progress import Progress
 from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
 from dc_inject.summary.days import ONE, Days, days_of
@@ -163,10 +162,10 @@ def times_of(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> 
 def report(
     view: Reader,
     scope: ReportScope,
-    progress: Progress | None,
+    challenge: Mapping[str, Any] | None,
     now: datetime,
 ) -> dict[str, Any] | None:
-    """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle."""
+    """Return all figures; `challenge` are those of a mini-challenge. None where there is no cycle."""
     chosen = period(view, scope)
     if chosen is None:
         return None
@@ -230,8 +229,8 @@ def report(
         **values,
         "verdict": _verdict(values),
         "thresholds": thresholds.figures(view, chosen, scope.thresholds),
-        "challenge": None if progress is None else progress.concluded(running=values["running"]).figures(),
-        "repeats": repeats.repeats(view, chosen) if progress is None else [],  # its conclusion has their estimate
+        "challenge": challenge,
+        "repeats": repeats.repeats(view, chosen) if challenge is None else [],  # its conclusion has their estimate
         "compared": None,  # a command may put another campaign and readings here
         "overlay": None,
         "method": [" ".join(words.split()) for words in METHOD.strip().split("\n\n")],

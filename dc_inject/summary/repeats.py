@@ -6,7 +6,7 @@ intervals that do not overlap, the higher one is better.
 
 A stretch is a time of two cycles or more, without a break, in which a scenario was due the same in each. If it
 has three or more, the first one does not count: what is injected first has not arrived when it ends. Stretches of
-one rate (to 1 %) are repeats of one step. A mini-challenge judges its own steps (`planning/progress.py`).
+one rate (to 1 %) are repeats of one step. A mini-challenge judges its own steps (`apps/link/judging/progress.py`).
 
 The interval is that of Student's t for 95 %: it takes repeats for independent of each other.
 """
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
-from dc_inject.planning.estimate import Estimate
+from dc_inject.model.estimates import Estimate
 
 SHORTEST = 2  # cycles of a stretch: rates that follow a curve are no steps
 SAME = 0.01  # part by which rates of one step may differ

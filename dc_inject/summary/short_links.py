@@ -31,7 +31,7 @@ from dc_inject.model.holds import Trait, forgives, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.summary import what_to_do, why
 from dc_inject.summary.menu_terms import site_of
-from dc_inject.summary.readings import ramping
+from dc_inject.summary.ramping import ramping
 
 CYCLES = 4  # closed ones that are judged
 CURRENT = 2  # cycle lengths after the last closed cycle within which it is current

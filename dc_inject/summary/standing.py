@@ -11,10 +11,11 @@ from dc_inject.ledger import ControlDecision, LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
-from dc_inject.summary import first_lines, readings, tape, why
+from dc_inject.summary import first_lines, tape, why
 from dc_inject.summary.closing import about, goals_of
 from dc_inject.summary.days import days_of
 from dc_inject.summary.marks import TROUBLES
+from dc_inject.summary.ramping import ramping
 
 CHANGES = 10  # how many of the last ones are shown
 NOTES = 5
@@ -64,7 +65,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "rows": rows(view),
         "ramping": [{**link.key.names(), "carries": link.carries, "until": units.format_time(link.until),
                      "most": link.most}
-                    for link in (readings.ramping(view, now) if injector else ())],
+                    for link in (ramping(view, now) if injector else ())],
         "tape": tape.rows(view),
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held

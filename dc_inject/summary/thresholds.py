@@ -21,12 +21,11 @@ from xml.etree import ElementTree as ET
 from dc_inject import menu
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period
-from dc_inject.model import Cycle, FlowKey
+from dc_inject.model import Cycle, FlowKey, units
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
 from dc_inject.model.redaction import visible
 from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdOutcome, inconclusive, judge
 from dc_inject.model.units import counted, format_duration
-from dc_inject.planning.progress import in_words
 from dc_inject.summary.adding import Added, add_up, made_up_apart, together
 from dc_inject.summary.days import days_of
 
@@ -176,6 +175,17 @@ def junit(report: Mapping[str, Any]) -> str:
     grid = report["simulated_in"]
     name = report["campaign"] + ("" if grid is None else f", simulated in the grid {grid}")
     return suite(name, report["at"], cases)
+
+
+def in_words(figures: Mapping[str, Any]) -> str:
+    """Return the capacity, if it is known, and the reason of a conclusion's figures."""
+    if figures["capacity"] is None:
+        return str(figures["reason"])
+    least = "" if figures["interval"] and figures["cause"] else "at least "  # without a cause it may carry more
+    words = f"capacity {least}{units.format_rate(figures['capacity'])}"
+    if figures["interval"]:
+        words += " (95 %: {} to {})".format(*map(units.format_rate, figures["interval"]))
+    return f"{words}; {figures['reason']}"
 
 
 _RESULTS = {

@@ -12,7 +12,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.types import Signal, Totals
 from dc_inject.model.ports import Observation, Status
 from dc_inject.summary import standing
-from dc_inject.summary.readings import ramping
+from dc_inject.summary.ramping import ramping
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 
 

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.analysis import lint
+from dc_inject.apps.link.judging.progress import Progress, conclusion
+from dc_inject.apps.link.judging.steps import Ladder
+from dc_inject.apps.link.judging.verdict import StepOutcome
 from dc_inject.model import Campaign
 from dc_inject.model.shape import Point, Shape
 from dc_inject.planning import ramp
-from dc_inject.planning.progress import Progress, conclusion
-from dc_inject.planning.steps import Ladder
-from dc_inject.planning.verdict import StepOutcome
+from tests.apps.link.simulated_link import CYCLE, Link
 from tests.core.builders import START, flow, gbps
-from tests.core.simulated_link import CYCLE, Link
 from tests.engine.world import campaign
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

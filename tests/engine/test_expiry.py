@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.apps.link.judging.verdict import Reading, judge
+from dc_inject.apps.link.records import LinkReader
 from dc_inject.backends.sim import SimClock
 from dc_inject.ledger import Signal
 from dc_inject.model import Hold
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.ports import Identity
-from dc_inject.planning.verdict import Reading, judge
-from dc_inject.summary.readings import LinkReader
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, world
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

@@ -10,7 +10,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dc_inject.apps.link import mini_challenge
+from dc_inject.apps.link import mini_challenge, records
+from dc_inject.apps.link.judging import saturation
+from dc_inject.apps.link.judging.progress import Progress
+from dc_inject.apps.link.judging.steps import Ladder, Next
+from dc_inject.apps.link.judging.verdict import EARLY, StepOutcome
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.options import LinkOptions
 from dc_inject.ledger import Ledger, LedgerView, ledger_files
@@ -19,11 +23,6 @@ from dc_inject.menu import addresses
 from dc_inject.model import Link, units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.services import by_end
-from dc_inject.planning import saturation
-from dc_inject.planning.progress import Progress
-from dc_inject.planning.steps import Ladder, Next
-from dc_inject.planning.verdict import EARLY, StepOutcome
-from dc_inject.summary import readings
 from dc_inject.system import account
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
@@ -175,14 +174,14 @@ def _refuse_known(campaign: str, now: datetime) -> None:
 
 def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
     """Return a mini-challenge and how far it is, as its ledger tells; raises UsageError when it is none."""
-    records = view.challenge()
-    progress = readings.progress(records)
+    kept = view.challenge()
+    progress = records.progress(kept)
     if progress is None:
         raise UsageError(
             f"{path} is not the ledger of a mini-challenge",
             f"`dc-inject status {shlex.quote(str(path))}` shows other campaigns",
         )
-    last = next(values for _, kind, values in reversed(records) if kind == "asked")
+    last = next(values for _, kind, values in reversed(kept) if kind == "asked")
     return mini_challenge.challenge_from_ledger(last, progress.ladder), progress
 
 

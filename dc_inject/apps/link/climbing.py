@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from dc_inject.apps.link import records
+from dc_inject.apps.link.judging import steps
+from dc_inject.apps.link.judging.progress import Progress
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import Next, NextStep
+from dc_inject.apps.link.judging.verdict import Verdict
+from dc_inject.apps.link.records import Classify, LinkReader
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Clock
-from dc_inject.planning import steps
-from dc_inject.planning.progress import Progress
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import Next, NextStep
-from dc_inject.planning.verdict import Verdict
-from dc_inject.summary import readings
-from dc_inject.summary.readings import Classify, LinkReader
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Climbing:
             self._ledger.override(str(key.link), Kind.RATE, decision.rate, self._who, why, reading.at)
 
     def _keep(self, kind: str, reading: Reading) -> None:
-        self._ledger.keep_challenge(kind, readings.written(reading), reading.at)
+        self._ledger.keep_challenge(kind, records.written(reading), reading.at)
 
     def _weigh(self, key: FlowKey) -> None:
         """Warn, once, when the source's datasets are so large that steps of a few of them say little."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from dc_inject.apps.link import records
+from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.options import LinkOptions
 from dc_inject.menu.writing import scalar
 from dc_inject.model import Cycle, FlowKey, Link, units
-from dc_inject.planning.steps import Ladder
-from dc_inject.summary import readings
 
 SCENARIO = "link"
 ROOM = 1.25  # of the highest rate: the limits, so that a coarse dataset or a debt of a cycle may go out
@@ -124,7 +124,7 @@ class MiniChallenge:
         asked = {name: getattr(self, name) for name in ("campaign", "contact", "highest", "volume", "space")}
         times = {"cycle": self.cycle.total_seconds(), "start": self.start.isoformat()}
         menu = {**asked, **chosen, **times, "link": list(self.link)}
-        return {**readings.settings(self.ladder, self.until), "menu": menu}
+        return {**records.settings(self.ladder, self.until), "menu": menu}
 
 
 # The options that the ledger keeps, each as it is kept where it was not given.

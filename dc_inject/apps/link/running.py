@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge, verdicts
 from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.credentials import trust
 from dc_inject.engine.assembly import WrapMenus
@@ -19,7 +20,6 @@ from dc_inject.model import Campaign, units
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.holds import format_numbers
 from dc_inject.model.ports import Clock
-from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
 from dc_inject.summary import standing
 from dc_inject.system import account, files

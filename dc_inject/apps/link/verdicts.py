@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dc_inject.apps.link import challenges
+from dc_inject.apps.link.judging.progress import Progress
+from dc_inject.apps.link.judging.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.ledger import LedgerView, default_folder, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
-from dc_inject.planning.progress import Progress, in_words
-from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.summary import left
+from dc_inject.summary.thresholds import in_words
 
 HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{selection}` the options that choose
     "pool-dry": "take more datasets or files ({selection}), a lower --rate, or a shorter --for",

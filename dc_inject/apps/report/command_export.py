@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 import click
 
-from dc_inject.analysis.planned_flows import planned_flows
 from dc_inject.apps.report import export as records
 from dc_inject.apps.report.export import FIELDS, FORMATS, About
+from dc_inject.apps.report.planned_flows import planned_flows
 from dc_inject.cli.shared import common, menu_files
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from dc_inject import ledger, menu
-from dc_inject.analysis.planned_flows import PlannedFlow
+from dc_inject.apps.report.planned_flows import PlannedFlow
 from dc_inject.apps.report.scitags import EXPERIMENTS, marking
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader

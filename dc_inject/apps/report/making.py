@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dc_inject.apps.link import records
 from dc_inject.apps.report import overlay as wan
 from dc_inject.apps.report import page, pictures, text
 from dc_inject.apps.report.compare import compared
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError
-from dc_inject.summary import figures, readings, standing, thresholds
+from dc_inject.summary import figures, standing, thresholds
 from dc_inject.summary.figures import ReportScope
 from dc_inject.system.clock import SystemClock
 
@@ -95,8 +96,9 @@ def _rows(view: LedgerView, name: str, scope: ReportScope) -> Made:
 
 
 def _read_figures(view: LedgerView, name: str, scope: ReportScope) -> dict[str, Any]:
-    progress = readings.progress(view.challenge())
-    values = figures.report(view, scope, progress, SystemClock().now())
+    progress = records.progress(view.challenge())
+    challenge = None if progress is None else progress.concluded(running=view.holder() is not None).figures()
+    values = figures.report(view, scope, challenge, SystemClock().now())
     if values is None:
         raise _nothing(name, scope)
     return values

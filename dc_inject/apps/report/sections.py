@@ -22,8 +22,8 @@ from dc_inject.apps.report.tables import (
     time_of,
 )
 from dc_inject.model.units import counted, format_duration, format_size
-from dc_inject.planning.progress import in_words
 from dc_inject.summary.adding import DIMENSIONS, SITES
+from dc_inject.summary.thresholds import in_words
 
 FIXED = {"fixed": "a fixed rate"}  # a policy of simulations
 WORST = 20  # links in the tables of those that are furthest behind, and slowest

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
+from dc_inject.apps.link import records
 from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link.judging.progress import Progress, conclusion
+from dc_inject.apps.link.judging.steps import Ladder, Next
+from dc_inject.apps.link.judging.verdict import StepOutcome
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import LinkRefused, Temporary
-from dc_inject.planning.progress import Progress, conclusion
-from dc_inject.planning.steps import Ladder, Next
-from dc_inject.planning.verdict import StepOutcome
-from dc_inject.summary import readings
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 HOUR = timedelta(hours=1)  # four cycles
@@ -270,22 +270,22 @@ def test_the_verdict_follows_from_the_ledger_and_another_process_goes_on(tmp_pat
         one.menus = Climbing(lambda: made, ledger=one.ledger, clock=one.clock, progress=progress, who="a test")
         return one.menus
 
-    one.ledger.keep_challenge("asked", readings.settings(steps, until), START)
+    one.ledger.keep_challenge("asked", records.settings(steps, until), START)
     first = climbs(Progress(steps, until))
     one.run(cycles=4)  # in the middle of the second trial
     first.finish(one.ledger, link.key)
-    again = readings.progress(one.ledger.challenge())
+    again = records.progress(one.ledger.challenge())
     assert again.verdicts == first.verdicts
     assert [round(v.rate / GBPS) for v in again.verdicts] == [4, 8]
     assert again.verdicts[-1].early
     one.clock.advance(START + 5 * HOUR)
-    one.ledger.keep_challenge("asked", readings.settings(steps, until), one.clock.now())
-    second = climbs(readings.progress(one.ledger.challenge()))
+    one.ledger.keep_challenge("asked", records.settings(steps, until), one.clock.now())
+    second = climbs(records.progress(one.ledger.challenge()))
     one.run()
     assert [round(v.rate / GBPS) for v in second.verdicts[:2]] == [4, 8], "what was judged stays"
     assert [round(v.rate / GBPS, 2) for v in second.verdicts[2:]] == [8, 16, *[9] * 4]
     assert second.verdicts[2].start >= START + 5 * HOUR
-    assert readings.progress(one.ledger.challenge()).verdicts == second.verdicts
+    assert records.progress(one.ledger.challenge()).verdicts == second.verdicts
     rates = {round(row.due * 8 / CYCLE.total_seconds() / 1e9) for row in one.ledger.rows(since=START + 5 * HOUR)}
     assert rates == {0, 8, 9, 16}, "it goes on with the rate that was being tried"
 

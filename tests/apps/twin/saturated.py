@@ -27,6 +27,8 @@ from statistics import fmean
 from dc_inject import menu
 from dc_inject.apps.link import mini_challenge
 from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link.judging.progress import Conclusion, Progress, conclusion
+from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.options import LinkOptions
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
@@ -37,10 +39,8 @@ from dc_inject.engine.assembly import simulated_engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import Link
-from dc_inject.planning.progress import Conclusion, Progress, conclusion
-from dc_inject.planning.steps import Ladder
 from dc_inject.system import files
-from tests.core.test_saturation import steps_of_before
+from tests.apps.link.test_saturation import steps_of_before
 from tests.engine.world import START
 
 GBPS = 1e9 / 8

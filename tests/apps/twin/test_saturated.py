@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.planning.verdict import StepOutcome
+from dc_inject.apps.link.judging.verdict import StepOutcome
 from tests.apps.twin.saturated import GBPS, Case, search
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from dc_inject.planning.progress import Conclusion, Progress, conclusion
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import Ladder
+from dc_inject.apps.link.judging.progress import Conclusion, Progress, conclusion
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import Ladder
 from tests.engine.world import START
 
 MINUTE = timedelta(minutes=1)

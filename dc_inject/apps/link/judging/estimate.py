@@ -1,7 +1,7 @@
 """What repeats of a measurement tell: their mean, how sure it is, and whether they measured one thing at all.
 
 Repeats of which only a value each is known differ: Student's t (`Estimate.of`). Of repeats that follow each other
-without a gap more is known, the counts at all their readings, and so more can be told (`Estimate.of_line`): where
+without a gap more is known, the counts at all their readings, and so more can be told (`estimate_slope`): where
 each of them begins and ends matters less to a line through all counts than to a mean, which only the first and the
 last count decide.
 
@@ -21,48 +21,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple
 
-# Student's t for 95 % (two-sided), by degrees of freedom from one on
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+from dc_inject.model.estimates import Estimate, student_t
+
 Course = Sequence[tuple[float, float]]  # a repeat: seconds since its begin, and the count since then
 EXACT = 1e-12  # part of the squares of all counts: what is less is the rounding of numbers
 RATIOS = (0.0, 0.1, 1.0, 10.0, 100.0)  # variances: of what varies between two readings, in that of what is late
 DIFFER = 0.1  # of the higher mean: repeats before and after a change differ by more than this
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean, and half of the interval of 95 % around it, both in the unit of the values; of so many repeats."""
+def estimate_slope(runs: Sequence[Sequence[Course]], whole: float) -> Estimate:
+    """Return the slope of the line through all counts of repeats (two or more), with its interval.
 
-    mean: float
-    half: float
-    repeats: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Estimate:
-        """Return the mean of repeats (two or more), with its interval."""
-        return cls(fmean(values), _t(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
-
-    @classmethod
-    def of_line(cls, runs: Sequence[Sequence[Course]], whole: float) -> Estimate:
-        """Return the slope of the line through all counts of repeats (two or more), with its interval.
-
-        The repeats of a run follow each other without a gap; what moved between runs is not known. `whole` is the
-        least by which a count can differ from another one (0: any).
-        """
-        repeats, lasted = sum(map(len, runs)), sum(course[-1][0] for run in runs for course in run)
-        counted = len(runs) * (whole / lasted) ** 2 / 6
-        half = _t(repeats - 1) * math.sqrt(_deviation([_increments(run) for run in runs]) ** 2 + counted)
-        return cls(slope(runs), half, repeats)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """From and to; nothing is less than 0."""
-        return max(self.mean - self.half, 0.0), self.mean + self.half
+    The repeats of a run follow each other without a gap; what moved between runs is not known. `whole` is the
+    least by which a count can differ from another one (0: any).
+    """
+    repeats, lasted = sum(map(len, runs)), sum(course[-1][0] for run in runs for course in run)
+    counted = len(runs) * (whole / lasted) ** 2 / 6
+    half = student_t(repeats - 1) * math.sqrt(_deviation([_increments(run) for run in runs]) ** 2 + counted)
+    return Estimate(slope(runs), half, repeats)
 
 
 def slope(runs: Sequence[Sequence[Course]]) -> float:
@@ -148,7 +128,7 @@ def changed(values: Sequence[float]) -> int:
     before, after = values[:cut], values[cut:]
     variance = (_squares(before) + _squares(after)) / (len(values) - 2)
     apart, means = abs(fmean(before) - fmean(after)), (fmean(before), fmean(after))
-    explained = _t(len(values) - 2) * math.sqrt(variance * (1 / len(before) + 1 / len(after)))
+    explained = student_t(len(values) - 2) * math.sqrt(variance * (1 / len(before) + 1 / len(after)))
     least = DIFFER if min(len(before), len(after)) > 1 else 2 * DIFFER
     return cut if apart > max(explained, least * max(means)) else 0
 
@@ -156,7 +136,3 @@ def changed(values: Sequence[float]) -> int:
 def _squares(values: Sequence[float]) -> float:
     mean = fmean(values)
     return sum((value - mean) ** 2 for value in values)
-
-
-def _t(freedom: int) -> float:
-    return T[min(freedom, len(T)) - 1]

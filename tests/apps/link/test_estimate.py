@@ -8,7 +8,8 @@ from itertools import accumulate
 
 import pytest
 
-from dc_inject.planning.estimate import Estimate, changed, slope
+from dc_inject.apps.link.judging.estimate import changed, estimate_slope, slope
+from dc_inject.model.estimates import Estimate
 
 
 def test_the_interval_is_that_of_students_t():
@@ -23,10 +24,10 @@ def test_repeats_that_count_the_same_are_no_surer_than_they_can_count():
     """Of four in a row that count ones: 3.182 x sqrt(1 / 6) / 4; of two runs of two, twice the variance."""
     assert Estimate.of([10] * 4).half == 0
     ten = [(1, 10)]
-    assert Estimate.of_line([[ten] * 4], 1) == Estimate(10, pytest.approx(3.182 * math.sqrt(1 / 6) / 4), 4)
-    assert Estimate.of_line([[ten] * 2] * 2, 1).half == pytest.approx(3.182 * math.sqrt(2 / 6) / 4)
-    assert Estimate.of_line([[ten] * 4], 0).half == 0
-    assert Estimate.of_line([[[(1, 1)]] * 2], 10).interval[0] == 0
+    assert estimate_slope([[ten] * 4], 1) == Estimate(10, pytest.approx(3.182 * math.sqrt(1 / 6) / 4), 4)
+    assert estimate_slope([[ten] * 2] * 2, 1).half == pytest.approx(3.182 * math.sqrt(2 / 6) / 4)
+    assert estimate_slope([[ten] * 4], 0).half == 0
+    assert estimate_slope([[[(1, 1)]] * 2], 10).interval[0] == 0
 
 
 @pytest.mark.parametrize("repeats", [4, 6])
@@ -41,7 +42,7 @@ def test_of_what_is_counted_as_wholes_the_interval_has_the_true_rate_in_it(repea
             edge = edge if in_a_row else draw.random()
             counts.append([(1, math.floor(edge + rate))])
             edge = (edge + rate) % 1
-        low, high = Estimate.of_line([counts] if in_a_row else [[count] for count in counts], 1).interval
+        low, high = estimate_slope([counts] if in_a_row else [[count] for count in counts], 1).interval
         inside += low <= rate <= high
     assert inside >= 0.95 * 500
 
@@ -67,7 +68,7 @@ def test_the_interval_of_a_line_is_honest_whatever_makes_counts_differ(counted, 
     inside, lines, means = 0, 0.0, 0.0
     for seed in range(500):
         runs = line(counted(random.Random(seed)))
-        low, high = Estimate.of_line(runs, 0).interval
+        low, high = estimate_slope(runs, 0).interval
         inside += low <= 1 <= high
         lines += (high - low) / 2
         means += Estimate.of([course[-1][1] / 6 for course in runs[0]]).half
@@ -78,7 +79,7 @@ def test_the_interval_of_a_line_is_honest_whatever_makes_counts_differ(counted, 
 def test_a_gap_between_repeats_makes_the_interval_of_a_line_wider():
     """What the one before lacks is not in the next one."""
     repeats = line(late(random.Random(1)))[0]
-    assert Estimate.of_line([[repeat] for repeat in repeats], 0).half > Estimate.of_line([repeats], 0).half
+    assert estimate_slope([[repeat] for repeat in repeats], 0).half > estimate_slope([repeats], 0).half
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from dc_inject.planning.verdict import Verdict
+from dc_inject.apps.link.judging.verdict import Verdict
 
 FEW = 10  # datasets or files in a step: with so many, half a one is 10 % of the half by which a step is judged
 REPEATS = 2  # how often in a row a step is repeated that something else has spoilt

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import Ladder
+from dc_inject.apps.link.judging.verdict import StepOutcome, judge, shortened
 from dc_inject.model import Held, Hold
 from dc_inject.model.holds import format_numbers
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import Ladder
-from dc_inject.planning.verdict import StepOutcome, judge, shortened
-from tests.core.simulated_link import SlowLink, stopped
+from tests.apps.link.simulated_link import SlowLink, stopped
 from tests.engine.world import START
 
 GB = 10**9

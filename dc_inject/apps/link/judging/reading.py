@@ -1,4 +1,4 @@
-"""Whether a link stood still in a step of a mini-challenge, or is only slow.
+"""Readings of the link of a mini-challenge, by which its steps are judged, and whether the link stood still.
 
 A link that is slow goes on; one on which nothing arrives for a while was stopped, if that is no chance. At least
 five files have to be missing: at the pace of the rest of the step, or of the time before where nothing arrived in
@@ -9,14 +9,49 @@ as a very slow file takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import pairwise
 
-from dc_inject.planning.reading import Reading
+from dc_inject.model import Held
 
 FILES = 5  # that would have arrived otherwise: that there was none is no chance
 WAITS = 1.5  # times the usual wait from one arrival to the next: what is longer is no chance either
 SLOWEST = 1e6  # bytes per second of a file, while nothing is known of its link
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The account of the link at a moment: bytes that moved, were injected and failed since the begin.
+
+    `completion` is the median time from a rule to its completion lately, if anything was completed. `coming` are
+    bytes on their way, `classes` failed files by class since the begin, `dataset` and `file` the mean bytes of
+    what was injected of late (0: not known). `held` and `service` are those of the last cycle. `silent` tells that
+    something is on its way and the service has told nothing of it since the reading before. `fresh` is the first
+    reading after a start: what was before it is not part of its step. `down` names what did not answer.
+    """
+
+    at: datetime
+    moved: int = 0
+    injected: int = 0
+    failed: int = 0
+    completion: timedelta | None = None
+    held: Held | None = None
+    coming: int | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
+    dataset: int = 0
+    file: int = 0
+    counted_by: int = 0
+    silent: bool = False
+    fresh: bool = False
+    down: str = ""
+    service: str = ""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are on their way."""
+        return self.injected - self.moved - self.failed if self.coming is None else self.coming
 
 
 def standstill(

@@ -21,13 +21,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
+from dc_inject.apps.link.judging.reading import FILES, Reading, standstill
 from dc_inject.model import Hold, units
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Trait, format_numbers
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.standstill import FILES, standstill
+from dc_inject.planning.ramp import FOLLOWS
 
-FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 SAID = 120  # characters of a service's message that a cause quotes
 

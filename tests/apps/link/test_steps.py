@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from dc_inject.apps.link.judging import steps
+from dc_inject.apps.link.judging.progress import Progress, Step, conclusion
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import Ladder, Next, NextStep
+from dc_inject.apps.link.judging.verdict import Cause, StepOutcome, Verdict, judge
 from dc_inject.model import Held, Hold
-from dc_inject.planning import steps
-from dc_inject.planning.progress import Progress, Step, conclusion
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import Ladder, Next, NextStep
-from dc_inject.planning.verdict import Cause, StepOutcome, Verdict, judge
 from tests.engine.world import START
 
 MINUTE = timedelta(minutes=1)

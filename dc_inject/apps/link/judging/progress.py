@@ -6,17 +6,17 @@ All of it follows from the readings alone, so that it can be made again from wha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from dc_inject.apps.link.judging import overload, saturation, steps
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import Ladder, Next, NextStep
+from dc_inject.apps.link.judging.verdict import COARSE, Cause, StepOutcome, Verdict, judge
 from dc_inject.model import units
 from dc_inject.model.holds import Held, Hold, Trait
-from dc_inject.planning import overload, saturation, steps
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import Ladder, Next, NextStep
-from dc_inject.planning.verdict import COARSE, Cause, StepOutcome, Verdict, judge
 
 UNDER_WAY = "under-way"
 HISTORY = 500  # readings by which it is known how the link delivers
@@ -204,7 +204,7 @@ class Conclusion:
     """What all steps have shown together, and the capacity of the link (bytes per second), if that was looked for.
 
     It lies in `interval` with a probability of 95 %; without an interval it is a lower bound. Every view takes it
-    from here: `figures` is for programs, `in_words` for people.
+    from here: `figures` is for programs, `in_words` in `summary/thresholds.py` for people.
     """
 
     outcome: StepOutcome
@@ -223,17 +223,6 @@ class Conclusion:
             "capacity": self.capacity,
             "interval": None if self.interval is None else list(self.interval),
         }
-
-
-def in_words(figures: Mapping[str, Any]) -> str:
-    """Return the capacity, if it is known, and the reason of a conclusion's figures."""
-    if figures["capacity"] is None:
-        return str(figures["reason"])
-    least = "" if figures["interval"] and figures["cause"] else "at least "  # without a cause it may carry more
-    words = f"capacity {least}{units.format_rate(figures['capacity'])}"
-    if figures["interval"]:
-        words += " (95 %: {} to {})".format(*map(units.format_rate, figures["interval"]))
-    return f"{words}; {figures['reason']}"
 
 
 def conclusion(

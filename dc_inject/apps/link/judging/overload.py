@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dc_inject.apps.link.judging.steps import Ladder
+from dc_inject.apps.link.judging.verdict import StepOutcome, Verdict
 from dc_inject.planning import ramp
-from dc_inject.planning.steps import Ladder
-from dc_inject.planning.verdict import FOLLOWS, StepOutcome, Verdict
+from dc_inject.planning.ramp import FOLLOWS
 
 TAKES_ALL = 0.985  # part of all that was asked for: when that has moved, the link is not at its limit
 FAR = 1.15  # times what moves: more than that is not asked for again

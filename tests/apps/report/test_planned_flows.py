@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dc_inject import menu
-from dc_inject.analysis.planned_flows import PlannedFlow, planned_flows
+from dc_inject.apps.report.planned_flows import PlannedFlow, planned_flows
 from dc_inject.model import Campaign, rates
 
 HEAD = """\

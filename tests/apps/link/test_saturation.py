@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dc_inject.planning import overload, saturation
-from dc_inject.planning import progress as progress_module
-from dc_inject.planning.progress import conclusion
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import REPEATS, Ladder, Next, NextStep
-from dc_inject.planning.verdict import Cause, StepOutcome, Verdict
-from tests.core.simulated_link import CYCLE, GB, LADDER, MINUTE, Link, found, searched
+from dc_inject.apps.link.judging import overload, saturation
+from dc_inject.apps.link.judging import progress as progress_module
+from dc_inject.apps.link.judging.progress import conclusion
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import REPEATS, Ladder, Next, NextStep
+from dc_inject.apps.link.judging.verdict import Cause, StepOutcome, Verdict
+from tests.apps.link.simulated_link import CYCLE, GB, LADDER, MINUTE, Link, found, searched
 from tests.engine.world import START
 
 calm = settings(deadline=None, derandomize=True)

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
+from dc_inject.apps.link.judging.progress import Progress
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.verdict import StepOutcome
 from dc_inject.model import Held, Hold
-from dc_inject.planning.progress import Progress
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.verdict import StepOutcome
-from tests.core.simulated_link import CYCLE, GB, LADDER, Link, found, searched
+from tests.apps.link.simulated_link import CYCLE, GB, LADDER, Link, found, searched
 from tests.engine.world import START
 
 HOUR = timedelta(hours=1)

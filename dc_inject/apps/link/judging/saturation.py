@@ -48,13 +48,15 @@ from itertools import pairwise
 from statistics import fmean, linear_regression
 from typing import NamedTuple
 
+from dc_inject.apps.link.judging import overload
+from dc_inject.apps.link.judging.estimate import DIFFER, Course, changed, estimate_slope, slope
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import FEW, Ladder, Next, NextStep
+from dc_inject.apps.link.judging.verdict import Cause, Verdict
 from dc_inject.model import units
+from dc_inject.model.estimates import Estimate
 from dc_inject.model.holds import Trait
-from dc_inject.planning import overload, ramp
-from dc_inject.planning.estimate import DIFFER, Course, Estimate, changed, slope
-from dc_inject.planning.reading import Reading
-from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
-from dc_inject.planning.verdict import Cause, Verdict
+from dc_inject.planning import ramp
 
 PRECISION = 0.05  # of a rate: how near each other the last good and the first bad one have to be
 ABOVE = 1.06  # times what moves: what an overloaded link is asked for
@@ -282,7 +284,7 @@ def _counting(ladder: Ladder, trials: Sequence[Verdict]) -> list[Repeat]:
 
 def _estimate(repeats: Sequence[Repeat], most: float = math.inf) -> Estimate:
     """Return the slope through repeats, at most a rate (bytes per second), with its interval."""
-    line = Estimate.of_line(_runs(repeats), max(trial.counted_by for _, trial in repeats))
+    line = estimate_slope(_runs(repeats), max(trial.counted_by for _, trial in repeats))
     return replace(line, mean=min(line.mean, most))
 
 
