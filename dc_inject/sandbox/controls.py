@@ -73,7 +73,7 @@ class RucioControls(Handle):
         services.wait(DAEMONS, lambda: "daemons" in services.progress())
         if name not in (daemons := services.progress().get("daemons", [])):
             raise UsageError(f"the sandbox has no daemon {name}", f"it has {', '.join(daemons)}")
-        with locked(self.folder, self._say):
+        with locked(self.folder, self._report):
             file = self.folder / "slow.json"
             slow = json.loads(file.read_text()) if file.exists() else {}
             write_private(file, json.dumps(slow | {name: seconds}))
@@ -81,7 +81,7 @@ class RucioControls(Handle):
 
     def set_links(self, links: Mapping[tuple[str, str], Link]) -> None:
         """Change links from the daemons' next pass on."""
-        with locked(self.folder, self._say):  # several tests may do so at a time
+        with locked(self.folder, self._report):  # several tests may do so at a time
             file = self.folder / "links.json"
             content = json.loads(file.read_text())
             content["links"] |= {":".join(pair): link_plain(link) for pair, link in links.items()}
@@ -92,7 +92,7 @@ class RucioControls(Handle):
 
         At an RSE that lies on a storage the datasets' files are written too, with real bytes.
         """
-        with locked(self.folder, self._say):
+        with locked(self.folder, self._report):
             state = self._state().with_rses(rses := tuple(rses))
             state.write(self.folder)
         self._services().order(

@@ -1,4 +1,4 @@
-"""Debian's packages, unpacked into a folder of our own, for which nobody needs root."""
+"""Debian's packages, unpacked into a folder of our own, without root."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _run(*command: str) -> None:
         raise ServiceError(f"{command[0]} did not end within {_PATIENCE:.0f} s") from None
     if done.returncode:
         last = "; ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
-        raise ServiceError(f"{command[0]} says: {last}")
+        raise ServiceError(f"{command[0]} failed: {last}")
 
 
 def release() -> str:

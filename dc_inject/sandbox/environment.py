@@ -22,7 +22,7 @@ from .processes import without_credentials
 
 _COMPLETE, _POSTGRES = ".dc_inject-complete", ".dc_inject-postgres"
 _LOCKS = {"41": "requirements.txt", "38": "requirements-38.txt"}
-RELEASES = tuple(_LOCKS)  # of Rucio, that a sandbox can be of; the first one unless told otherwise
+RELEASES = tuple(_LOCKS)  # of Rucio, that a sandbox can be of; the first one by default
 _POSTGRES_LOCK = files("dc_inject.sandbox") / "requirements-postgres.txt"  # what comes on top
 
 
@@ -39,7 +39,7 @@ def lock_hash(release: str = RELEASES[0]) -> str:
 
 
 def default_environment(release: str = RELEASES[0]) -> Path:
-    """Name the place where environments are kept unless told otherwise; one per lock."""
+    """Name the place where environments are kept by default; one per lock."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "dc_inject" / f"sandbox-server-{lock_hash(release)[:12]}"
 
@@ -60,7 +60,7 @@ def installed_release(folder: Path) -> str:
     return next((release for release in RELEASES if is_complete(folder, release)), RELEASES[0])
 
 
-def ensure_environment(folder: Path, say: Callable[[str], None], release: str = RELEASES[0]) -> None:
+def ensure_environment(folder: Path, report: Callable[[str], None], release: str = RELEASES[0]) -> None:
     """Install the environment with a release of Rucio unless it is complete.
 
     A half one, or one of another lock, is made again.
@@ -69,29 +69,29 @@ def ensure_environment(folder: Path, say: Callable[[str], None], release: str = 
     """
     lock = lock_of(release)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder, say):
+    with locked(folder, report):
         if is_complete(folder, release):
             return
         if os.path.lexists(folder):
             ownership.remove(folder, "--env", ownership.completed(_COMPLETE))
         ownership.claim(folder, "--env")
-        say(f"making a Python environment for the Rucio server, release {release}, in {folder}")
+        report(f"making a Python environment for the Rucio server, release {release}, in {folder}")
         _run([sys.executable, "-m", "venv", str(folder)])
-        say("installing the Rucio server there (about half a minute)")
+        report("installing the Rucio server there (about half a minute)")
         _install(folder, lock)
         (folder / _COMPLETE).write_text(lock_hash(release) + "\n")
 
 
-def ensure_postgres(folder: Path, say: Callable[[str], None]) -> None:
+def ensure_postgres(folder: Path, report: Callable[[str], None]) -> None:
     """Install PostgreSQL and its client into a complete environment, unless they are there.
 
     Raises ServiceError when that fails.
     """
     marker, wanted = folder / _POSTGRES, hashlib.sha256(_POSTGRES_LOCK.read_bytes()).hexdigest()
-    with locked(folder, say):
+    with locked(folder, report):
         if marker.is_file() and marker.read_text().strip() == wanted:
             return
-        say("installing PostgreSQL there (30 MB, once)")
+        report("installing PostgreSQL there (30 MB, once)")
         _install(folder, _POSTGRES_LOCK)
         marker.write_text(wanted + "\n")
 

@@ -36,7 +36,7 @@ class Dataset:
 class Rse:
     """A storage: kind is DISK or TAPE, attributes as Rucio's, quotas (bytes) by account.
 
-    `space` is in bytes; without it Rucio does not tell how much is free.
+    `space` is in bytes; without it Rucio does not report free space.
 
     `on` names a storage of the sandbox, on which its files then really lie.
     """

@@ -11,11 +11,11 @@ from dc_inject.model.errors import UsageError
 from .services import Services
 from .state import State
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def default_folder() -> Path:
-    """Name the place of a sandbox unless told otherwise."""
+    """Name the place of a sandbox by default."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return state / "dc_inject" / "sandbox"
 
@@ -23,12 +23,12 @@ def default_folder() -> Path:
 class Handle:
     """The sandbox in `folder`; any number of these objects, in any process, may speak of the same one."""
 
-    def __init__(self, folder: Path | None = None, say: Say = lambda _: None) -> None:
+    def __init__(self, folder: Path | None = None, report: Report = lambda _: None) -> None:
         """Name the folder, and what to do with each line of progress."""
         self.folder = Path(os.path.abspath(folder or default_folder()))  # noqa: PTH100 (links stay as given)
         if set(str(self.folder)) & set("%?#\n"):
             raise UsageError(f"{self.folder} has a character that a database address cannot have")
-        self._say = say
+        self._report = report
 
     @property
     def config(self) -> Path:
@@ -49,4 +49,4 @@ class Handle:
         return State.read(self.folder)
 
     def _services(self) -> Services:
-        return Services(self.folder, self._state(), self._say)
+        return Services(self.folder, self._state(), self._report)

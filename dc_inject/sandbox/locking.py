@@ -1,4 +1,4 @@
-"""A lock beside a folder, that frees itself when its holder dies."""
+"""A lock next to a folder, released when its holder dies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dc_inject.model.errors import DcInjectError
 
 
 @contextmanager
-def locked(folder: Path, say: Callable[[str], None], patience: float = 600.0) -> Iterator[None]:
-    """Hold the lock of `folder`; say so if that has to wait, and give up after `patience` seconds."""
+def locked(folder: Path, report: Callable[[str], None], patience: float = 600.0) -> Iterator[None]:
+    """Hold the lock of `folder`; report a wait, and give up after `patience` seconds."""
     file = folder.parent / f".{folder.name}.lock"
     deadline, reported = time.monotonic() + patience, False
     while (descriptor := _try(file)) is None:
         if not reported:
-            say(f"another process is at work on {folder}, waiting for it")
+            report(f"another process is at work on {folder}, waiting for it")
             reported = True
         if time.monotonic() > deadline:
             raise DcInjectError(f"another process holds {file} for more than {patience:.0f} s")

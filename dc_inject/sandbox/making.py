@@ -21,7 +21,7 @@ from .settings import alembic_settings, client_settings, server_settings, sqlite
 from .state import State, write_private
 from .xrootd import Xrootd
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Sockets that listen before any process lives, so that nobody can take their ports."""
+    """Sockets that listen before any process lives, so that no other process can take their ports."""
 
     server: socket.socket
     storages: Mapping[str, socket.socket]
     fts: tuple[socket.socket, ...]
 
 
-def make(folder: Path, wanted: Wanted, say: Say) -> None:
+def make(folder: Path, wanted: Wanted, report: Report) -> None:
     """Make it, up to where its processes run and the grid is built; they may still be starting."""
     ownership.claim(folder, "--folder", mode=0o700)
     with ExitStack() as stack:
@@ -63,23 +63,23 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
         write_private(folder / "pause", "")
         if state.db == "sqlite":
             write_private(folder / "rucio.db", "")  # Rucio would make it readable for others
-        services = Services(folder, state, say)
+        services = Services(folder, state, report)
         if state.db == "postgres":
-            say("starting PostgreSQL")
+            report("starting PostgreSQL")
             postgres.prepare(folder, state)
             services.start_postgres()
         if listeners.storages:
-            say("starting the storages and the FTS service")
+            report("starting the storages and the FTS service")
             storages.prepare(folder, state)
             write_private(folder / "fts" / "defaults.json", json.dumps({"time_scale": wanted.time_scale}))
             storages.start(services, listeners.storages, listeners.fts)
 
         if state.db == "postgres":
             services.wait(POSTGRES, services.postgres_answers)
-        say("starting the daemons and the Rucio server")
+        report("starting the daemons and the Rucio server")
         services.start_daemons()
         services.wait(DAEMONS, lambda: bool(services.progress()))
-        say("database created")
+        report("database created")
         services.start_server(listeners.server)  # which needs a database, and takes seconds to load Rucio
         services.order(*_contents(folder, state, grid, passwords))
 

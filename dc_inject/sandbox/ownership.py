@@ -42,7 +42,7 @@ def is_ours(folder: Path, legacy: Legacy = lambda _: False) -> bool:
 
 
 def is_private(folder: Path, file: str) -> bool:
-    """Return whether we made a folder in which nobody else can write, and a file in it is ours alone."""
+    """Return whether we made a folder in which no other user can write, and a file in it is ours alone."""
     if not is_ours(folder) or folder.lstat().st_mode & 0o022:
         return False
     try:
@@ -70,7 +70,7 @@ def refuse_foreign(folder: Path, option: str, legacy: Legacy = lambda _: False) 
 
 
 def completed(name: str) -> Legacy:
-    """Tell folders of earlier versions by the file that was written when they were complete."""
+    """Recognize folders of earlier versions by the file that was written when they were complete."""
     return lambda folder: stat.S_ISREG((folder / name).lstat().st_mode)
 
 

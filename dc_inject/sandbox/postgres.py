@@ -2,7 +2,7 @@
 
 It listens on no port at all, but on a socket in the kernel's abstract namespace: that has no path that could be
 too long or be left behind. Clients find it by libpq's service file, as psycopg takes such a name for a host's.
-Who connects is told by the kernel (`peer`), so there is no password: only who runs the sandbox gets in.
+The kernel identifies who connects (`peer`), so there is no password: only who runs the sandbox gets in.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def ready(folder: Path) -> bool:
 
 
 def account() -> str:
-    """Name who runs the sandbox, as the kernel tells PostgreSQL; raises ServiceError for one without a name."""
+    """Name who runs the sandbox, as the kernel does for PostgreSQL; raises ServiceError for one without a name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -77,7 +77,7 @@ def start(command: Sequence[str], env: Mapping[str, str], log: Path, listen: Seq
 
 
 def _environ(pid: int) -> bytes:
-    """Return the environment of a process; nothing of one that has ended meanwhile, or is somebody else's."""
+    """Return the environment of a process; nothing of one that has ended meanwhile, or belongs to another user."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -36,7 +36,7 @@ DATABASES = ("sqlite", "postgres")
 
 @dataclass(frozen=True)
 class Status:
-    """What `status` tells: up is true when the server answers and the daemons live."""
+    """The answer of `status`: up is true when the server answers and the daemons live."""
 
     up: bool
     folder: str
@@ -82,7 +82,7 @@ class Sandbox(RucioControls, StorageControls):
         """Bring it up, unless it is up; clears what a crash left behind, leaves nothing when it fails itself.
 
         `interval` is the pause between two passes of the daemons, in seconds; `rucio` is the release of the
-        server, one of RELEASES (unless told: that of the environment `env`, or the first).
+        server, one of RELEASES (by default that of the environment `env`, or the first).
         With `db="postgres"` Rucio's catalogue is in PostgreSQL, which is installed into the server's environment
         at the first time.
         With `storage="xrootd"` there are `storages` real ones too, each an RSE as well, and an FTS service;
@@ -99,25 +99,25 @@ class Sandbox(RucioControls, StorageControls):
         lock_of(release)  # refuses a release that there is not
         addresses(storages)  # refused now, and not after minutes of installing
         wanted = grid if isinstance(grid, Grid) else read_grid(grid)
-        python = Path(os.path.abspath(env or default_environment(release)))  # noqa: PTH100 (as above)
+        python = Path(os.path.abspath(env or default_environment(release)))  # noqa: PTH100
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder, self._say):
+        with locked(self.folder, self._report):
             if self.status().up:
                 self._refuse_to_change(db, storage, rucio)
-                self._say(f"the sandbox in {self.folder} is up already")
+                self._report(f"the sandbox in {self.folder} is up already")
                 return
             self._refuse_foreign_folder()
             if self.folder.exists():
-                self._say("clearing what an earlier sandbox left behind")
+                self._report("clearing what an earlier sandbox left behind")
                 self._clear(grace=0)
-            ensure_environment(python, self._say, release)
+            ensure_environment(python, self._report, release)
             if db == "postgres":
-                ensure_postgres(python, self._say)
+                ensure_postgres(python, self._report)
             program = self._xrootd(xrootd) if storage else None
             try:
                 self._make(Wanted(wanted, policy, python, interval, program, storages, db, release, time_scale))
             except BaseException:
-                self._say("taking down what was begun")
+                self._report("taking down what was begun")
                 self._clear(grace=0)
                 raise
 
@@ -125,7 +125,7 @@ class Sandbox(RucioControls, StorageControls):
         """End its processes and remove its folder (unless `keep`); returns whether there was anything."""
         if not self.folder.exists():
             return False
-        with locked(self.folder, self._say):
+        with locked(self.folder, self._report):
             if not self.folder.exists():
                 return False
             self._refuse_foreign_folder()
@@ -159,7 +159,7 @@ class Sandbox(RucioControls, StorageControls):
         )
 
     def _stopped(self, state: State) -> tuple[str, ...]:
-        """Name the parts beside Rucio of which nothing runs."""
+        """Name the parts other than Rucio of which nothing runs."""
         roles = {name: storage_role(name) for name in state.storages} | ({"fts": FTS} if state.fts else {})
         living = processes.roles(state.marker)
         return tuple(name for name, role in roles.items() if role not in living)
@@ -167,16 +167,16 @@ class Sandbox(RucioControls, StorageControls):
     def stop(self, part: str) -> None:
         """Stop a part: `rucio`, `daemons`, `database`, `fts`, or a storage by its name."""
         self._part(part).stop()
-        self._say(f"{part} is stopped")
+        self._report(f"{part} is stopped")
 
     def start(self, part: str) -> None:
         """Start a part that was stopped, and wait until it answers; one that runs stays as it is."""
         wanted = self._part(part)
         if self._services().running(wanted.role):
-            self._say(f"{part} runs already")
+            self._report(f"{part} runs already")
         else:
             wanted.start()
-            self._say(f"{part} runs again")
+            self._report(f"{part} runs again")
 
     def _part(self, name: str) -> _Part:
         state = self._state()
@@ -208,11 +208,12 @@ class Sandbox(RucioControls, StorageControls):
             raise UsageError(f"the sandbox in {self.folder} is up, with {state.db}", "take it down first")
 
     def _xrootd(self, folder: Path | None) -> Xrootd:
-        return ensure_xrootd(Path(os.path.abspath(folder or default_xrootd())), self._say)  # noqa: PTH100 (as above)
+        place = Path(os.path.abspath(folder or default_xrootd()))  # noqa: PTH100 (as above)
+        return ensure_xrootd(place, self._report)
 
     def _make(self, wanted: Wanted) -> None:
-        make(self.folder, wanted, self._say)
-        self._say("waiting until the server answers and the datasets are known")
+        make(self.folder, wanted, self._report)
+        self._report("waiting until the server answers and the datasets are known")
         self.resume_daemons()
         services, state = self._services(), self._state()
         services.wait(SERVER, services.answers)
@@ -241,7 +242,7 @@ class Sandbox(RucioControls, StorageControls):
 def own_addresses(folder: Path) -> frozenset[str]:
     """Return `host:port` of FTS and storages that are served by living processes of the sandbox in a folder.
 
-    There are none where the folder, or what it says of its processes, is not this user's alone.
+    There are none where the folder, or its record of processes, belongs to another user.
     """
     if not ownership.is_private(folder, STATE):
         return frozenset()

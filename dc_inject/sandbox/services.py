@@ -29,14 +29,14 @@ FREE_WITHIN = 20.0  # seconds until a port that is in use must be free
 class Services:
     """The processes of one sandbox, found by its marker."""
 
-    def __init__(self, folder: Path, state: State, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, state: State, report: Callable[[str], None]) -> None:
         """Take the sandbox's folder and state, and what to do with each line of progress."""
         self._folder = folder
         self._state = state
-        self._say = say
+        self._report = report
 
     def start_server(self, listener: socket.socket) -> None:
-        """Start the REST server on a socket that listens already, so that nobody can take its port."""
+        """Start the REST server on a socket that listens already, so that no other process can take its port."""
         self._start(
             SERVER, "gunicorn", "--chdir", str(self._folder), "--bind", "fd://3",
             "--workers", "1", "--threads", "16", "--no-control-socket",
@@ -87,8 +87,8 @@ class Services:
     def _wait_for(self, done: Path) -> None:
         self.wait(DAEMONS, done.exists, BUILT_WITHIN)
         answer = json.loads(done.read_text())
-        for line in answer["said"]:
-            self._say(line)
+        for line in answer["messages"]:
+            self._report(line)
         if answer["error"]:
             raise ServiceError(f"the grid was not built: {answer['error']}")
 

@@ -27,7 +27,7 @@ schema = generic
 multihop_rse_expression =
 
 [cache]
-# nobody listens there, so that Rucio caches nothing and shares nothing with a memcached of this machine
+# no process listens there, so that Rucio caches nothing and shares nothing with a memcached of this machine
 url = 127.0.0.1:1
 
 [alembic]
@@ -111,7 +111,7 @@ tpc.allow private
 """
 
 # What a crash of the machine would lose does not matter here, so nothing waits for the disk. Shared memory lies in
-# files of the data folder, since what lies elsewhere would outlive a kill. Nobody waits for a row without end.
+# files of the data folder, since files elsewhere would outlive a kill. No statement waits for a row forever.
 _POSTGRES = """\
 listen_addresses = ''
 unix_socket_directories = '{socket}'

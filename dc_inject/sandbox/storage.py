@@ -1,4 +1,4 @@
-"""A storage of the sandbox as its folder shows it: what lies there is the truth, whatever a service says."""
+"""A storage of the sandbox as its folder shows it: what lies there is the truth, whatever a service answers."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from .storage import Stored
 
 DATASETS = 4  # at every storage
 MOST = 200  # storages, each on an address of its own
-SPACE = 10**12  # bytes that an RSE on a storage says to have
+SPACE = 10**12  # bytes of space that an RSE on a storage has
 
 
 class StorageControls(Handle):
@@ -52,7 +52,7 @@ class StorageControls(Handle):
         return f"https://127.0.0.1:{self._state().fts_tls}"
 
     def stop_storage(self, name: str) -> None:
-        """End a storage; nobody listens at its address until it is started again."""
+        """End a storage; its address refuses connections until it is started again."""
         self._require_storage(name)
         self._services().end(storage_role(name))
 
@@ -93,7 +93,7 @@ class StorageControls(Handle):
         """Make the FTS service know a new bearer token of a person, and return the file that holds it."""
         name, tokens = self._person(person), self.folder / "fts" / "tokens.json"
         token = secrets.token_urlsafe(32)
-        with locked(self.folder, self._say):
+        with locked(self.folder, self._report):
             by_token = json.loads(tokens.read_text()) if tokens.exists() else {}
             write_private(tokens, json.dumps(by_token | {token: {"vo": "sandbox", "user": f"/CN={name}"}}))
         file = self.folder / "authority" / f"{name}.token"
@@ -133,7 +133,7 @@ class StorageControls(Handle):
 
 
 def addresses(count: int) -> dict[str, str]:
-    """Give `count` storages a name and an address each: links are told apart by host, not by port."""
+    """Give `count` storages a name and an address each: links are distinguished by host, not by port."""
     if not 1 <= count <= MOST:
         raise UsageError(f"{count} storages cannot be: from 1 to {MOST}")
     return {f"XRD{number}": f"127.0.0.{number + 1}" for number in range(1, count + 1)}

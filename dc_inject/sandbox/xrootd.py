@@ -1,4 +1,4 @@
-"""Debian's XRootD: found on this machine, or its packages unpacked into a folder, for which nobody needs root."""
+"""Debian's XRootD: found on this machine, or its packages unpacked into a folder, without root."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Xrootd:
 
 
 def default_xrootd() -> Path:
-    """Name the place of the unpacked packages unless told otherwise; they fit one release on one architecture."""
+    """Name the place of the unpacked packages by default; they fit one release on one architecture."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "dc_inject" / f"xrootd-{debian.release()}"
 
@@ -52,7 +52,7 @@ def unpacked(folder: Path) -> Xrootd | None:
     return Xrootd(usr / "bin" / "xrootd", library) if library else None
 
 
-def ensure_xrootd(folder: Path, say: Callable[[str], None]) -> Xrootd:
+def ensure_xrootd(folder: Path, report: Callable[[str], None]) -> Xrootd:
     """Return the system's XRootD, else one in `folder`, which is made when it is missing or half made.
 
     Raises UsageError for a folder that is something else, ServiceError with the install line when apt cannot help.
@@ -60,13 +60,13 @@ def ensure_xrootd(folder: Path, say: Callable[[str], None]) -> Xrootd:
     if of_system := installed():
         return of_system
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder, say):
+    with locked(folder, report):
         if xrootd := unpacked(folder):
             return xrootd
         if os.path.lexists(folder):
             ownership.remove(folder, "--xrootd", ownership.completed(_COMPLETE))
         ownership.claim(folder, "--xrootd")
-        say(f"fetching Debian's XRootD into {folder} (3 MB)")
+        report(f"fetching Debian's XRootD into {folder} (3 MB)")
         try:
             debian.unpack(folder, PACKAGES)
         except ServiceError as error:

@@ -24,8 +24,8 @@ def test_each_order_is_answered_also_when_it_fails(tmp_path: Path) -> None:
     write_two(tmp_path)
     Orders(tmp_path, build).fulfil()
     assert {file.name: json.loads(file.read_text()) for file in tmp_path.iterdir()} == {
-        "1.done": {"said": ["number 1"], "error": "ValueError: too small"},
-        "2.done": {"said": ["number 2"], "error": None},
+        "1.done": {"messages": ["number 1"], "error": "ValueError: too small"},
+        "2.done": {"messages": ["number 2"], "error": None},
     }
 
 

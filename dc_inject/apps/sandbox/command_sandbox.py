@@ -246,7 +246,7 @@ def status(ctx: click.Context, folder: Path | None, form: str) -> None:
 
 
 def _talking(folder: Path | None) -> Sandbox:
-    return Sandbox(folder, say=lambda line: click.echo(line, err=True))
+    return Sandbox(folder, report=lambda line: click.echo(line, err=True))
 
 
 def _export(values: Mapping[str, object]) -> None:

@@ -74,7 +74,7 @@ def _xrootd(folder: Path | None, step: Step) -> Path | None:
 @contextmanager
 def _grid(folder: Path, env: Path | None, xrootd: Path | None, *, keep: bool, step: Step) -> Iterator[Sandbox]:
     """Give a sandbox that is taken down whatever happens."""
-    grid = Sandbox(folder, say=step)
+    grid = Sandbox(folder, report=step)
     grid.down()  # what an interrupted demo may have left
     grid.up(env=env, storage=None if xrootd is None else "xrootd", xrootd=xrootd)
     try:

@@ -214,8 +214,8 @@ def _protocol(name: str, address: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def build(wanted: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """Build what is wanted, and say each step."""
+def build(wanted: Mapping[str, Any], report: Callable[[str], None]) -> None:
+    """Build what is wanted, and report each step."""
     accounts, rses = wanted.get("accounts", []), wanted.get("rses", [])
     with remembering():
         with db_session(DatabaseOperationType.WRITE) as session:
@@ -225,8 +225,8 @@ def build(wanted: Mapping[str, Any], say: Callable[[str], None]) -> None:
             add_rses(rses, wanted.get("quotas", {}), session)
             set_quotas(wanted.get("new_quotas", {}), session)
         if accounts or rses:
-            say(f"{len(accounts)} accounts, {len(rses)} RSEs")
+            report(f"{len(accounts)} accounts, {len(rses)} RSEs")
         for source, datasets in wanted.get("datasets", {}).items():
             with db_session(DatabaseOperationType.WRITE) as session:
                 add_datasets(source, datasets, session)
-            say(f"{source}: {len(datasets)} datasets")
+            report(f"{source}: {len(datasets)} datasets")

@@ -2,7 +2,7 @@
 
 Run in the server's environment with the sandbox's folder as the only argument. Ends on SIGTERM, at the latest
 after the daemon that is at work. While a file `pause` stands in the folder it calls none of them; `slow.json`
-says how many seconds apart single daemons are called (`{"abacus-rse": 20}`); `passes` counts what it has done, so
+has the seconds between two calls of single daemons (`{"abacus-rse": 20}`); `passes` counts what it has done, so
 that others can wait for a whole pass without asking a clock. It also makes the database, and builds what is
 ordered for the catalogue (orders.py), paused or not: a process of its own would have to load all of Rucio.
 """
@@ -78,7 +78,7 @@ def delete_replicas() -> None:
 
 
 def poll(transfertool: str) -> None:
-    """Call the poller for the transfers of one transfertool; it cannot tell several apart."""
+    """Call the poller for the transfers of one transfertool; it cannot handle several."""
     only = {"transfertool": transfertool, "filter_transfertool": transfertool}
     poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000, **only)
 
@@ -118,13 +118,13 @@ class Slow:
     """Calls single daemons less often than in every pass, as in production, where each has its own rhythm."""
 
     def __init__(self, file: Path) -> None:
-        """Take the file that says so; none is all in every pass."""
+        """Take the file with the seconds; without it all daemons are called in every pass."""
         self._file = file
         self._called: dict[str, float] = {}
         self.seconds = RHYTHMS
 
     def read(self) -> None:
-        """Take up what the file says now."""
+        """Read the file again."""
         self.seconds = RHYTHMS | (json.loads(self._file.read_text()) if self._file.exists() else {})
 
     def skips(self, name: str) -> bool:
@@ -160,7 +160,7 @@ def unsettled() -> int:
         return sum(session.query(table).count() for table in (models.UpdatedDID, models.UpdatedCollectionReplica))
 
 
-def tell(passes: Path, done: int, slow: Slow, *, paused: bool) -> None:
+def write_progress(passes: Path, done: int, slow: Slow, *, paused: bool) -> None:
     """Write what has been done, and what is still to do; a database that is away does not end us either."""
     try:
         waiting = unsettled()
@@ -210,7 +210,7 @@ def main(folder: Path) -> None:
         if not paused:
             busy = one_pass(stop.is_set, slow.skips)
             done += 1
-        tell(passes, done, slow, paused=paused)
+        write_progress(passes, done, slow, paused=paused)
         rest.wait(stop, idle=not busy)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 
 _STORAGE, _RUCIO = aliased(models.RSEUsage), aliased(models.RSEUsage)
 
-# Where a storage is said to hold something else than Rucio knows of: RSE, used and free bytes, Rucio's bytes.
+# Where the usage of a storage differs from the bytes that Rucio knows: RSE, used and free bytes, Rucio's bytes.
 STORAGE_USAGE = select(_STORAGE.rse_id, _STORAGE.used, _STORAGE.free, _RUCIO.used).where(
     _STORAGE.rse_id == _RUCIO.rse_id,
     _STORAGE.source == "storage",

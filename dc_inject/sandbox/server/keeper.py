@@ -1,4 +1,4 @@
-"""Keeps one program running: starts it again when it dies or hangs, ends with it when told to.
+"""Keeps one program running: starts it again when it dies or hangs, ends it on request.
 
 Run as `python -m sandbox_server.keeper FOLDER PROGRAM ARGUMENT...` with a listening socket as descriptor 3, which
 the program gets as systemd would give it: the address stays the sandbox's own while the program comes and goes.
@@ -24,24 +24,23 @@ from pathlib import Path
 
 YOUNG = 2.0  # seconds; a program that dies younger never worked
 CHANCES = 5  # of such deaths in a row
-HUNG = 15.0  # seconds in which somebody was waiting at every look, and the program was not stopped
+HUNG = 15.0  # seconds in which a client was waiting at every check, and the program was not stopped
 PAUSE = 2.0  # seconds between looks after which nothing is known: we were stopped, too, or the machine is busy
 GRACE = 5.0  # seconds between the asking signal and KILL
 LISTEN = 3
-NOBODY = 65534
+UNPRIVILEGED = 65534
 # LISTEN_PID has to be the program's own id, which exec does not change; the kernel ends it if we are killed.
 LAUNCH = ("sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec setpriv --pdeathsig KILL "$@"', "sh")
-# XRootD and PostgreSQL refuse to be root. As nobody they have only the right to use the sandbox's files, which
-# are root's.
-AS_NOBODY = (
-    f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+# XRootD and PostgreSQL refuse to be root. As user nobody they can only use the sandbox's files, which are root's.
+AS_UNPRIVILEGED = (
+    f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups",
     "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override", "--securebits=+no_setuid_fixup",
 )  # fmt: skip
 
 
 def never_root(program: Sequence[str]) -> list[str]:
     """Write the end of a `setpriv` command that runs the program, not as root."""
-    return [*(AS_NOBODY if os.geteuid() == 0 else ()), "--", *program]
+    return [*(AS_UNPRIVILEGED if os.geteuid() == 0 else ()), "--", *program]
 
 
 class Waiting:
@@ -51,11 +50,11 @@ class Waiting:
         """Take the descriptor of the socket."""
         self._socket = socket.socket(fileno=os.dup(listening))
         self._clock = clock
-        self._since: float | None = None  # when somebody was first seen waiting
+        self._since: float | None = None  # when a client was first seen waiting
         self._looked = clock()
 
     def too_long(self, process: int) -> bool:
-        """Return whether the process that should accept them has left somebody waiting for HUNG seconds."""
+        """Return whether the process that should accept them has left a client waiting for HUNG seconds."""
         now, before = self._clock(), self._looked
         self._looked = now
         if self._count() == 0 or _is_stopped(process) or now - before > PAUSE:
@@ -83,7 +82,7 @@ def _is_stopped(process: int) -> bool:
 
 
 def run(command: Sequence[str], stop: threading.Event, ask: signal.Signals, sockets: Sequence[int] = ()) -> float:
-    """Run it until it dies, hangs, or we are told to stop and `ask` it to; returns how many seconds it lived."""
+    """Run it until it dies, hangs or has to stop, which `ask` requests; returns how many seconds it lived."""
     began = time.monotonic()
     queues = [Waiting(number) for number in sockets]
     with (
@@ -94,7 +93,7 @@ def run(command: Sequence[str], stop: threading.Event, ask: signal.Signals, sock
             stack.callback(queue.close)
         while child.poll() is None and not stop.wait(0.1):
             if any(queue.too_long(child.pid) for queue in queues):
-                say(f"nothing was accepted for {HUNG:.0f} s, so it is started again")
+                report(f"nothing was accepted for {HUNG:.0f} s, so it is started again")
                 child.kill()
                 child.wait()
         if child.poll() is None:
@@ -103,12 +102,12 @@ def run(command: Sequence[str], stop: threading.Event, ask: signal.Signals, sock
                 child.wait(GRACE)
             child.kill()
     if not stop.is_set():
-        say(f"the program ended with {child.returncode}")
+        report(f"the program ended with {child.returncode}")
     return time.monotonic() - began
 
 
-def say(line: str) -> None:
-    """Tell whoever reads the log."""
+def report(line: str) -> None:
+    """Write a line to the log."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is a script: standard error is its log)
 
 

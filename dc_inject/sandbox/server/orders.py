@@ -1,7 +1,7 @@
 """What is ordered for the catalogue: built between two passes, as this process has all of Rucio loaded.
 
 An order is a file `ID.json`, which holds what build.py takes; it becomes the answer, a file `ID.done`:
-`{"said": [lines], "error": null}`. An order is withdrawn by deleting it; then there is no answer.
+`{"messages": [lines], "error": null}`. An order is withdrawn by deleting it; then there is no answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Orders:
         return sorted(self._folder.glob("*.json"))
 
     def fulfil(self) -> None:
-        """Build what was ordered; who ordered is told what came of it, also when that is an error."""
+        """Build what was ordered; the answer has the result, or the error."""
         for order in self.waiting():
             with suppress(FileNotFoundError):  # it was withdrawn
                 answer = self._answer(order.read_text())
@@ -44,5 +44,5 @@ class Orders:
             self._build(json.loads(order), messages.append)
         except Exception as error:
             log.exception("what was ordered was not built")
-            return {"said": messages, "error": f"{type(error).__name__}: {error}"}
-        return {"said": messages, "error": None}
+            return {"messages": messages, "error": f"{type(error).__name__}: {error}"}
+        return {"messages": messages, "error": None}

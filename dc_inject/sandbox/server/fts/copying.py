@@ -95,7 +95,7 @@ async def _copy(
         return await _check_destination(storages, transfer, destination, there)
     except BaseException as error:
         if isinstance(error, CopyFailed) and error.number == errno.EEXIST:
-            mark(None)  # it is somebody else's
+            mark(None)  # it belongs to another writer
         elif transfer.cleanup:
             await _try_to_clean(storages, transfer, mark, None if opened.is_set() else asked)
         raise
@@ -104,14 +104,14 @@ async def _copy(
 async def clean(storages: Storages, transfer: Transfer, asked: float, late: float = 0) -> None:
     """Delete what a storage that did not answer may have begun since it was asked; raises CopyFailed.
 
-    What is older is somebody else's. What is not there yet is looked for during `late` seconds, since the storage
+    An older file belongs to another writer. A missing file is looked for during `late` seconds, since the storage
     may come to the copy only now.
     """
     url, token = address(DESTINATION, transfer.destination), transfer.destination_token
     deadline = time.monotonic() + late
     while (modified := await storages.modified(url, token)) is None and time.monotonic() < deadline:
         await asyncio.sleep(_PAUSE)
-    if modified is not None and modified >= int(asked):  # storages tell whole seconds
+    if modified is not None and modified >= int(asked):  # storages give whole seconds
         await storages.delete(url, token)
 
 
@@ -153,7 +153,7 @@ async def _check_destination(storages: Storages, transfer: Transfer, destination
 
 def _compare(end: str, what: str, transfer: Transfer, expected: str | None, actual: str | None) -> None:
     if actual is None:
-        text = f"Failed to get the {transfer.algorithm.upper()} checksum: the storage does not tell it"
+        text = f"Failed to get the {transfer.algorithm.upper()} checksum: the storage does not give it"
         raise CopyFailed(end, errno.EIO, text)
     if expected is not None and expected != actual:
         text = f"{what} {transfer.algorithm.upper()} checksum do not match ({expected} != {actual})"

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from .answers import moment
 from .frontend import Frontend
-from .people import NOBODY, Person, end_entity
+from .people import ANONYMOUS, Person, end_entity
 from .refusals import Refused
 
 _LEAST = 3600  # seconds that a delegated credential has to live for a submit
@@ -54,11 +54,11 @@ class Delegations:
             raise Refused(419, f"The delegated credentials has less than one hour left ({person.delegation_id})")
 
     async def view(self, request: web.Request) -> web.Response:
-        """Tell until when the delegated credential is good; null when there is none."""
+        """Return until when the delegated credential is valid; null if there is none."""
         person = self._owner(request)
         row = self._row(person)
         expires = row["expires"] if row else None
-        if person.method == NOBODY:
+        if person.method == ANONYMOUS:
             expires = time.time() + _LONG
         return web.json_response(expires and {"termination_time": moment(expires), "voms_attrs": []})
 
@@ -121,7 +121,7 @@ def _new_request() -> tuple[str, str]:
 
 
 def _check(proxy: bytes, private_key: str, person: Person) -> float:
-    """Return when a signed credential ends; raises Refused when it is of somebody else, or for another key."""
+    """Return when a signed credential ends; raises Refused when it belongs to another person or key."""
     try:
         chain = x509.load_pem_x509_certificates(proxy)
         signed, issuer = chain[:2]

@@ -53,7 +53,7 @@ class Frontend:
             return refusal_answer(Refused(other.status, f"{request.method} {request.path}: {other.reason}"))
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return refusal_answer(Refused(500, "The sandbox's FTS failed; its log says why"))
+            return refusal_answer(Refused(500, "The sandbox's FTS failed; see its log"))
 
     def who(self, request: web.Request) -> Person:
         """Return who asks; raises Refused."""

@@ -33,7 +33,7 @@ class Jobs:
         return self._all("SELECT * FROM file WHERE job_id = ? ORDER BY file_id", job_id)
 
     def file(self, file_id: int) -> sqlite3.Row | None:
-        """Return one file together with what its job says about copying."""
+        """Return one file with the copy options of its job."""
         return self._one(f"SELECT {_SLOT} FROM file JOIN job USING (job_id) WHERE file_id = ?", file_id)  # noqa: S608 (constant)
 
     def waiting(self) -> list[sqlite3.Row]:
@@ -151,7 +151,7 @@ class Jobs:
                 self._settle(row["file_id"], now)
 
     def finish(self, file_id: int, now: float, size: int, duration: float) -> None:
-        """A file has arrived; throughput is in MiB/s, as FTS3 tells it."""
+        """A file has arrived; throughput is in MiB/s, as in FTS3."""
         with self._transaction():
             self._run(
                 "UPDATE file SET file_state = 'FINISHED', finish_time = ?, filesize = ?, tx_duration = ?, "

@@ -69,7 +69,7 @@ class JobsApi:
         return web.json_response({"job_id": job["job_id"]})
 
     async def get(self, request: web.Request) -> web.Response:
-        """Tell the states of jobs, with some fields of their files when these are asked for."""
+        """Return the states of jobs, with some fields of their files when these are asked for."""
         person, ids = self._frontend.who_of_jobs(request), self._ids(request)
         fields = [field for field in request.query.get("files", "").split(",") if field]
 
@@ -83,25 +83,25 @@ class JobsApi:
         return single(answers[0]) if len(ids) == 1 and answers else multistatus(answers)
 
     async def files(self, request: web.Request) -> web.Response:
-        """Tell the files of a job."""
+        """Return the files of a job."""
         job_id = request.match_info["id"]
         self._job(job_id, self._frontend.who(request))
         return web.json_response([file_plain(row) for row in self._jobs.files_of(job_id)])
 
     async def data_management(self, request: web.Request) -> web.Response:
-        """Tell the deletions of a job: there are none."""
+        """Return the deletions of a job: there are none."""
         self._job(request.match_info["id"], self._frontend.who(request))
         return web.json_response([])
 
     async def field(self, request: web.Request) -> web.Response:
-        """Tell one field of a job."""
+        """Return one field of a job."""
         plain = job_plain(self._job(request.match_info["id"], self._frontend.who(request)))
         if request.match_info["field"] not in plain:
             raise Refused(404, "No such field")
         return web.json_response(plain[request.match_info["field"]])
 
     async def retries(self, request: web.Request) -> web.Response:
-        """Tell the failed attempts of a file."""
+        """Return the failed attempts of a file."""
         job_id, file_id = request.match_info["id"], request.match_info["file"]
         self._job(job_id, self._frontend.who(request))
         if file_id not in {str(row["file_id"]) for row in self._jobs.files_of(job_id)}:

@@ -13,7 +13,7 @@ _OF_STORAGE = ("inbound_max_active", "outbound_max_active")
 
 
 class Limits:
-    """What /config/links and /config/se say, on top of the settings."""
+    """What /config/links and /config/se report, on top of the settings."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

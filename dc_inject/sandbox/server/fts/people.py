@@ -1,4 +1,4 @@
-"""Who asks: a bearer token, a client certificate, or somebody on this machine without either."""
+"""Who asks: a bearer token, a client certificate, or a process on this machine without either."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .refusals import Refused
 from .settings import Settings, Token
 
 BASE_ID = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")
-CERTIFICATE, TOKEN, NOBODY = "certificate", "oauth2", "unauthenticated"
+CERTIFICATE, TOKEN, ANONYMOUS = "certificate", "oauth2", "unauthenticated"
 
 _SHORT = {
     "commonName": "CN",
@@ -29,7 +29,7 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with a name (a DN), a VO, and how that is known."""
+    """A person: a name (a DN), a VO, and how they were authenticated."""
 
     dn: str
     vo: str
@@ -82,7 +82,7 @@ def recognise(
         dn = name_of(certificate["subject"])
         return Person(dn, settings.vos.get(dn, settings.vo), CERTIFICATE, dn in settings.config_users)
     if settings.anonymous and not encrypted:
-        return Person("/CN=anonymous", settings.vo, NOBODY, "/CN=anonymous" in settings.config_users)
+        return Person("/CN=anonymous", settings.vo, ANONYMOUS, "/CN=anonymous" in settings.config_users)
     raise Refused(403, "No credentials: give a certificate or a token")
 
 

@@ -191,7 +191,7 @@ class Scheduler:
             self._failed(pair, row, failure.reason, time.monotonic() - began, final=failure.final)
         except Exception:
             log.exception("file %d", file_id)
-            reason = "TRANSFER [5] The sandbox's FTS failed itself; its log says why"
+            reason = "TRANSFER [5] The sandbox's FTS failed itself; see its log"
             self._failed(pair, row, reason, time.monotonic() - began, final=True)
         else:
             seconds, now = time.monotonic() - began, time.time()

@@ -79,7 +79,7 @@ class ServiceApi:
         return web.json_response([row | {"datetime": moment(row["datetime"])} for row in rows])
 
     async def links(self, request: web.Request) -> web.Response:
-        """Tell the links' limits."""
+        """Return the limits of links."""
         self._frontend.configurer(request)
         return web.json_response(self._limits.links(self._knobs.now))
 
@@ -103,7 +103,7 @@ class ServiceApi:
         return web.Response(status=204)
 
     async def storages(self, request: web.Request) -> web.Response:
-        """Tell the storages' limits."""
+        """Return the limits of storages."""
         self._frontend.configurer(request)
         return web.json_response(self._limits.storages(self._knobs.now, request.query.get("se")))
 

@@ -26,8 +26,8 @@ class Settings:
 
     # how much at a time
     max_active: int = 24  # copies into a storage that really run; XRootD fails with many more on one machine
-    link_active: int = 130  # the most copies of a link, unless /config/links says otherwise
-    storage_active: int = 200  # copies into, and copies out of, a storage, unless /config/se says otherwise
+    link_active: int = 130  # the most copies of a link, unless /config/links has another limit
+    storage_active: int = 200  # copies into, and copies out of, a storage, unless /config/se has another limit
     retries: int = 0  # for jobs that leave it to the server
 
     # patience
@@ -37,7 +37,7 @@ class Settings:
     retry_pause: float = 120.0  # before the next attempt, in addition to the delay that the job names
     connect_timeout: float = 10.0
     idle_timeout: float = 60.0  # the longest silence of a storage
-    copy_timeout: float = 3600.0  # a whole copy, unless the job says otherwise
+    copy_timeout: float = 3600.0  # a whole copy, unless the job has its own
 
     # what is refused
     banned: tuple[str, ...] = ()  # storages
@@ -48,10 +48,10 @@ class Settings:
     max_body: int = 64 * 2**20  # bytes
     max_ids: int = 100  # job ids in one call
 
-    # accidents for tests; the two numbers count down in the service and start anew when the file changes
+    # accidents for tests; the two numbers count down in the service and are read again when the file changes
     submit_503: int = 0  # so many next submits are answered 503
     lose_answers: int = 0  # so many next submits are carried out and their connection is dropped
-    forget: tuple[str, ...] = ()  # job ids that nobody knows any more
+    forget: tuple[str, ...] = ()  # job ids that the service has forgotten
     delay: float = 0.0  # before each answer
     copy_delay: float = 0.0  # before each copy
     standstill: bool = False  # nothing is started, and the optimizer does not look, while jobs are taken and shown
@@ -94,7 +94,7 @@ class Watched(Generic[T]):
         self.version = 0  # goes up with every change
 
     def value(self) -> T:
-        """Return what the file says now."""
+        """Return the settings of the file as it is now."""
         try:
             stat = self._file.stat()
         except FileNotFoundError:
@@ -118,7 +118,7 @@ class Knobs:
     """The settings, and the accidents that count down."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder of settings.json, and of defaults.json, which says what holds where that is silent."""
+        """Name the folder of settings.json, and of defaults.json, which has the values that it leaves out."""
         defaults = folder / "defaults.json"
         usual = json.loads(defaults.read_text()) if defaults.exists() else {}
         self._watched = Watched(

@@ -26,7 +26,7 @@ _KEPT_FOLDERS = 100_000
 
 @dataclass(frozen=True)
 class Found:
-    """What a HEAD tells of a file: its size in bytes, and its checksum in hexadecimal when it was asked for."""
+    """The answer to HEAD of a file: its size in bytes, and its checksum in hexadecimal when it was asked for."""
 
     size: int
     checksum: str | None
@@ -68,7 +68,7 @@ class Storages:
             return Found(int(answer.headers.get("Content-Length", 0)), _digest(answer, algorithm))
 
     async def modified(self, url: URL, token: str | None) -> float | None:
-        """Tell when a file was last changed, in seconds since 1970; None: it is not there. Raises CopyFailed."""
+        """Return when a file was last changed, in seconds since 1970; None: it is not there. Raises CopyFailed."""
         async with self.request(DESTINATION, "PROPFIND", url, _bearer(token) | {"Depth": "0"}) as answer:
             if answer.status == 404:
                 return None
@@ -76,7 +76,7 @@ class Storages:
                 raise of_status(DESTINATION, answer.status)
             match = re.search(r"getlastmodified[^<>]{0,80}>([^<>]{1,80})<", await answer.text())
         if not match:
-            raise CopyFailed(DESTINATION, errno.EIO, "The storage does not tell when the file was changed")
+            raise CopyFailed(DESTINATION, errno.EIO, "The storage does not give the time of the last change")
         return parsedate_to_datetime(match[1]).timestamp()
 
     async def delete(self, url: URL, token: str | None) -> None:
