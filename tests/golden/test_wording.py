@@ -11,13 +11,19 @@ import pytest
 from tests import pinned
 from tests import wording as golden
 
-MOST = tomllib.loads((pinned.ROOT / "pyproject.toml").read_text())["tool"]["dc_inject"]["wording"]["pinned"]
+MOST = tomllib.loads((pinned.ROOT / "pyproject.toml").read_text())["tool"]["dc_inject"]["wording"]
 FILES = sorted(golden.FOLDER.rglob("*.txt"))
 
 
 def test_tests_repeat_no_more_sentences_than_they_did():
     """Where there are more: show the sentence with `wording`, or assert a code, a field or a value instead."""
-    assert pinned.count(pinned.pinned()) <= MOST, "`python -m tests.pinned -v tests/FILE` lists them"
+    assert pinned.count(pinned.pinned()) <= MOST["pinned"], "`python -m tests.pinned -v tests/FILE` lists them"
+
+
+def test_the_package_has_no_more_unclear_words_than_it_had():
+    """Name the thing: who answers, what a file has, which user."""
+    found = pinned.unclear_words()
+    assert sum(found.values()) <= MOST["unclear"], found
 
 
 @pytest.mark.parametrize(
