@@ -99,7 +99,7 @@ class Sandbox(RucioControls, StorageControls):
         lock_of(release)  # refuses a release that there is not
         addresses(storages)  # refused now, and not after minutes of installing
         wanted = grid if isinstance(grid, Grid) else read_grid(grid)
-        python = Path(os.path.abspath(env or default_environment(release)))  # noqa: PTH100
+        python = Path(os.path.abspath(env or default_environment(release)))  # noqa: PTH100 (keeps links)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.folder, self._report):
             if self.status().up:
