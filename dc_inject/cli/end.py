@@ -15,12 +15,10 @@ from dc_inject.cli import end_files
 from dc_inject.cli.shared import common, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
 from dc_inject.engine import assembly
-from dc_inject.engine.ending import THREADS, ManualEnd, Ours, ToEnd, files_left, tidy
-from dc_inject.engine.reconciler import IN_SERVICE
-from dc_inject.ledger import Ledger, LedgerView, campaign_of, ledger_files, paths, shard_of
-from dc_inject.ledger.reading import Reader
-from dc_inject.model import Entry, State, naming, units
-from dc_inject.model.errors import LedgerError, ServiceError, UsageError
+from dc_inject.engine.ending import THREADS, Drain, ToEnd, files_left, tidy
+from dc_inject.ledger import Ledger, ledger_files
+from dc_inject.model import Entry, naming, units
+from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.events import Silent
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
@@ -93,33 +91,34 @@ def end(
     """
     log_output.talk(quiet=True)
     hangup.interrupt()
-    if sweep and _lacks_ledger(campaign, ledger_path):
+    if sweep and ledger_files.lacks(campaign, ledger_path):
+        if not naming.NAME.fullmatch(campaign):
+            raise UsageError(f"{campaign!r} is not a valid campaign name")
+        click.echo(f"campaign {campaign} has no ledger here: looking for files only", err=True)
         _sweep_without_ledger(campaign, sweep, include_recent=include_recent, yes=yes, timeout=timeout)
         return
     subject = subjects.inside(part)
-    end_one = partial(
-        end_campaign,
-        subject=subject,
-        cancel=cancel,
-        cancel_rate=cancel_rate,
-        include_recent=include_recent,
-        yes=yes,
-        why=why,
-        timeout=timeout,
-    )
-    shards = _of_shards(campaign, ledger_path, subject)
-    if not shards:
-        _require_end(ctx, finished=end_one(campaign, sweep=sweep, ledger_path=ledger_path))
-    for file in shards:
-        click.echo(f"{file}:", err=True)
-        _require_end(ctx, finished=end_one(str(file), sweep=sweep if file == shards[-1] else None))
-
-
-def _require_end(ctx: click.Context, *, finished: bool) -> None:
-    """Leave if Ctrl-C has interrupted it, and say how it goes on; `link`, which ends rules too, says it itself."""
-    if not finished:
-        click.echo("run it again to continue", err=True)
-        ctx.exit(exits.INTERRUPTED)
+    known = partial(subjects.require_known, subject=subject)
+    shards = assembly.find_shards_to_end(campaign, ledger_path, subject.covers, known)
+    ledgers: list[tuple[str, Path | None]] = [(str(shard), None) for shard in shards] or [(campaign, ledger_path)]
+    for number, (ledger, path) in enumerate(ledgers, 1):
+        if shards:
+            click.echo(f"{ledger}:", err=True)
+        finished = end_campaign(
+            ledger,
+            subject,
+            cancel=cancel,
+            cancel_rate=cancel_rate,
+            sweep=sweep if number == len(ledgers) else None,
+            include_recent=include_recent,
+            yes=yes,
+            why=why,
+            ledger_path=path,
+            timeout=timeout,
+        )
+        if not finished:  # `link`, which ends rules too, says itself how it goes on
+            click.echo("run it again to continue", err=True)
+            ctx.exit(exits.INTERRUPTED)
 
 
 def end_campaign(
@@ -141,71 +140,60 @@ def end_campaign(
     Return whether it got to its end: it is False if Ctrl-C interrupted it. Raises ServiceError if something could
     not be ended or deleted.
     """
-    clock = SystemClock()
+    clock, trust = SystemClock(), trusting.trust()
+    trust.name(sweep or "")
     with contextlib.ExitStack() as stack:
-        ledger, name = assembly.open_to_end(stack, campaign, ledger_path)
-        subjects.require_known(ledger, subject)
-        all_shards = _of_all_shards(stack, ledger) if sweep else ledger
-        if sweep:
-            end_files.warn(sweep, all_shards)
-        trusting.trust().name(sweep or "")
-        assembly.trust_to_end(ledger, name, clock, trusting.trust())
-        services = assembly.services_to_end(ledger, sweeping=bool(sweep))
-        backends = common.backends(
-            services,
-            campaign=name,
+
+        def accept(ledger: Ledger) -> None:
+            subjects.require_known(ledger, subject)
+            if sweep:
+                with ledger_files.of_all_shards(ledger) as all_shards:
+                    end_files.warn(sweep, all_shards)
+
+        name, ledger, backends = assembly.prepare_end(
+            stack,
+            campaign,
+            ledger_path,
             clock=clock,
-            observer=Silent(),
+            connect=common.backends,
+            trust=trust,
             timeout=timeout,
-            endpoint=assembly.known_endpoint(ledger),
+            sweeping=bool(sweep),
+            accept=accept,
         )
-        assembly.admit_to_end(backends.values(), ledger, clock)
-
-        def ours(*states: State) -> list[Entry]:
-            return [e for e in ledger.entries(*states) if subject.covers(e.injection.flow)]
-
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
-        ending = ManualEnd(
+        drain = Drain(
+            ledger=ledger,
             backends=backends,
             clock=clock,
             executor=executor,
-            record=ledger,
+            covers=subject.covers,
             patience=timedelta(seconds=3 * timeout),
         )
-        work = _Work(name, injections(services), ledger, ending, ours, clock)
+        work = _Work(name, injections(backends), ledger, drain, clock)
         if not work.end(patience, cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
             return False
-        if not end_files.remove(ending, ours, clock, patience):
+        if not end_files.remove(drain, clock, patience):
             return False
         for destination, error in tidy(ledger, name, backends):
             click.echo(f"empty folders are left at {destination}: {error.message}", err=True)
-        end_files.say_what_lives_on(ours, work.noun, clock)
+        end_files.say_what_lives_on(drain, work.noun, clock)
         if sweep:
-            end_files.sweep(
-                backends[FTS.name], sweep, name, all_shards, clock, include_recent=include_recent, yes=yes
-            )
+            with ledger_files.of_all_shards(ledger) as all_shards:
+                end_files.sweep(
+                    backends[FTS.name], sweep, name, all_shards, clock, include_recent=include_recent, yes=yes
+                )
     return True
 
 
 def _sweep_without_ledger(campaign: str, prefix: str, *, include_recent: bool, yes: bool, timeout: float) -> None:
     """Sweep up the files of a campaign whose ledger is lost. There may be no Rucio, so only FTS is asked."""
-    if not naming.NAME.fullmatch(campaign):
-        raise UsageError(f"{campaign!r} is not a valid campaign name")
-    click.echo(f"campaign {campaign} has no ledger here: looking for files only", err=True)
     clock = SystemClock()
     trusting.trust().name(prefix)
     backends = common.backends({FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
     assembly.admit_to_end(backends.values(), None, clock)
     end_files.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
-
-
-def _of_all_shards(stack: contextlib.ExitStack, ledger: Ledger) -> Reader:
-    """Return what all shards know, for a ledger of one: files of another one are no strays."""
-    if shard_of(ledger.path) == (0, 0):
-        return ledger
-    whole = ledger.path.with_name(f"{campaign_of(ledger.path)}{ledger.path.suffix}")
-    return stack.enter_context(LedgerView.open(whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,32 +203,31 @@ class _Work:
     campaign: str
     noun: str  # what its services call them
     ledger: Ledger
-    ending: ManualEnd
-    ours: Ours
+    drain: Drain
     clock: Clock
 
     def end(self, patience: timedelta, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
         """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
-        missed = partial(_missed, self.noun, self.clock)
-        plan = self.ending.plan(self.ours(*IN_SERVICE), self.ledger, missed, cancel=cancel)
-        files = find(self.ours).files
+        plan = self.drain.plan(partial(_missed, self.noun, self.clock), cancel=cancel)
+        files = find(self.drain.ours).files
         _say(plan, self.noun, files, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
-        if plan.work or files:
-            _confirm(yes=yes)
+        if (plan.work or files) and not yes and not trusting.agreed("End them?"):
+            raise UsageError("nothing was ended", "answer y, or use --yes in a script")
         if not plan.work:
-            if plan.standing.ending:
+            if plan.ending:
                 self._look_again(patience)
             return True
-        action = f"end {units.counted(len(plan.standing.complete), self.noun)}"
+        action = f"end {units.counted(len(plan.complete), self.noun)}"
         action += f", cancel {len(plan.doomed)}" if plan.doomed else ""
         self.ledger.change(account.who(), action, why, self.clock.now())
         try:
-            if not _carry_out(self.ending.carry_out(plan, cancel_rate), len(plan.work), self.noun, self.clock):
-                _settle(self.ending)
-                _say_what_is_known(*self.ending.known(plan.work))
+            outcomes = self.drain.carry_out(plan, cancel_rate)
+            if not _carry_out(outcomes, len(plan.work), self.noun, self.clock):
+                self._settle()
+                _say_what_is_known(plan.work, self.drain)
                 return False
         except ServiceError:
-            if not _settle(self.ending):
+            if not self._settle():
                 return False
             raise
         self._look_again(patience)
@@ -249,7 +236,7 @@ class _Work:
     def _look_again(self, patience: timedelta) -> None:
         """Write down what is gone by now; the rest is seen by the next start of `run`, or of this."""
         try:
-            going = self.ending.look_again(self.ours, patience)
+            going = self.drain.look_again(patience)
         except ServiceError as error:
             _say_unknown(error)
             return
@@ -258,33 +245,43 @@ class _Work:
             left = f"{rules} not gone from {service} yet: the next `run` or `end` records when they are"
             click.echo(left, err=True)
 
+    def _settle(self) -> bool:
+        """Write down, before it leaves early, what is gone by now; return False if Ctrl-C interrupts that, too."""
+        try:
+            self.drain.settle(SETTLE_WITHIN)
+        except ServiceError as error:
+            _say_unknown(error)
+        except KeyboardInterrupt:
+            return False
+        return True
+
 
 # --------------------------------------------------------------------------- what is said and done
 
 
 def _say(plan: ToEnd, noun: str, file_count: int, *, campaign: str, cancel: bool, rate: float) -> None:
     """Say what is there, and what would be done, before anything is."""
-    lines, standing = [], plan.standing
-    if standing.complete:
-        lines.append(f"{units.counted(len(standing.complete), f'complete {noun}')}: will be ended at once")
+    lines = []
+    if plan.complete:
+        lines.append(f"{units.counted(len(plan.complete), f'complete {noun}')}: will be ended at once")
     if plan.spared:
         what = units.counted(plan.spared, f"complete {noun}")
         lines.append(f"{what}: kept, because unfinished second hops read from them")
     if file_count:
         lines.append(f"{units.counted(file_count, 'files')} of ended jobs: will be deleted at their destinations")
-    if standing.overdue:
-        overdue = units.counted(len(standing.overdue), noun)
-        lines.append(f"{overdue} past the lifetime: {_cancelled(standing.overdue, rate)}")
-    unfinished = units.counted(len(standing.unfinished), f"unfinished {noun}")
-    if standing.unfinished and cancel:
-        lines.append(f"{unfinished}: {_cancelled(standing.unfinished, rate)}")
-    elif standing.unfinished:
-        files = units.counted(files_left(standing.unfinished), "files")
-        lines.append(f"{unfinished} with {files} under way: {left_to_lifetime(standing.unfinished)}")
+    if plan.overdue:
+        overdue = units.counted(len(plan.overdue), noun)
+        lines.append(f"{overdue} past the lifetime: {_cancelled(plan.overdue, rate)}")
+    unfinished = units.counted(len(plan.unfinished), f"unfinished {noun}")
+    if plan.unfinished and cancel:
+        lines.append(f"{unfinished}: {_cancelled(plan.unfinished, rate)}")
+    elif plan.unfinished:
+        files = units.counted(files_left(plan.unfinished), "files")
+        lines.append(f"{unfinished} with {files} under way: {left_to_lifetime(plan.unfinished)}")
     for number, words in (
-        (standing.ending, "already ending"),
-        (standing.gone, "already gone"),
-        (standing.in_doubt, f"in doubt: run `dc-inject end {campaign}` again in some minutes"),
+        (plan.ending, "already ending"),
+        (plan.gone, "already gone"),
+        (plan.in_doubt, f"in doubt: run `dc-inject end {campaign}` again in some minutes"),
     ):
         if number:
             lines.append(f"{units.counted(number, noun)} {words}")
@@ -303,13 +300,6 @@ def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetim
     time = units.format_duration(again_at - clock.now())
     message = f"{services} does not know {len(entries)} of the {noun} (any more)"
     click.echo(f"{message}: looking again in {time}, then they count as ended", err=True)
-
-
-def _confirm(*, yes: bool) -> None:
-    if yes:
-        return
-    if not trusting.agreed("End them?"):
-        raise UsageError("nothing was ended", "answer y, or use --yes in a script")
 
 
 def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock) -> bool:
@@ -337,51 +327,17 @@ def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock)
     return True
 
 
-def _say_what_is_known(gone: int, asked: int, left: Sequence[Entry]) -> None:
+def _say_what_is_known(work: Sequence[Entry], drain: Drain) -> None:
     """Say of an interrupted end what is gone: a service accepts an end before it carries it out."""
-    parts = [f"{units.grouped(gone)} ended"]
+    keys, left = {entry.injection.key for entry in work}, find(drain.ours)
+    asked = sum(entry.injection.key in keys for entry in left.asked)
+    live = [entry for entry in left.live if entry.injection.key in keys]
+    parts = [f"{units.grouped(len(keys) - asked - len(live))} ended"]
     if asked:
         parts.append(f"{units.grouped(asked)} asked to end, and not known to have ended")
-    parts.append(f"{units.grouped(len(left))} {left_to_lifetime(left)}" if left else "none left")
+    parts.append(f"{units.grouped(len(live))} {left_to_lifetime(live)}" if live else "none left")
     exits.say_interrupted(", ".join(parts))
 
 
 def _say_unknown(error: ServiceError) -> None:
     click.echo(f"the result is not known yet: {error.message}", err=True)
-
-
-def _settle(ending: ManualEnd) -> bool:
-    """Write down, before it leaves early, what is gone by now; return False if Ctrl-C interrupts that, too."""
-    try:
-        ending.settle(SETTLE_WITHIN)
-    except ServiceError as error:
-        _say_unknown(error)
-    except KeyboardInterrupt:
-        return False
-    return True
-
-
-def _of_shards(campaign: str, path: Path | None, subject: Subject) -> list[Path]:
-    """Return the ledgers of those shards of a campaign that have a subject; none where it is not in shards.
-
-    Raises LedgerError while any shard has an injector, and UsageError for a subject that none of them ever had.
-    """
-    place = ledger_files.file_of(path or ledger_files.named(campaign), campaign)
-    files = paths.files(place)
-    if files in ([], [place]):
-        return []
-    with LedgerView.open(place) as view:
-        subjects.require_known(view, subject)
-        if holder := view.holder():
-            raise LedgerError(f"{place.stem} has an injector: {holder}", "end all of them first (Ctrl-C, SIGTERM)")
-    return [file for file in files if _has(file, subject)] or files
-
-
-def _has(file: Path, subject: Subject) -> bool:
-    with LedgerView.open(file) as view:
-        return any(subject.covers(flow) for flow in view.accounts())
-
-
-def _lacks_ledger(campaign: str, path: Path | None) -> bool:
-    """Return whether a campaign has no ledger in its default place, and none was named instead."""
-    return not (path or ledger_files.named(campaign) or paths.files(ledger_files.file_of(None, campaign)))

@@ -11,7 +11,7 @@ from functools import partial
 import click
 
 from dc_inject.cli.shared import exits, trusting
-from dc_inject.engine.ending import ManualEnd, Ours
+from dc_inject.engine.ending import Drain
 from dc_inject.engine.sweeping import delete, find_strays
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Injection, units
@@ -24,18 +24,18 @@ TELL_EVERY = timedelta(seconds=10)
 SHOWN = 20  # lines: destinations where files stay, or scenarios and cycles
 
 
-def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PATIENCE) -> bool:
+def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
     """Delete the files of ended jobs, and say what is known of them; return False if Ctrl-C interrupted it.
 
     Raises ServiceError for those that stay.
     """
-    entries = {entry.injection.key: entry for entry in find(ours).ended}
+    entries = {entry.injection.key: entry for entry in find(drain.ours).ended}
     if not entries:
         return True
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
     last_told = clock.now()
     try:
-        for removal in ending.remove(entries.values(), patience, partial(_waits, patience)):
+        for removal in drain.remove(entries.values(), patience, partial(_waits, patience)):
             tally.add(removal, entries[removal.key].injection)
             if clock.now() >= last_told + TELL_EVERY:
                 last_told = clock.now()
@@ -101,9 +101,9 @@ class _Tally:
             yield f"... and {units.counted(len(lines) - SHOWN, 'more destinations')}"
 
 
-def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
+def say_what_lives_on(drain: Drain, noun: str, clock: Clock) -> None:
     """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
-    count, last = find(ours).active_jobs(clock.now())
+    count, last = find(drain.ours).active_jobs(clock.now())
     if count:
         when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if last else ""
         click.echo(f"not finished: {units.counted(count, noun)} still active; run it again{when}", err=True)

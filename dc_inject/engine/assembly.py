@@ -2,7 +2,7 @@
 
 Commands ask for it, and hand in what differs: how to connect to services (real, simulated, or only read), whom the
 person trusts, the observer. `choose` takes the menus and the ledger, `prepare` the services, `engine` all of it.
-`dc-inject end`, which has no menus, takes its ledger with `open_to_end`.
+`dc-inject end`, which has no menus, is made ready by `prepare_end`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.context import Planner, Settings
 from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, ledger_files, place
+from dc_inject.ledger import Ledger, LedgerView, files, ledger_files, place
 from dc_inject.ledger.lock import ENDS, InUse
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Campaign, Hold
+from dc_inject.model import Campaign, FlowKey, Hold
 from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, Temporary
 from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
@@ -349,8 +349,46 @@ def _scratch() -> Iterator[Ledger]:
 # --------------------------------------------------------------------------- for `end`
 
 
-def open_to_end(stack: contextlib.ExitStack, campaign: str, path: Path | None) -> tuple[Ledger, str]:
-    """Return the ledger, held, with the campaign's name; raises LedgerError with a way out if there is none."""
+def find_shards_to_end(
+    campaign: str, path: Path | None, covers: Callable[[FlowKey], bool], accept: Callable[[Reader], None]
+) -> list[Path]:
+    """Return the ledgers of those shards of a campaign that have flows to end; none where it is not in shards.
+
+    `accept` raises if the campaign never had what is to end. Raises LedgerError while any shard has an injector.
+    """
+    whole = ledger_files.file_of(path or ledger_files.named(campaign), campaign)
+    shards = files(whole)
+    if shards in ([], [whole]):
+        return []
+    with LedgerView.open(whole) as view:
+        accept(view)
+        if holder := view.holder():
+            raise LedgerError(f"{whole.stem} has an injector: {holder}", "end all of them first (Ctrl-C, SIGTERM)")
+
+    def has_some(shard: Path) -> bool:
+        with LedgerView.open(shard) as view:
+            return any(covers(flow) for flow in view.accounts())
+
+    return [shard for shard in shards if has_some(shard)] or shards
+
+
+def prepare_end(
+    stack: contextlib.ExitStack,
+    campaign: str,
+    path: Path | None,
+    *,
+    clock: Clock,
+    connect: Connect,
+    trust: Trust,
+    timeout: float,
+    sweeping: bool = False,
+    accept: Callable[[Ledger], None] = lambda _: None,
+) -> tuple[str, Ledger, Mapping[str, Backend]]:
+    """Return a campaign's name, its ledger, held until the stack is closed, and the services of what it has made.
+
+    `sweeping` needs FTS, too. `accept` raises if the campaign never had what is to end. Raises LedgerError with a
+    way out if there is no ledger, and ServiceError for an account that is not the ledger's, or may not end rules.
+    """
     try:
         file = ledger_files.existing(campaign, path)
     except LedgerError as error:
@@ -368,30 +406,28 @@ def open_to_end(stack: contextlib.ExitStack, campaign: str, path: Path | None) -
                 "an injector ends complete rules itself; to use `end`, end the injector first (Ctrl-C, SIGTERM)"
             )
         raise
-    return ledger, name
-
-
-def trust_to_end(ledger: Ledger, campaign: str, clock: Clock, trust: Trust) -> None:
-    """Trust whom the campaign's ledger names, and ask for storages that would get a token without that."""
-    trust.name(known_endpoint(ledger), by="ledger")  # it was named when the ledger was bound
-    if ledger.campaign == campaign:
+    accept(ledger)
+    # The address of FTS was named when the ledger was bound.
+    named = (one.address for one in ledger.identities() if SERVICES[one.service].named_by_menus)
+    endpoint = next(named, "")
+    trust.name(endpoint, by="ledger")
+    if ledger.campaign == name:
         trust.name(*ledger.trusted(), by=trusting.ANSWERED)
     places = trusting.ends((flow.link for flow in ledger.accounts()), "destination")  # sources are not opened
     ledger.trust(trust.ask(places, "", whose="Ending this campaign"), who(), clock.now())
     trust.require(places)
-
-
-def services_to_end(ledger: Reader, *, sweeping: bool) -> set[str]:
-    """Return the services that have what a campaign has made; with `sweeping` FTS, too."""
-    names = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweeping else set())
-    return names or {DEFAULT.name}
-
-
-def known_endpoint(view: Reader) -> str:
-    """Return the address of FTS that a ledger is bound to, if it is."""
-    return next(
-        (identity.address for identity in view.identities() if SERVICES[identity.service].named_by_menus), ""
+    services = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweeping else set())
+    backends = connect(
+        services or {DEFAULT.name},
+        campaign=name,
+        clock=clock,
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=endpoint,
+        origin=None,
     )
+    admit_to_end(backends.values(), ledger, clock)
+    return name, ledger, backends
 
 
 def admit_to_end(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:

@@ -7,26 +7,26 @@ slow and storages may hang, so every destination has its own pace, beside everyt
 is asked by one call at a time, with waits between, and the others go on. That bytes are gone is written down as
 soon as it is known.
 
-`Deletions` is the one way to do this. `DeletionRounds` drives it in a run, a part of it each round;
-`DeletionByHand` drives it for `dc-inject end`, to the end or until a destination does not get on.
+`Deletions` is the one way to do this: `DeletionRounds` in a run, a part of it each round, and `DeletionByHand` for
+`dc-inject end`, to the end or until a destination does not get on.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.calls import Calls, by_service, in_parts
+from dc_inject.engine.calls import by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import RemoveCalled, Removed, Removing
-from dc_inject.model.ports import Backend, Clock, Removal
+from dc_inject.model.ports import Removal
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.reconcile import backoff
 
@@ -80,58 +80,42 @@ class _Queue:
 
 
 class Deletions:
-    """Hands jobs out to calls: no more than there is room for, where the fewest are under way first.
+    """Hands jobs out to calls: no more than there is room for, where the fewest are under way first."""
 
-    `begins` is called before each call, `answered` after it, with the place, the results of its jobs and the error
-    there.
-    """
-
-    def __init__(
-        self,
-        backends: Mapping[str, Backend],
-        calls: Calls,
-        clock: Clock,
-        pace: Pace,
-        begins: Callable[[Call], None],
-        answered: Callable[[Place, Sequence[Removal], ServiceError | None], None],
-    ) -> None:
-        """Take the services, what runs their calls, how fast, and who is told of them."""
-        self._backends = backends
-        self._calls = calls
-        self._clock = clock
+    def __init__(self, context: EngineContext, pace: Pace) -> None:
+        """Take what the parts share, and how fast it goes."""
+        self._context = context
         self._pace = pace
-        self._begins = begins
-        self._answered = answered
         self._queues: dict[Place, _Queue] = defaultdict(_Queue)
-        self.under_way: list[Call] = []
+        self._under_way: list[Call] = []
 
-    def put(self, entries: Iterable[Entry]) -> None:
+    def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
+        """Do what follows on what a place has answered about its jobs, and on the error there."""
+        raise NotImplementedError
+
+    def _write(self, removals: Sequence[Removal]) -> None:
+        gone = [removal.key for removal in removals if removal.gone]
+        self._context.tell(RemoveCalled(tuple(removal.key for removal in removals)))
+        self._context.ledger.gone(gone, self._context.clock.now())
+        self._context.tell(Removed(tuple(gone)))
+
+    def _put(self, entries: Iterable[Entry]) -> None:
         """Let these wait for their turn."""
         for entry in entries:
             self._queues[place_of(entry)].waiting.append(entry)
 
-    def drop(self, place: Place | None = None) -> None:
-        """Let nothing wait any more, at one place or at all."""
-        for queue in self._queues.values() if place is None else [self._queues[place]]:
-            queue.waiting.clear()
-
-    def waiting(self) -> dict[Place, datetime]:
-        """Return the places where something waits, and from when on it may be asked for."""
-        now = self._clock.now()
-        return {place: queue.not_before or now for place, queue in self._queues.items() if queue.waiting}
-
     @property
-    def free(self) -> int:
+    def _free(self) -> int:
         """How many calls there is room for; one that hangs keeps its thread."""
-        return self._pace.calls - len(self.under_way)
+        return self._pace.calls - len(self._under_way)
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Start the calls that there is room for."""
-        while self.free > 0 and (place := self._next()):
+        while self._free > 0 and (place := self._next()):
             self._ask(place)
 
     def _next(self) -> Place | None:
-        now, busy = self._clock.now(), Counter(call.place for call in self.under_way)
+        now, busy = self._context.clock.now(), Counter(call.place for call in self._under_way)
         ready = [
             (busy[place], len(queue.waiting), place)
             for place, queue in self._queues.items()
@@ -144,13 +128,14 @@ class Deletions:
     def _ask(self, place: Place) -> None:
         waiting = self._queues[place].waiting
         part = [waiting.popleft() for _ in range(min(self._pace.jobs, len(waiting)))]
-        call = Call(place, part, self._clock.now())
-        self.under_way.append(call)
-        self._begins(call)
-        self._calls.start(partial(self._backends[place[0]].remove, part), partial(self._then, call), "removals")
+        call = Call(place, part, self._context.clock.now())
+        self._under_way.append(call)
+        self._context.tell(Removing(tuple(entry.injection.key for entry in part)))
+        remove = partial(self._context.backends[place[0]].remove, part)
+        self._context.calls.start(remove, partial(self._then, call), "removals")
 
     def _then(self, call: Call, removals: list[Removal] | None, error: ServiceError | None) -> None:
-        self.under_way.remove(call)
+        self._under_way.remove(call)
         removals = removals or [Removal(entry.injection.key, gone=False, error=error) for entry in call.entries]
         errors = [removal.error for removal in removals if isinstance(removal.error, self._pace.minds)]
         queue = self._queues[call.place]
@@ -159,18 +144,16 @@ class Deletions:
         queue.not_before = None
         if errors:
             wait = backoff(queue.failures, call.place[1], self._pace.first_wait, self._pace.longest_wait)
-            queue.not_before = self._clock.now() + wait
+            queue.not_before = self._context.clock.now() + wait
+        self._write(removals)
         self._answered(call.place, removals, errors[0] if errors else None)
 
 
-class DeletionRounds:
+class DeletionRounds(Deletions):
     """Deletes in a run: round by round, until what has ended is known to be gone."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._context = context
-        self._deletions = Deletions(
-            context.backends, context.calls, context.clock, IN_A_RUN, self._begins, self._answered
-        )
+        super().__init__(context, IN_A_RUN)
         self._checking: set[str] = set()  # keys that services are asked about that delete by themselves
         self._in_the_way: dict[Place, str] = {}  # as it was said last
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
@@ -205,22 +188,23 @@ class DeletionRounds:
         Where room is waited for, look as often at what services delete.
         """
         self.check_cleaned_up(now, {flow.link.destination for flow in self._context.rooms})
-        self._deletions.drop()
-        asked_for = {entry.injection.key for call in self._deletions.under_way for entry in call.entries}
-        self._deletions.put(
+        for queue in self._queues.values():
+            queue.waiting.clear()
+        asked_for = {entry.injection.key for call in self._under_way for entry in call.entries}
+        self._put(
             entry
             for entry in self._ended(cleans_up=False)
             if entry.injection.key not in asked_for and self._again_at.get(entry.injection.key, now) <= now
         )
-        self._deletions.go_on()
-
-    def _begins(self, call: Call) -> None:
-        self._context.tell(Removing(tuple(entry.injection.key for entry in call.entries)))
+        self._go_on()
 
     def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
-        self._write(removals)
+        for removal in removals:
+            self._again_at.pop(removal.key, None)
+            if removal.again_at is not None and not removal.gone:
+                self._again_at[removal.key] = removal.again_at
         self._note(place, error.message if error else "")
-        self._deletions.go_on()
+        self._go_on()
 
     def _checked(
         self,
@@ -236,17 +220,6 @@ class DeletionRounds:
         else:
             self._write(removals or [])
             self._context.looks.removed(entries, removals or [], asked_at)
-
-    def _write(self, removals: Sequence[Removal]) -> None:
-        context, now = self._context, self._context.clock.now()
-        context.tell(RemoveCalled(tuple(removal.key for removal in removals)))
-        gone = [removal.key for removal in removals if removal.gone]
-        context.ledger.gone(gone, now)
-        for removal in removals:
-            self._again_at.pop(removal.key, None)
-            if removal.again_at is not None and not removal.gone:
-                self._again_at[removal.key] = removal.again_at
-        context.tell(Removed(tuple(gone)))
 
     def _note(self, place: Place, message: str) -> None:
         """Remember what stands in the way at a destination, and say it when it is another thing than before."""
@@ -274,34 +247,28 @@ class DeletionRounds:
         ]
 
 
-class DeletionByHand:
+class DeletionByHand(Deletions):
     """Deletes for `end`: each job's result is given as it arrives, and a stuck place is given up.
 
     A call that does not come back in time is no longer waited for, but never repeated while it still holds its
-    thread. `waits` is called once with each destination that is waited for, and why.
+    thread.
     """
 
     def __init__(
         self,
+        context: EngineContext,
         entries: Iterable[Entry],
-        backends: Mapping[str, Backend],
-        calls: Calls,
-        clock: Clock,
-        *,
         patience: timedelta,
-        call_patience: timedelta,
         waits: Callable[[str, str], None] = lambda _destination, _why: None,
     ) -> None:
-        """Take what is to be deleted, and how long (`call_patience`) the call of a job without files may take.
+        """Take what is to be deleted.
 
-        A place at which nothing has got on for `patience` is given up.
+        A place at which nothing has got on for `patience` is given up. `waits` is called once with each
+        destination that is waited for, and why.
         """
-        self._clock = clock
-        self._calls = calls
+        super().__init__(context, BY_HAND)
         self._patience = patience
-        self._call_patience = call_patience
         self._waits = waits
-        self._deletions = Deletions(backends, calls, clock, BY_HAND, self._begins, self._answered)
         self._left = {entry.injection.key: entry for entry in entries}  # not given back yet
         self._later: dict[str, datetime] = {}  # keys to ask for again, and when
         self._last: dict[str, Removal] = {}  # the last answer of each
@@ -315,44 +282,45 @@ class DeletionByHand:
 
         What is not gone is asked for again until its place is given up; then it is given as it is, at the end.
         """
-        self._deletions.put(self._left.values())
-        while self._goes_on():
-            self._deletions.go_on()
-            self._calls.wait(self._next_moment())
+        self._put(self._left.values())
+        while self._has_more():
+            self._go_on()
+            for call in self._under_way:
+                self._until.setdefault(call.place, call.since + self._patience)
+            self._context.calls.wait(self._next_moment())
             self._say_what_is_quiet()
             ready, self._ready = self._ready, []
             yield ready
         yield [self._as_known(entry) for entry in self._left.values()]
 
-    def _goes_on(self) -> bool:
+    def _has_more(self) -> bool:
         """Let come back what is to be asked for again, give up places; return whether anything is left to do."""
-        now = self._clock.now()
+        now = self._context.clock.now()
         for key in [key for key, moment in self._later.items() if moment <= now]:
             del self._later[key]
-            self._deletions.put([self._left[key]])
-        in_time = {call.place for call in self._deletions.under_way if self._late_at(call) > now}
+            self._put([self._left[key]])
+        in_time = {call.place for call in self._under_way if self._late_at(call) > now}
         for place in [place for place, until in self._until.items() if until <= now and place not in in_time]:
-            self._deletions.drop(place)
+            self._queues[place].waiting.clear()
             self._later = {k: at for k, at in self._later.items() if place_of(self._left[k]) != place}
-        return bool(in_time) or (self._deletions.free > 0 and bool(self._later or self._deletions.waiting()))
+        return bool(in_time) or (
+            self._free > 0 and bool(self._later or any(queue.waiting for queue in self._queues.values()))
+        )
 
     def _next_moment(self) -> datetime:
-        now = self._clock.now()
+        now = self._context.clock.now()
         quiet = [since + TELL_AFTER for place, since in self._quiet().items() if place not in self._said]
-        calls = [self._late_at(call) for call in self._deletions.under_way]
-        waiting = self._deletions.waiting()
-        moments = [*quiet, *calls, *self._later.values(), *waiting.values(), *self._until.values()]
+        calls = [self._late_at(call) for call in self._under_way]
+        waiting = [queue.not_before for queue in self._queues.values() if queue.waiting and queue.not_before]
+        moments = [*quiet, *calls, *self._later.values(), *waiting, *self._until.values()]
         return min((moment for moment in moments if moment > now), default=now)
 
     def _late_at(self, call: Call) -> datetime:
         files = sum(entry.injection.item.files for entry in call.entries)
-        return call.since + self._call_patience + files * A_FILE
-
-    def _begins(self, call: Call) -> None:
-        self._until.setdefault(call.place, call.since + self._patience)
+        return call.since + self._context.settings.call_grace + files * A_FILE
 
     def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
-        now = self._clock.now()
+        now = self._context.clock.now()
         self._heard_at[place] = now
         for removal in removals:
             is_first = removal.key not in self._last
@@ -371,12 +339,12 @@ class DeletionByHand:
     def _quiet(self) -> dict[Place, datetime]:
         """Return since when nothing was heard of each place that is asked."""
         since: dict[Place, datetime] = {}
-        for call in reversed(self._deletions.under_way):  # the first one is the oldest
+        for call in reversed(self._under_way):  # the first one is the oldest
             since[call.place] = max(call.since, self._heard_at.get(call.place, call.since))
         return since
 
     def _say_what_is_quiet(self) -> None:
-        now = self._clock.now()
+        now = self._context.clock.now()
         for place, since in self._quiet().items():
             if since + TELL_AFTER <= now:
                 self._say(place, f"nothing heard of it for {TELL_AFTER.seconds} s")
@@ -391,7 +359,7 @@ class DeletionByHand:
         key, where = entry.injection.key, entry.injection.link.destination
         if answer := self._last.get(key):
             return answer
-        if any(entry in call.entries for call in self._deletions.under_way):
+        if any(entry in call.entries for call in self._under_way):
             why = f"deleting at {where} takes too long: no answer yet"
         elif place_of(entry) in self._until:
             why = f"not asked to delete at {where}: nothing got on there"

@@ -12,7 +12,7 @@ else it ends with its lifetime. What it leaves at its destination is *deleted* (
 `Reconciler` is the one way to do this. That an end is asked for is written down before the call leaves, and what
 was seen before anything follows on it, so that a process may die between any two steps. `Rounds` drives it in a
 run, where calls must not keep the engine waiting: `round` decides what is ended, and `_end_stalled` does for what
-is stalled. `ManualEnd` (`ending.py`) drives it for `dc-inject end`, where a person waits for each answer.
+is stalled. `Drain` (`ending.py`) drives it for `dc-inject end`, where a person waits for each answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dc_inject.engine import second_hops
 from dc_inject.engine.calls import by_service, in_parts
@@ -33,8 +33,8 @@ from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
 from dc_inject.model import Entry, Flow, FlowKey, State, transitions, units
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.model.events import EndCalled, Ended, EndRequested, Event, Observed, SetAside
-from dc_inject.model.ports import Backend, Clock, Observation, Outcome, Status
+from dc_inject.model.events import EndCalled, Ended, EndRequested, Observed, SetAside
+from dc_inject.model.ports import Backend, Observation, Outcome, Status
 from dc_inject.planning import reconcile
 from dc_inject.planning.second_hops import onward_flows
 
@@ -52,26 +52,6 @@ IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)  # what a service has, o
 T = TypeVar("T")
 
 
-class Record(Protocol):
-    """What is written down of entries: a ledger."""
-
-    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
-        """Write that these are about to be ended."""
-        ...
-
-    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
-        """Write how these stand; what is absent has ended."""
-        ...
-
-    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
-        """Write that these, which were in doubt, were never carried out."""
-        ...
-
-    def gone(self, keys: Sequence[str], now: datetime) -> None:
-        """Write that the bytes of these ended ones are gone from their destinations."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[T]):
     """Entries of one service, and the call that asks about them."""
@@ -87,48 +67,51 @@ class Reconciler:
     Whoever drives it makes the calls of its batches, beside each other or not, and hands the answers back.
     """
 
-    def __init__(
-        self,
-        backends: Mapping[str, Backend],
-        clock: Clock,
-        record: Record,
-        tell: Callable[[Event], None] = lambda _event: None,
-    ) -> None:
-        """Take the services, where to write, and whom to tell of each step."""
-        self._backends = backends
-        self._clock = clock
-        self._record = record
-        self._tell = tell
+    def __init__(self, context: EngineContext, not_carried_out: Callable[[Sequence[Entry]], None]) -> None:
+        """Take what the parts share, and what to do with entries in doubt that were never carried out."""
+        self._context = context
+        self._not_carried_out = not_carried_out
 
-    def observing(
+    def _observing(
         self, entries: Iterable[Entry], *, exact: bool = False, at_once: int = OBSERVE_AT_ONCE
     ) -> Iterator[Batch[Observation]]:
         """Give the calls that observe entries, `at_once` in each: what is in doubt apart, in smaller ones."""
         for service, of_service in by_service(entries).items():
-            backend = self._backends[service]
+            backend = self._context.backends[service]
             in_doubt = [entry for entry in of_service if entry.state is State.CALLED]
             accepted = [entry for entry in of_service if entry.state is not State.CALLED]
             for part in [*in_parts(accepted, at_once), *in_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
                 yield Batch(service, part, partial(backend.observe, part, exact=exact))
 
-    def observed(self, before: Mapping[str, Entry], observations: Iterable[Observation]) -> list[Observation]:
-        """Write down how entries stand, known `before` by their keys; returns the observations as written."""
-        now = self._clock.now()
-        named = [
-            reconcile.with_stalled_named(before[observation.key], observation, now) for observation in observations
+    def _record(self, batch: Batch[Observation], observations: Iterable[Observation]) -> list[Observation]:
+        """Write down how entries stand, and what follows for the account; returns the observations as written."""
+        context, now = self._context, self._context.clock.now()
+        before = {entry.injection.key: entry for entry in batch.entries}
+        # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
+        states = context.ledger.states(before)
+        current = [
+            reconcile.with_stalled_named(before[observation.key], observation, now)
+            for observation in observations
+            if states[observation.key] is before[observation.key].state
         ]
-        self._record.observe(named, now)
-        return named
+        with context.ledger.together():  # what has arrived is told once
+            context.ledger.observe(current, now)
+            context.looks.observed(before, current, now)
+            context.governor.observed(before, current, now)
+        grace = context.settings.call_grace
+        lost = [s.key for s in current if reconcile.never_carried_out(before[s.key], s, now, grace)]
+        self._not_carried_out([before[key] for key in lost])
+        return current
 
-    def ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Outcome]]:
+    def _ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Outcome]]:
         """Give the calls that end entries; that it was asked for is written down before each is given."""
         for service, of_service in by_service(entries).items():
             for part in in_parts(of_service, END_AT_ONCE):
-                now, keys = self._clock.now(), tuple(entry.injection.key for entry in part)
-                self._record.end_asked(keys, now)
-                self._tell(EndRequested(keys))
+                now, keys = self._context.clock.now(), tuple(entry.injection.key for entry in part)
+                self._context.ledger.end_asked(keys, now)
+                self._context.tell(EndRequested(keys))
                 requested = [transitions.end_asked(entry, now) for entry in part]
-                yield Batch(service, requested, partial(_end, self._backends[service], requested))
+                yield Batch(service, requested, partial(_end, self._context.backends[service], requested))
 
 
 @dataclass(slots=True)
@@ -140,7 +123,7 @@ class Silence:
     why: str = "its answers do not come"
 
 
-class Rounds:
+class Rounds(Reconciler):
     """Observes and ends in a run: a round every few minutes, the next one of a service when its calls are back.
 
     Services have rounds of their own: one that does not answer keeps no other from being observed.
@@ -156,10 +139,8 @@ class Rounds:
 
         `under_way` tells those whose answer is waited for.
         """
-        self._context = context
-        self._reconciler = Reconciler(context.backends, context.clock, context.ledger, context.tell)
+        super().__init__(context, not_carried_out)
         self._deletion = DeletionRounds(context)
-        self._not_carried_out = not_carried_out
         self._under_way = under_way
         self._calls: Counter[str] = Counter()  # of each service's round, not back yet
         self._silent: dict[str, Silence] = {}  # services of which nothing has been seen since
@@ -222,7 +203,7 @@ class Rounds:
         """Ask the services to end rules or jobs, where we may."""
         identities = self._context.identities
         able = (e for e in entries if identities[e.injection.link.through].may_end is not False)
-        for batch in self._reconciler.ending(able):
+        for batch in self._ending(able):
             keys = [entry.injection.key for entry in batch.entries]
             self._asked |= {key: (self._asked.get(key, (0, None))[0], None) for key in keys}
             self._start(batch, self._ended)
@@ -238,7 +219,7 @@ class Rounds:
     # ------------------------------------------------------------------ what was seen
 
     def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> None:
-        for batch in self._reconciler.observing(entries, exact=exact):
+        for batch in self._observing(entries, exact=exact):
             self._start(batch, self._observed, observes=True)
 
     def _observed(self, batch: Batch[Observation], observations: Sequence[Observation]) -> None:
@@ -248,22 +229,11 @@ class Rounds:
         elif batch.service in self._silent:
             self._silent[batch.service].why = "its answers show nothing of what was injected"
         before = {entry.injection.key: entry for entry in batch.entries}
-        # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
-        states = context.ledger.states(before)
-        current = [
-            observation for observation in observations if states[observation.key] is before[observation.key].state
-        ]
-        with context.ledger.together():  # what has arrived is told once
-            current = self._reconciler.observed(before, current)
-            context.looks.observed(before, current, now)
-            context.governor.observed(before, current, now)
+        current = self._record(batch, observations)
         self._end_stalled(before, current, now)
         self._report_moved_by_others(before, current, now)
         self._say_what_failed(before, current)
         self._set_unfit_aside(before, current, now)
-        grace = context.settings.call_grace
-        lost = [s.key for s in current if reconcile.never_carried_out(before[s.key], s, now, grace)]
-        self._not_carried_out([before[key] for key in lost])
         context.tell(Observed(tuple(current)))
 
     def _report_moved_by_others(

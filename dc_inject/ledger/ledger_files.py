@@ -42,6 +42,21 @@ def existing(campaign: str, path: Path | None = None) -> Path:
     raise LedgerError(f"{missing} at {file}", known())
 
 
+def lacks(campaign: str, path: Path | None) -> bool:
+    """Whether a campaign has no ledger in its default place, and none was named instead."""
+    return not (path or named(campaign) or ledger.files(file_of(None, campaign)))
+
+
+@contextlib.contextmanager
+def of_all_shards(own: Reader) -> Iterator[Reader]:
+    """Give what the ledgers of all shards know, for that of one."""
+    if ledger.shard_of(own.path) == (0, 0):
+        yield own
+        return
+    with LedgerView.open(own.path.with_name(f"{ledger.campaign_of(own.path)}{own.path.suffix}")) as whole:
+        yield whole
+
+
 def known() -> str:
     """Return which campaigns have a ledger here, as a hint."""
     return f"campaigns with a ledger in {ledger.default_folder(os.environ)}: {', '.join(campaigns()) or 'none'}"

@@ -34,7 +34,6 @@ class Stage(Enum):
     """How far an entry is that was asked for."""
 
     IN_DOUBT = auto()  # its answer was lost, and its service may still be at work on it
-    NEVER_CARRIED_OUT = auto()  # its answer was lost, and by now its service would know it
     UNFINISHED = auto()
     OVERDUE = auto()  # unfinished past its lifetime, in a service that ends nothing by itself
     COMPLETE = auto()
@@ -42,13 +41,10 @@ class Stage(Enum):
     ENDED = auto()  # its service does not have it any more
 
 
-def stage(entry: Entry, observation: Observation, now: datetime, grace: timedelta) -> Stage:
-    """Return how far an entry is, as it stands after an observation.
-
-    `grace` is how long after its call a lost request may still be carried out.
-    """
+def stage(entry: Entry, now: datetime) -> Stage:
+    """Return how far an entry is, as it stands after an observation."""
     if entry.state is State.CALLED:
-        return Stage.NEVER_CARRIED_OUT if never_carried_out(entry, observation, now, grace) else Stage.IN_DOUBT
+        return Stage.IN_DOUBT
     if entry.state not in {State.LIVE, State.COMPLETE}:
         return Stage.ENDED
     if entry.injection.link.service.cleans_up and _expired(entry, now):

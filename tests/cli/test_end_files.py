@@ -228,14 +228,14 @@ def test_deleting_tells_how_far_it_got(world: Files) -> None:
 
 
 def test_interrupting_keeps_what_is_gone(world: Files, monkeypatch: pytest.MonkeyPatch, wording) -> None:
-    removed = command.ManualEnd.remove
+    removed = command.Drain.remove
 
     def cut(self: Any, *arguments: Any) -> Iterator[Removal]:
         yield next(removed(self, *arguments))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(command.ManualEnd, "remove", cut)
+        patch.setattr(command.Drain, "remove", cut)
         done = world.end("--yes")
     assert done.exit_code == 130
     wording(lines(done.stderr, "interrupted"))

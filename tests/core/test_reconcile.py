@@ -8,7 +8,7 @@ import pytest
 
 from dc_inject.model import Dataset, Entry, Injection, Link, State
 from dc_inject.model.ports import Observation, Status
-from dc_inject.planning.reconcile import Stage, at_a_pace, stage, to_end
+from dc_inject.planning.reconcile import Stage, at_a_pace, never_carried_out, stage, to_end
 from tests.core.builders import CYCLE, START
 
 MINUTE = timedelta(minutes=1)
@@ -26,26 +26,36 @@ def entry(state: State, through: str = "rucio", **more: object) -> Entry:
 
 
 @pytest.mark.parametrize(
-    ("one", "status", "becomes"),
+    ("one", "becomes"),
     [
-        (entry(State.LIVE, expires_at=FUTURE), Status.MOVING, Stage.UNFINISHED),
-        (entry(State.LIVE), Status.MOVING, Stage.UNFINISHED),
-        (entry(State.LIVE, expires_at=FUTURE), Status.UNKNOWN, Stage.UNFINISHED),
-        (entry(State.LIVE, expires_at=PAST), Status.MOVING, Stage.ENDING),
-        (entry(State.LIVE, "fts", expires_at=PAST), Status.MOVING, Stage.OVERDUE),
-        (entry(State.COMPLETE, expires_at=FUTURE), Status.COMPLETE, Stage.COMPLETE),
-        (entry(State.COMPLETE, expires_at=START), Status.COMPLETE, Stage.ENDING),
-        (entry(State.COMPLETE, "fts", expires_at=PAST), Status.COMPLETE, Stage.COMPLETE),
-        (entry(State.ENDED, expires_at=FUTURE), Status.ABSENT, Stage.ENDED),
-        (entry(State.CALLED, called_at=START - 2 * MINUTE), Status.ABSENT, Stage.IN_DOUBT),
-        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.ABSENT, Stage.NEVER_CARRIED_OUT),
-        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.UNKNOWN, Stage.IN_DOUBT),
-        (entry(State.CALLED), Status.ABSENT, Stage.NEVER_CARRIED_OUT),
+        (entry(State.LIVE, expires_at=FUTURE), Stage.UNFINISHED),
+        (entry(State.LIVE), Stage.UNFINISHED),
+        (entry(State.LIVE, expires_at=PAST), Stage.ENDING),
+        (entry(State.LIVE, "fts", expires_at=PAST), Stage.OVERDUE),
+        (entry(State.COMPLETE, expires_at=FUTURE), Stage.COMPLETE),
+        (entry(State.COMPLETE, expires_at=START), Stage.ENDING),
+        (entry(State.COMPLETE, "fts", expires_at=PAST), Stage.COMPLETE),
+        (entry(State.ENDED, expires_at=FUTURE), Stage.ENDED),
+        (entry(State.CALLED), Stage.IN_DOUBT),
     ],
 )
-def test_how_far_an_entry_is(one: Entry, status: Status, becomes: Stage) -> None:
-    """`one` is the entry as it stands after it was observed."""
-    assert stage(one, Observation("key", status), START, GRACE) is becomes
+def test_how_far_an_entry_is(one: Entry, becomes: Stage) -> None:
+    assert stage(one, START) is becomes
+
+
+@pytest.mark.parametrize(
+    ("one", "status", "never"),
+    [
+        (entry(State.CALLED, called_at=START - 2 * MINUTE), Status.ABSENT, False),
+        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.ABSENT, True),
+        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.UNKNOWN, False),
+        (entry(State.CALLED), Status.ABSENT, True),
+        (entry(State.LIVE, called_at=START - 3 * MINUTE), Status.ABSENT, False),
+    ],
+)
+def test_a_lost_request_counts_as_never_carried_out(one: Entry, status: Status, never: bool) -> None:
+    """Once its service does not know it, after as long as a call may take."""
+    assert never_carried_out(one, Observation("key", status), START, GRACE) is never
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine.ending import THREADS, ManualEnd
+from dc_inject.engine.ending import THREADS, Drain
+from dc_inject.ledger import Ledger
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.model.ports import Finished, Observation, Removal
+from dc_inject.model.ports import Finished, Removal
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -65,21 +66,12 @@ class Slow:
 class Book:
     """A record of who is gone, and when that was written."""
 
-    clock: SimClock
     known: dict[str, datetime] = field(default_factory=dict)
+    campaign: str = "test"
 
     def gone(self, keys: Sequence[str], now: datetime) -> None:
         assert not set(keys) & set(self.known)
         self.known |= dict.fromkeys(keys, now)
-
-    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
-        raise AssertionError
-
-    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
-        raise AssertionError
-
-    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
-        raise AssertionError
 
 
 class Service(SimBackend):
@@ -162,12 +154,12 @@ class Cleared:
 def clear(entries: Sequence[Entry], change: Callable[[Service], None] | None = None, **more: Any) -> Cleared:
     """Clear up with the patience of the command."""
     clock = SimClock(START)
-    service, book = Service(clock, **more), Book(clock)
+    service, book = Service(clock, **more), Book()
     if change is not None:
         change(service)
     executor, waits = Slow(clock, lambda: service.lasts), []
-    ending = ManualEnd(backends={"fts": service}, clock=clock, executor=executor, record=book)
-    told = list(ending.remove(entries, PATIENCE, lambda where, why: waits.append((clock.now(), where, why))))
+    drain = Drain(ledger=cast("Ledger", book), backends={"fts": service}, clock=clock, executor=executor)
+    told = list(drain.remove(entries, PATIENCE, lambda where, why: waits.append((clock.now(), where, why))))
     assert len(told) == len({removal.key for removal in told}) == len(entries)
     by_key = {removal.key: removal for removal in told}
     return Cleared(service, book, by_key, waits, clock.now() - START, executor.most)

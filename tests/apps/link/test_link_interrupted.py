@@ -102,8 +102,8 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     [
         "dc_inject.apps.link.climbing.Climbing.finish",
         "dc_inject.engine.assembly.admit_to_end",
-        "dc_inject.engine.ending.ManualEnd.observe",
-        "dc_inject.engine.ending.ManualEnd.look_again",
+        "dc_inject.engine.ending.Drain.look",
+        "dc_inject.engine.ending.Drain.look_again",
         "dc_inject.apps.link.verdict_output.emit",
     ],
 )
