@@ -12,7 +12,6 @@ import click
 from dc_inject import ledger
 from dc_inject.cli.shared import common, tables, trusting
 from dc_inject.ledger import LedgerView, forgetting, ledger_files
-from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.summary import active_overrides
@@ -72,25 +71,17 @@ def _row(name: str) -> dict[str, Any]:
     row = {column.key: None for column in COLUMNS} | {"campaign": name, "ledger": str(path)}
     try:
         with LedgerView.open(path) as view, view.snapshot():
-            start, end = _window(view)
+            windows = active_overrides.windows(view.menus_in_force())  # none if they cannot be read any more
             cycle = view.last_cycle()
             return row | {
                 "running": view.holder() is not None,
-                "start": start,
-                "end": end,
+                "start": units.format_time(min(start for start, _ in windows)) if windows else None,
+                "end": units.format_time(max(end for _, end in windows)) if windows else None,
                 "last_cycle": units.format_time(cycle.start) if cycle else None,
                 "unended": forgetting.unended(view),
             }
     except LedgerError as error:
         return row | {"error": error.message}
-
-
-def _window(view: Reader) -> tuple[str | None, str | None]:
-    """Return when the menus in force begin and end; nothing where they cannot be read any more."""
-    windows = active_overrides.windows(view.menus_in_force())
-    if not windows:
-        return None, None
-    return units.format_time(min(start for start, _ in windows)), units.format_time(max(end for _, end in windows))
 
 
 def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:

@@ -50,7 +50,12 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
     path = ledger_files.existing(campaign, ledger_path)
     findings = [finding for file in paths.files(path) for finding in contradictions(file)]
     if findings or fmt != "table":
-        tables.emit(fmt, COLUMNS, [_row(finding) for finding in findings])
+        rows = [
+            {"code": one.code, "severity": "note" if one.note else "error"}
+            | {"subject": one.subject, "message": one.message}
+            for one in findings
+        ]
+        tables.emit(fmt, COLUMNS, rows)
     errors = _errors(findings)
     notes = len(findings) - len(errors)
     words = units.counted(len(errors), "contradictions") if errors else "no contradiction"
@@ -127,8 +132,3 @@ def _copied(path: Path, file: Path) -> str:
 
 def _errors(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.note]
-
-
-def _row(finding: Finding) -> dict[str, str]:
-    severity = "note" if finding.note else "error"
-    return {"code": finding.code, "severity": severity, "subject": finding.subject, "message": finding.message}

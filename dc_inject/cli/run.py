@@ -218,7 +218,7 @@ def inject(
             with contextlib.nullcontext() if ends_afterwards or options.dry_run else _telling_what_is_left(start):
                 engine.run(until=options.until, once=options.once)
         # Publish after the ledger is released, so that the run of the next cycle does not wait for it.
-        group = _group(campaign, shard)
+        group = campaign if shard is None else f"{campaign}/shard/{shard.index}"  # its name at a Pushgateway
         after.callback(publishing.publish, metrics.text, group, options.textfile, options.pushgateway)
         if closing is not None:
             closing(campaign, ledger)
@@ -270,11 +270,6 @@ def _telling_what_is_left(start: Start) -> Iterator[None]:
         place = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
         summary_output.explain_stop(place, start.path, error)
         raise
-
-
-def _group(campaign: str, shard: Shard | None) -> str:
-    """Return the name under which a Pushgateway stores the metrics, another one for each shard."""
-    return campaign if shard is None else f"{campaign}/shard/{shard.index}"
 
 
 def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib.AbstractContextManager[None]:

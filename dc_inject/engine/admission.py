@@ -83,11 +83,17 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
             for rse in (flow.link.source, flow.link.destination) if flow.link.through in names else ():
                 fact = facts_of.get((flow.link.through, rse))
                 if fact is None or not fact.exists:
-                    unusable.setdefault((flow.link.through, rse), []).append(_unknown(flow, rse, fact))
+                    hint = f"did you mean {fact.near}?" if fact is not None and fact.near else "check its spelling"
+                    problem = Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", hint)
+                    unusable.setdefault((flow.link.through, rse), []).append(problem)
                 elif fact.ambiguity:
-                    unusable.setdefault((flow.link.through, rse), []).append(_ambiguous(flow, fact))
+                    hint = f"ask its operators: {fact.name} alone must have the attribute {fact.name}; "
+                    hint += "or take another RSE"
+                    problem = Problem(flow.menu, flow.line, f"{flow.link.through}: {fact.ambiguity}", hint)
+                    unusable.setdefault((flow.link.through, rse), []).append(problem)
                 elif fact.tape and rse not in menu_.tape_agreed:
-                    tapes.add(_tape(flow, rse))
+                    hint = "name who agreed with `tape_agreed: ...` on the link, or use a disk RSE"
+                    tapes.add(Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint))
     if unusable or tapes:
         raise MenuError([*map(once, unusable.values()), *tapes])
 
@@ -132,18 +138,3 @@ def once(problems: Iterable[Problem]) -> Problem:
     if not more:
         return problem
     return replace(problem, message=f"{problem.message} (and {units.counted(len(more), 'more links')} with it)")
-
-
-def _unknown(flow: Flow, rse: str, fact: RseFacts | None) -> Problem:
-    hint = f"did you mean {fact.near}?" if fact is not None and fact.near else "check its spelling"
-    return Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", hint)
-
-
-def _ambiguous(flow: Flow, fact: RseFacts) -> Problem:
-    hint = f"ask its operators: {fact.name} alone must have the attribute {fact.name}; or take another RSE"
-    return Problem(flow.menu, flow.line, f"{flow.link.through}: {fact.ambiguity}", hint)
-
-
-def _tape(flow: Flow, rse: str) -> Problem:
-    hint = "name who agreed with `tape_agreed: ...` on the link, or use a disk RSE"
-    return Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint)

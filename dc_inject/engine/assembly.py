@@ -161,7 +161,8 @@ def prepare(
     """
     campaign, ledger, cycle = chosen.campaign, chosen.ledger, chosen.drafts[0].preview.cycle
     patience = min(START_PATIENCE, cycle / 10)
-    origin = None if chosen.dry_run else _origin(shard_name(chosen.shard))
+    who_starts = f"{who()}, process {os.getpid()}"
+    origin = None if chosen.dry_run else Origin(uuid.uuid4().hex, who_starts, shard_name(chosen.shard))
     allowed = _allowed(chosen, trust, links)
     backends = connect(
         {service for draft in chosen.drafts for service in draft.services},
@@ -308,11 +309,6 @@ def _allowed(chosen: Chosen, trust: Trust, links: Sequence[str]) -> tuple[str, .
     flows = (flow for draft in chosen.drafts for flow in draft.preview.flows)
     ends = trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
     return trust.ask(ends, menu.endpoint_of(chosen.drafts))
-
-
-def _origin(shard: str) -> Origin:
-    """Draw the id of this start, and name who starts it."""
-    return Origin(uuid.uuid4().hex, f"{who()}, process {os.getpid()}", shard)
 
 
 def _how_to_adopt(chosen: Chosen) -> str:

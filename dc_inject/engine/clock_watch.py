@@ -41,7 +41,9 @@ class ClockWatch:
         """Follow a leap that a service confirms, and report others; return whether to ask the services now."""
         if self._machine is None:
             return False
-        leap, ahead = self._machine.leap(), self._ahead(self._machine)
+        machine, known = self._machine, self._context.identities
+        told = {name: machine.ahead(identity.address) for name, identity in known.items()}
+        leap, ahead = machine.leap(), {name: ahead for name, ahead in told.items() if ahead is not None}
         if leap and clocks.is_confirmed(leap, ahead):
             self._machine.follow()
             log.warning("this machine's clock leapt %s, as the services' clocks show: it is followed", _by(leap))
@@ -61,10 +63,6 @@ class ClockWatch:
             return False
         self._asked_at = now
         return True
-
-    def _ahead(self, machine: MachineClock) -> dict[str, timedelta]:
-        told = {name: machine.ahead(known.address) for name, known in self._context.identities.items()}
-        return {name: ahead for name, ahead in told.items() if ahead is not None}
 
     def _report(self, signal: tuple[str, str], kind: str, why: str, level: int) -> None:
         """Write down and log what is wrong (of no kind: nothing), when its kind has changed."""

@@ -288,7 +288,8 @@ class Engine:
         self._context.ledger.turned(self._clock.now())
         self._take_up_menus()
         if self._cycle is not None and self._campaign.in_force(self._cycle.start, self._cycle.end):
-            self._opening.record_idle(self._cycle)
+            # Open one in which we only drained: it is not one without a run. One that is open stays as it is.
+            self._context.ledger.open_cycle(self._cycle, {}, self._clock.now())
         missed = self._missed(cycle)
         for old in self._context.ledger.unclosed():
             if old < cycle:

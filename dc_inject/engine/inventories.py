@@ -44,10 +44,8 @@ class Inventories:
                 self._reading.add(pool)
                 self._failed.pop(pool, None)
                 coverage = Coverage(pool.datasets) if isinstance(pool.datasets, DatasetFilter) else None
-                read, take = (
-                    partial(_read, self._context.backends[service], pool, coverage),
-                    partial(self._take, service, pool, coverage),
-                )
+                read = partial(_read, self._context.backends[service], pool, coverage)
+                take = partial(self._take, service, pool, coverage)
                 calls.start(read, take, f"{service} inventories")  # they take long, and others do not wait
         unread = {pool for pool, service in wanted.items() if ledger.inventory_read_at(service, pool) is None}
         while unread & self._reading and self._context.clock.now() < deadline and not calls.stopping:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine import goals, preflight, queues, rooms, second_hops
+from dc_inject.engine import preflight, queues, rooms, second_hops
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
 from dc_inject.engine.situation import SituationReader, booked, site_of
-from dc_inject.ledger import Pause
+from dc_inject.ledger import Pause, Totals
 from dc_inject.ledger.inventory import Reading
 from dc_inject.model import (
     Campaign,
     Cycle,
+    Exclusion,
     Flow,
     FlowKey,
     Held,
@@ -33,7 +35,8 @@ from dc_inject.model import (
 )
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.events import Intended
-from dc_inject.model.goals import SecondHop
+from dc_inject.model.goals import GoalAccount, Recycle, SecondHop
+from dc_inject.model.items import ItemId
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import pace, plan
 
@@ -78,7 +81,7 @@ class Opening:
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = booked(campaign, cycle.start, cycle.end, since)
         current_flows = pace.flows_now(flows, cycle)
-        remaining = goals.remaining(self._context, current_flows, exclusions, site_of(campaign), cycle, since)
+        remaining = measure_goals(self._context, current_flows, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
@@ -117,13 +120,6 @@ class Opening:
         if entries:
             dues = {entry.injection.flow: (0, None) for entry in entries}
             self._context.ledger.open_cycle(cycle, dues, self._context.clock.now())
-
-    def record_idle(self, cycle: Cycle) -> None:
-        """Open a cycle that is over and in which we only drained: it is not one without a run.
-
-        A cycle that is open already stays as it is.
-        """
-        self._context.ledger.open_cycle(cycle, {}, self._context.clock.now())
 
     def decide(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
@@ -285,3 +281,45 @@ def _closed(hold: Hold, verb: str, fact: RseFacts) -> Held:
     why = fact.closed.get("readable" if verb == "read" else "writable", "")
     message = {"message": why[:200]} if why else {}
     return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}", **message})
+
+
+def measure_goals(
+    context: EngineContext,
+    current_flows: Mapping[FlowKey, Flow],
+    exclusions: Sequence[Exclusion],
+    sites: Mapping[str, str],
+    cycle: Cycle,
+    since: datetime,
+) -> dict[FlowKey, Callable[[int], int]]:
+    """Return, for flows with a goal, what makes of the bytes that a rate asks for what is due toward it."""
+    goals = {key: goal for key, flow in current_flows.items() if (goal := flow.goal) is not None}
+    if not goals:
+        return {}
+    accounts, extras = context.ledger.accounts(), context.ledger.extras()
+    end = max(flow.end for flow in current_flows.values())
+    ahead = pace.due(current_flows.values(), exclusions, sites, cycle.start, end, since)
+    round_ = any(isinstance(goal, Recycle) for goal in goals.values())
+    taken = context.ledger.taken(context.clock.now()) if round_ else set()
+    onward = second_hops.able(context, current_flows.values())
+    toward: dict[FlowKey, Callable[[int], int]] = {}
+    for key, aim in goals.items():
+        at = accounts.get(key, Totals())
+        account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
+        free = None
+        if isinstance(aim, SecondHop):
+            landed = ((waiting.first.injection.item.id, waiting.bytes) for waiting in onward[key])
+            free = sum(size for item, size in landed if (item, key.link.destination) not in taken)
+        elif isinstance(aim, Recycle):
+            free = _free(context, current_flows[key], taken)
+        standing = GoalAccount(at.moved, at.coming, account.debt(0.0), free)
+        toward[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
+    return toward
+
+
+def _free(context: EngineContext, flow: Flow, taken: AbstractSet[tuple[ItemId, str]]) -> int | None:
+    """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
+    ledger, service = context.ledger, flow.link.through
+    if ledger.inventory_read_at(service, flow.pool) is None:
+        return None
+    items = ledger.inventory(service, flow.pool)
+    return sum(item.bytes for item in items if (item.id, flow.link.destination) not in taken)

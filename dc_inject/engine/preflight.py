@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
-from dc_inject.model import Bundle, Cycle, Flow, FlowKey, Hold, Injection, Slice
+from dc_inject.model import Bundle, Flow, FlowKey, Hold, Injection, Slice
 from dc_inject.model.events import SetAside
 from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
@@ -73,7 +73,9 @@ def replace_unusable(
         statuses, failed = _check(context, (*chosen, *unread), deadline)
         failed &= {injection.flow for injection in chosen}
         unseen |= failed
-        claims.add_unread(unread, statuses)
+        for injection in unread:  # files of intents of an earlier process, as far as they could be listed
+            if (listed := statuses.get(Candidate(injection.item.id, injection.link))) is not None:
+                claims.add(injection, listed)
         unread = ()
         short: set[FlowKey] = set()
         for injection in chosen:
@@ -89,7 +91,10 @@ def replace_unusable(
             else:
                 claims.add(injection, status)
                 good.append(bounded if status.item == bounded.item else replace(bounded, item=status.item))
-        room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
+        room = {
+            flow: budgets[flow] - sum(injection.item.bytes for injection in good if injection.flow == flow)
+            for flow in short
+        }
         leaving = situation.leaving | {(injection.item.id, injection.link.source) for injection in good}
         remaining = replace(
             situation,
@@ -175,13 +180,6 @@ class FileClaims:
             and injection.link.service.unique
         )
 
-    def add_unread(self, injections: Iterable[Injection], statuses: Mapping[Candidate, ReplicaStatus]) -> None:
-        """Claim the files of intents of an earlier process, as far as they could be listed."""
-        for injection in injections:
-            status = statuses.get(Candidate(injection.item.id, injection.link))
-            if status is not None:
-                self.add(injection, status)
-
     def why_not(self, injection: Injection, status: ReplicaStatus | None) -> str:
         """Return why an item would bring files that another one brings; empty if it would not."""
         files = status.files if status else None
@@ -226,22 +224,11 @@ def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tu
         aside.append(item.range.parent)
     for name in map(str, aside):
         until = now + SET_ASIDE
-        if why in _SOON:
-            until = _soon(injection.cycle, until, context.ledger.times_set_aside(name, destination))
+        if why in _SOON:  # it is looked at in the next cycle, and then ever less often
+            cycle, times = injection.cycle, context.ledger.times_set_aside(name, destination)
+            more: timedelta = (2 ** min(times, 20) - 1) * cycle.length
+            until = max(cycle.end, min(cycle.end + more, until))
         context.ledger.quarantine(name, destination, why, now, until=until)
     context.trouble(injection.flow, Hold.POOL_DRY, why)
     context.tell(SetAside(injection.item.name, destination, why))
     return {(item_id, destination) for item_id in aside}
-
-
-def _soon(cycle: Cycle, latest: datetime, times: int) -> datetime:
-    """Return when to look again at what may have changed soon: in the next cycle, then ever less often.
-
-    Not after `latest`, but never in the same cycle.
-    """
-    more: timedelta = (2 ** min(times, 20) - 1) * cycle.length
-    return max(cycle.end, min(cycle.end + more, latest))
-
-
-def _bytes(injections: Sequence[Injection], flow: FlowKey) -> int:
-    return sum(injection.item.bytes for injection in injections if injection.flow == flow)

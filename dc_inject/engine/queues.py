@@ -61,17 +61,12 @@ def record(context: EngineContext, demands: Iterable[Demand], deadline: datetime
     context.ledger.record_signals(readings, now)
 
 
-def _stands(queue: LinkQueue) -> bool:
-    """Whether files wait and none has moved of late."""
-    return queue.waiting > 0 and (queue.rate <= 0 or queue.file <= 0)
-
-
 def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
     """Say why it is not known how long a queue takes FTS; nothing where it is."""
     if queue is None:
         return "FTS's optimizer tells nothing of this link"
     if abs(now - queue.at) > OLD:
         return f"inconclusive: FTS's optimizer last told of this link at {queue.at:%F %TZ}"
-    if _stands(queue):
+    if queue.waiting > 0 and (queue.rate <= 0 or queue.file <= 0):
         return "inconclusive: files wait, and in the last minutes FTS has moved none"
     return ""

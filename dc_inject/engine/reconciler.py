@@ -321,16 +321,12 @@ class Rounds(Reconciler):
         if refused is not None:
             log.warning("%s: %s; what cannot be ended is left to its lifetime", batch.service, refused.message)
         for key, error in errors.items():
-            self._ask_again(key, error, now)
+            if isinstance(error, Temporary):  # what was accepted is waited for
+                times = self._asked.get(key, (0, None))[0] + 1
+                wait = reconcile.backoff(times, key, context.settings.first_retry, reconcile.ASK_AGAIN)
+                self._asked[key] = times, now + wait
             context.fail(batch.service, error)
         context.tell(Ended(tuple(outcome.key for outcome in outcomes if outcome.error is None)))
-
-    def _ask_again(self, key: str, error: ServiceError, now: datetime) -> None:
-        """Let an end that failed for the moment be asked for again soon; what was accepted is waited for."""
-        if isinstance(error, Temporary):
-            times = self._asked.get(key, (0, None))[0] + 1
-            wait = reconcile.backoff(times, key, self._context.settings.first_retry, reconcile.ASK_AGAIN)
-            self._asked[key] = times, now + wait
 
     def _as_asked(self, entry: Entry, now: datetime) -> Entry:
         """Return the entry, as if its end had never been asked for when that failed, or is not known to have left.
@@ -348,9 +344,9 @@ class Rounds(Reconciler):
         What is about to go on reads from its first copy as well as what is on its way. Such a copy may outlive its
         lifetime, by the time that it takes to cancel what reads from it; nothing else does.
         """
-        least = {key: hop.lifetime_min for key, hop in self._hops.items() if now < hop.end}
-        if not second_hops.any_hop(self._context, self._hops):
+        if not (self._hops or second_hops.find_past_hops(self._context)):
             return set()
+        least = {key: hop.lifetime_min for key, hop in self._hops.items() if now < hop.end}
         intents = self._context.ledger.entries(State.INTENDED)
         hops = second_hops.going_on(self._context, [*entries, *intents], self._hops)
         over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}

@@ -29,7 +29,8 @@ def landed(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[
     onward: dict[FlowKey, list[Item]] = {}
     for key, waiting in able(context, flows).items():
         waiting.sort(key=lambda copy: (copy.first.expires_at or FAR, copy.first.injection.key))
-        files = accumulate(_files(copy.first.injection.item) for copy in waiting)
+        items = (copy.first.injection.item for copy in waiting)
+        files = accumulate(item.files if isinstance(item, Bundle) else 0 for item in items)
         onward[key] = [item for _, item in _left(context, key, waiting[: bisect(list(files), MOST_FILES) + 1])]
     return onward
 
@@ -53,8 +54,8 @@ def going_on(context: EngineContext, entries: Iterable[Entry], onward: Iterable[
 
     Where files are known that would fail again it is looked which ones are left: those do not wait.
     """
-    menus, had = set(onward), _had(context)
-    hops = second_hops(entries, menus | had)
+    menus = set(onward)
+    hops = second_hops(entries, menus | find_past_hops(context))
     waiting = dict(hops.waiting)
     minding = {place for _, place in context.ledger.quarantined(context.clock.now())} if menus else set()
     for hop in menus:
@@ -65,12 +66,8 @@ def going_on(context: EngineContext, entries: Iterable[Entry], onward: Iterable[
     return replace(hops, waiting=waiting)
 
 
-def any_hop(context: EngineContext, onward: Iterable[FlowKey]) -> bool:
-    """Whether there is any second hop: in the menus, or one that a menu had."""
-    return any(True for _ in onward) or bool(_had(context))
-
-
-def _had(context: EngineContext) -> set[FlowKey]:
+def find_past_hops(context: EngineContext) -> set[FlowKey]:
+    """Return the second hops that a menu has or had since the campaign began."""
     return {key for key, (kind, _) in context.ledger.goals().items() if kind == SecondHop.kind}
 
 
@@ -82,7 +79,3 @@ def _left(context: EngineContext, hop: FlowKey, waiting: Sequence[WaitingCopy]) 
     named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now())
     items = ((copy, not_gone_on(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
     return [(copy, item) for copy, item in items if item is not None]
-
-
-def _files(item: Item) -> int:
-    return item.files if isinstance(item, Bundle) else 0

@@ -5,7 +5,7 @@ and what failed in the second one goes on again with a later job, for as long as
 
 1. In the menu (`then:`) a second hop becomes a flow of its own (`second` in `menu/second_hops.py`). Its goal is
    `SecondHop`, which is due its rate, but no more than has landed at its source and not gone on (`due` in
-   `model/goals.py`; `remaining` in `engine/goals.py` adds up what has).
+   `model/goals.py`; `measure_goals` in `engine/opening.py` adds up what has).
 2. `second_hops` here matches first copies with second ones. `engine/second_hops.py` feeds it from the ledger:
    `landed` is the pool of a second hop, of copies whose end is not asked for and that live at least for the `min`
    of the second hop's lifetime (`may_go_on` in `planning/lifetime.py`).

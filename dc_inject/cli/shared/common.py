@@ -97,11 +97,6 @@ LEDGER = click.option(
 ALLOW_ADMIN = click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 
 
-def _wide(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.find_root().meta[tables.WIDE] = True
-
-
 FORMAT = options(
     click.option(
         "--format",
@@ -115,7 +110,7 @@ FORMAT = options(
         "--wide",
         is_flag=True,
         expose_value=False,
-        callback=_wide,
+        callback=lambda ctx, _, value: ctx.find_root().meta.update({tables.WIDE: value}),
         help="Print all columns of tables, even if the terminal is too narrow.",
     ),
 )

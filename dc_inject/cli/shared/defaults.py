@@ -232,12 +232,9 @@ def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # no
         if not isinstance(value, bool):
             raise UsageError(f"{path}: {key} must be true or false, not {value!r}")
         return value
-    texts = [_text(item) for item in (value if isinstance(value, list) else [value])]
+    values = value if isinstance(value, list) else [value]
+    texts = [item.isoformat() if isinstance(item, date) else str(item) for item in values]
     return texts if option.multiple else texts[0]
-
-
-def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _merged(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,10 @@ def _explained(error: BaseException) -> int:
             fault = faults.judge(faults.Facts.of(error, Peer.FTS))  # the peer is in no word about this machine
             if fault.cause in _OF_THE_MACHINE:
                 return _say(fault.message(), fault.hint, UNEXPECTED)
-            return _say(*_unexpected(error), UNEXPECTED)
+            with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
+                file.write(redaction.trace(error))
+            hint = f"this is a bug; please report it with the trace in {file.name}"
+            return _say(f"unexpected {type(error).__name__}", hint, UNEXPECTED)
 
 
 def _mute() -> int:
@@ -84,10 +87,3 @@ def _say(message: str, hint: str | None, code: int) -> int:
     if hint:
         click.echo(f"hint: {redaction.visible(hint)}", err=True)
     return code
-
-
-def _unexpected(error: BaseException) -> tuple[str, str]:
-    """Keep the trace in a private file, and return what to say."""
-    with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
-        file.write(redaction.trace(error))
-    return f"unexpected {type(error).__name__}", f"this is a bug; please report it with the trace in {file.name}"

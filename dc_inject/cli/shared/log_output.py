@@ -109,44 +109,39 @@ class Handler(logging.StreamHandler[TextIO]):
 
     def __init__(self, formatter: logging.Formatter, level: int, path: Path | None = None) -> None:
         """Take how lines look, the least level that is written, and the file; raises UsageError for a bad one."""
-        self._path, self._file = path, None if path is None else _opened(path)
-        super().__init__(self._file or sys.stderr)
+        self._path, self.file = path, None if path is None else _opened(path)
+        super().__init__(self.file or sys.stderr)
         self._failed = False
         self.setLevel(level)
         self.setFormatter(formatter)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
-        if self._path is not None and self._file is not None and not _is_at(self._path, self._file):
+        if self._path is not None and self.file is not None and not _is_at(self._path, self.file):
             try:
                 renewed = _opened(self._path)
             except UsageError:
                 self.handleError(record)  # the old file gets the line
             else:
-                self._file.close()
-                self._file = renewed
-        self.stream = self._file or sys.stderr
+                self.file.close()
+                self.file = renewed
+        self.stream = self.file or sys.stderr
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a method of logging
         """Say once that a file cannot be written; logging itself would print the message before it was cleaned."""
         del record
-        if not self._failed and self._file is not None:
+        if not self._failed and self.file is not None:
             self._failed = True
             with contextlib.suppress(OSError, ValueError):
                 click.echo(f"the log file cannot be written any more: {sys.exception()}", err=True)
 
-    @property
-    def has_file(self) -> bool:
-        """Whether it writes to a file."""
-        return self._file is not None
-
     def close(self) -> None:
         """Close the file; stderr stays open."""
         super().close()
-        if self._file is not None:
+        if self.file is not None:
             with contextlib.suppress(OSError):
-                self._file.close()
+                self.file.close()
 
 
 def talk(
@@ -162,7 +157,8 @@ def talk(
     With `quiet`, stderr gets warnings and errors only. Returns whether stderr is a terminal on which a person may
     want to see more than these lines (not `plain`). Raises UsageError for a file that cannot be written.
     """
-    is_live = _renewable() and not plain and not quiet and (fmt == "text" or file is not None)
+    can_renew = _terminal() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
+    is_live = can_renew and not plain and not quiet and (fmt == "text" or file is not None)
     usual = logging.DEBUG if verbose else logging.INFO
     formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
     shown = logging.WARNING if quiet and not verbose else usual
@@ -187,12 +183,8 @@ def keep(text: str, event: str, fields: Mapping[str, Any], level: int = logging.
     record = logging.LogRecord("dc_inject", level, __file__, 0, "%s", (text,), None)
     vars(record).update({"event": event, "fields": fields})
     for handler in logging.root.handlers:
-        if isinstance(handler, Handler) and handler.has_file:
+        if isinstance(handler, Handler) and handler.file is not None:
             handler.handle(record)
-
-
-def _renewable() -> bool:
-    return _terminal() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
 
 
 def _terminal() -> bool:
