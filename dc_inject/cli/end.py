@@ -137,7 +137,7 @@ def end_campaign(
 ) -> bool:
     """Do what `end` does; the arguments are its options, and `patience` with files that resist deletion.
 
-    Return whether it got to its end: it is False if Ctrl-C interrupted it. Raises ServiceError if something could
+    Return False if Ctrl-C interrupted it, else True. Raises ServiceError if something could
     not be ended or deleted.
     """
     clock, trust = SystemClock(), trusting.trust()

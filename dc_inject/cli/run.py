@@ -161,7 +161,7 @@ def inject(
     closing: Callable[[str, Ledger], None] | None = None,
     live: bool = False,
 ) -> bool:
-    """Do what `run` does. Return whether it got to its end: False if it was stopped.
+    """Do what `run` does. Return False if it was stopped, else True.
 
     With `drafts`, the menus are read already. `wrap_menus` may return another source of menus, which the engine
     then asks at each turn of a cycle; `planner` decides on each cycle, instead of the usual one. With

@@ -34,7 +34,7 @@ class IntentQueue:
         return entry
 
     def clear(self) -> None:
-        """Let none wait."""
+        """Empty the queue."""
         self._entries, self._moments, self._ready = {}, [], {}
 
     def __iter__(self) -> Iterator[Entry]:

@@ -305,7 +305,7 @@ def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
     if low > high:
         raise WrongError(f"{text!r} has its lower bound above its upper bound", "write the smaller bound first")
     if not high:
-        raise WrongError(f"{text!r} lets nothing pass but 0", "write an upper bound above 0")
+        raise WrongError(f"{text!r} matches only 0", "write an upper bound above 0")
     return low, high
 
 

@@ -101,6 +101,10 @@ def injections(names: Iterable[str]) -> str:
 
 
 def describe_right(service: str, right: bool | None) -> str:
-    """Return in words whether we may end at a service what we began; None is not known."""
-    may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
-    return f"{may} end {SERVICES[service].injections} early"
+    """Return in words whether this account may end at a service what it began; None: unknown."""
+    ends = f"end {SERVICES[service].injections} early"
+    return (
+        f"it is unknown whether this account may {ends}"
+        if right is None
+        else f"may {'' if right else 'NOT '}{ends}"
+    )

@@ -66,7 +66,8 @@ def test_a_scaled_menu_finds_its_files_from_its_new_place(menu: Path, tmp_path: 
     assert run("menu", "scale", "0.5", menu, "--scenario", "one", "-o", goal).exit_code == 0
     changed = goal.read_text()
     assert all(
-        part in changed for part in ("[../_part.yaml] # parts", "{file: ../d.txt}", "{file: ../l.csv}", " 3 Gb/s")
+        part in changed
+        for part in ("[../_part.yaml]   # parts", "{file: ../d.txt}", "{file: ../l.csv}", " 3 Gb/s")
     )
     assert run("check", goal, "--include-from", tmp_path).exit_code == 0
     done = run("menu", "scale", "0.5", menu, "-o", goal, "--force")

@@ -333,11 +333,9 @@ def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, say: 
             "lower --space, or ask the site for space",
         )
     space = challenge.space or int(SPACE if free is None else PART * free)
-    free_in_words = (
-        "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
-    )
+    free_in_words = "its free space is unknown" if free is None else f"{units.format_size(free)} are free there"
     say(
-        f"at {place} at most {units.format_size(space)} are ours at a time; {free_in_words}"
+        f"this test may occupy at most {units.format_size(space)} at {place}; {free_in_words}"
         f"{_slow(challenge, space)}"
     )
     if space <= 0:

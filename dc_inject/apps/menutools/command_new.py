@@ -226,11 +226,11 @@ def _ask_scenarios(wanted: list[ScenarioDraft], name: str | None, given: Mapping
 
 
 def _fits(scenario: ScenarioDraft, others: Sequence[ScenarioDraft], given: Mapping[str, object]) -> bool:
-    """Return whether a menu with one more scenario is right; if not, say why."""
+    """Return whether a menu with one more scenario is right; if not, print why."""
     try:
         menu.read(new_menus.write_menu(given, [*others, scenario]), "the new menu", files.load)
     except MenuError as error:
-        menu_files.say(f"This cannot be: {error.message}", "Once more, please.")
+        menu_files.say(f"Invalid value: {error.message}", "Try again.")
         return False
     return True
 

@@ -202,7 +202,7 @@ def own_menus(view: Reader, closed: Sequence[Cycle], folder: Path) -> OwnMenus:
     links, ours = {str(flow.link) for flow in campaign.flows}, {str(key.link) for key in accounts}
     start = max(min(flow.start for flow in campaign.flows), first.start)
     if not links & ours or start >= period.until:
-        raise UsageError("its menus, as they are now, have nothing of what it did")
+        raise UsageError("the menus contain none of the links of this campaign")
     narrowed = sorted(links & ours) if links - ours else []
     return OwnMenus(paths, names, narrowed, _policy(view), start, period, cycles, of, _by_ends(view, period))
 

@@ -91,10 +91,11 @@ class Connection(ServiceConnection[RucioCallRecord]):
         self._kept: dict[tuple[str, ...], tuple[datetime, Any]] = {}
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
-        """Call a method of the client, and read what it streams to its end; say so if it `writes`.
+        """Call a method of the client, and read its whole stream; `writes`: it changes something.
 
-        A question that failed at once is asked up to twice more: a step asks several, and one lost answer would
-        cost all of it. Not when nothing has worked lately, or the last one took long: who is down is not hammered.
+        A read that failed at once is repeated up to twice, since a step makes several, and one lost answer would
+        cost all of it. Not when nothing has worked lately, or the last call took long: a service that is down gets
+        one call at a time.
         """
         for more in reversed(range(1 if writes else ASK)):
             began = self._clock.now()
