@@ -98,7 +98,7 @@ def test_a_menu_is_written_in_utf_8_whatever_the_terminal_is(tmp_path, encoding)
         re.sub("^description: .*", f"description: {description}", MENU.read_text(), flags=re.MULTILINE)
     )
     environment = os.environ | {"PYTHONIOENCODING": encoding}
-    for words in (("menu", "expand"), ("check",), ("footprint",)):
+    for words in (("menu", "expand"), ("check",)):
         command = [sys.executable, "-m", "dc_inject", *words, str(menu)]
         done = subprocess.run(command, check=False, capture_output=True, timeout=120, cwd=ROOT, env=environment)
         assert done.returncode == 0, done.stderr
@@ -143,10 +143,10 @@ def test_what_this_machine_lacks_is_no_bug(error, hint, capsys):
 def test_a_stream_that_is_closed_is_no_bug(shell):
     done = _tool("check", str(MENU), shell=shell)
     assert "bug" not in done.stderr
-    assert done.returncode == _tool("check", str(MENU)).returncode
+    assert done.returncode == 0
 
 
-@pytest.mark.parametrize("words", [("menu", "expand", str(MENU)), ("--help",), ("status", "-h"), ("--version",)])
+@pytest.mark.parametrize("words", [("menu", "expand", str(MENU)), ("status", "-h"), ("--version",)])
 def test_an_output_that_is_closed_is_one_that_cannot_be_written(words):
     """As of other tools: whoever wants what is printed would take nothing for an answer."""
     done = _tool(*words, shell=">&-")
