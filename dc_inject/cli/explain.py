@@ -71,7 +71,7 @@ def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
     return [
         {
             **what_to_do.entry(group.cause),
-            "line": f"! {group.line} {format_numbers(group.numbers)}",
+            "line": f"{'! ' if group.needs_somebody else ''}{group.line} {format_numbers(group.numbers)}",
             "call": group.call,
         }
         for group in groups

@@ -17,7 +17,7 @@ from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
 from dc_inject.model.services import describe_right
-from dc_inject.summary import advice, closing, marks, standing, tape
+from dc_inject.summary import advice, closing, first_lines, marks, standing, tape
 from dc_inject.system.clock import SystemClock
 
 
@@ -213,7 +213,7 @@ def _print(shown: Mapping[str, Any]) -> None:
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield from shown["first_lines"]
-    yield from (f"! {group['line']}" for group in shown["short"][1:])
+    yield from first_lines.others(shown)
     yield f"ledger: {shown['ledger']}"
     if shown["simulated_in"] is not None:
         yield f"simulated in the grid {shown['simulated_in']}: no real transfer is in it"

@@ -80,6 +80,15 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
     }
 
 
+def others(status: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the other groups of short links, of which the third line has the first."""
+    return [f"{_mark(group['call'])}{group['line']}" for group in status["short"][1:]]
+
+
+def _mark(call: str) -> str:
+    return "" if call.startswith("nobody") else "! "
+
+
 def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: bool) -> Iterator[str]:
     name, change, last = f"{status['campaign']} {now:%H:%M:%S}Z:", changed_at(view, now), view.last_closed()
     if change is None or last is None:
@@ -117,8 +126,7 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
     if not groups:
         return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
     others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
-    mark = "! " if groups[0].needs_somebody else ""
-    return f"{mark}short: {short:,} of {count:,} links{others}: {groups[0].line}"
+    return f"{_mark(groups[0].call)}short: {short:,} of {count:,} links{others}: {groups[0].line}"
 
 
 def events(view: Reader, now: datetime) -> list[str]:

@@ -174,3 +174,8 @@ def test_an_outage_of_a_later_version_is_shown_by_its_name(tmp_path: Path):
         ledger.change(INJECTOR, "begin volume T1_X", "why", BEGIN)
     with LedgerView.open(path) as view:
         assert [mark["what"] for mark in marks.marks(view, BEGIN, NOW)] == ["volume T1_X"]
+
+
+def test_only_a_group_for_which_somebody_has_to_act_is_marked() -> None:
+    groups = [{"call": call, "line": call} for call in ("KIT", "nobody yet", "RAL")]
+    assert first_lines.others({"short": groups}) == ["nobody yet", "! RAL"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
+from dc_inject.apps.menutools.command_change import expand, scale
 from dc_inject.apps.menutools.command_diff import diff
-from dc_inject.apps.menutools.command_expand import expand
 from dc_inject.apps.menutools.command_import import import_
 from dc_inject.apps.menutools.command_new import new
-from dc_inject.apps.menutools.command_scale import scale
 from dc_inject.cli.shared import tables
 from dc_inject.menu.schema import json_schema
 

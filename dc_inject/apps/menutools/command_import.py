@@ -147,6 +147,5 @@ def _write_folder(made: list[imported_menus.NewFile], folder: Path, *, force: bo
     new = [file for file in made if file.change != ""]
     for file in new:
         files.write_whole(file.path, file.text, force=force)
-    menu_files.say(
-        f"wrote {len(new)} of {units.counted(len(made), 'files')} in {folder}; the others do not change"
-    )
+    others = "; the others do not change" if len(new) < len(made) else ""
+    menu_files.say(f"wrote {len(new)} of {units.counted(len(made), 'files')} in {folder}{others}")

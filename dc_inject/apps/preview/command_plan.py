@@ -117,9 +117,9 @@ def plan(
     in_force = foreseen.campaign
     if not foreseen.rows:
         begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (in_force.start, in_force.end))
-        click.echo(
-            f"no menu is in force at that time: the menus of {campaign} are from {begin} to {end}", err=True
-        )
+        hint = f"--at {in_force.start:%Y-%m-%dT%H:%MZ} plans the first cycle"
+        words = f"no menu is in force at that time: the menus of {campaign} are from {begin} to {end}; {hint}"
+        click.echo(words, err=True)
         if fmt == "table":
             return
     if fmt == "table":

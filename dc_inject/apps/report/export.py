@@ -29,7 +29,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from dc_inject import ledger, menu
 from dc_inject.apps.report.planned_flows import PlannedFlow
-from dc_inject.apps.report.scitags import EXPERIMENTS, marking
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
@@ -46,6 +45,40 @@ VERSION = 1
 AT_ONCE = 20_000  # records of a row group of Parquet
 INSTALL = "install it with `pip install '.[parquet]'` in the clone, or take --format jsonl or csv"
 Record = dict[str, Any]
+
+# Of Scitags: only what is needed to name a data challenge's traffic. What is not here stays unknown.
+ACTIVITIES = 64  # numbers of activities that an experiment can have
+
+# As registered on 2024-02-01.
+EXPERIMENTS = {
+    "default": 1,
+    "atlas": 2,
+    "cms": 3,
+    "lhcb": 4,
+    "alice": 5,
+    "belleii": 6,
+    "ska": 7,
+    "dune": 8,
+    "lsst": 9,
+    "ilc": 10,
+    "auger": 11,
+    "juno": 12,
+    "nova": 13,
+    "xenon": 14,
+}
+_SMALL = ("default", "lhcb", "alice", "belleii", "ska", "dune", "lsst", "ilc", "auger")
+ACTIVITY_IDS = {
+    **{(name, "DataChallenge"): 4 for name in _SMALL},
+    **{("atlas", activity): number for activity, number in (
+        ("Data Consolidation", 4), ("Data Rebalancing", 8), ("Functional Test", 11), ("Production Input", 15),
+        ("Production Output", 16), ("Staging", 19), ("T0 Export", 20), ("Data Challenge", 26),
+    )},
+    **{("cms", activity): number for activity, number in (
+        ("Data Challenge", 4), ("Data Consolidation", 6), ("Data rebalancing", 7), ("Functional Test", 10),
+        ("Production Input", 12), ("Production Output", 13), ("Staging", 16), ("T0 Export", 17),
+    )},
+}  # fmt: skip
+_NAMES = {number: name for name, number in EXPERIMENTS.items()}
 
 
 class Field(NamedTuple):
@@ -364,3 +397,34 @@ def _named(experiment: str | None) -> str:
     """Return the registry's spelling of an experiment, or what was written where it is not in it."""
     name = experiment or ""
     return name.lower() if name.lower() in EXPERIMENTS else name
+
+
+# --------------------------------------------------------------------------- scitags
+
+
+class Marking(NamedTuple):
+    """Whose a flow is and what for, as far as that is known: the numbers by which networks recognise traffic.
+
+    A scitag, or flow label, is a number from 65 to 65535: 64 times the number of an experiment, plus the number
+    of one of its activities. The registry of the Scitags project gives both numbers out. Rucio marks a transfer
+    with the one whose activity has the very name of the rule's activity; through FTS a menu says the number.
+    """
+
+    experiment: str | None
+    experiment_id: int | None
+    activity_id: int | None
+    scitag: int | None
+
+
+def marking(experiment: str, activity: str, scitag: int | None = None) -> Marking:
+    """Return the marking of a flow: of its `scitag`, if a menu says one, else of the names of the registry.
+
+    `experiment` is what somebody said it to be, or empty; a scitag counts more.
+    """
+    if scitag is not None:
+        number, activity_number = divmod(scitag, ACTIVITIES)
+        return Marking(_NAMES.get(number), number, activity_number, scitag)
+    experiment_id = EXPERIMENTS.get(experiment)
+    activity_id = ACTIVITY_IDS.get((experiment, activity))
+    label = None if experiment_id is None or activity_id is None else experiment_id * ACTIVITIES + activity_id
+    return Marking(experiment or None, experiment_id, activity_id, label)

@@ -29,6 +29,7 @@ from dc_inject.apps.report import live_lines, watch_figures
 from dc_inject.apps.report.watch_figures import Standing
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Clock
+from dc_inject.summary import first_lines
 from dc_inject.summary.first_lines import one_line
 
 EVERY = 2.0  # seconds between two readings of the ledger, at least
@@ -63,8 +64,8 @@ def lines(standing: Standing | None, width: int, *, ascii_only: bool = False) ->
     shown = [Text(("-" if ascii_only else "─") * width, "dim")]
     if standing is not None:
         shown += live_lines.heading(standing, width, ascii_only=ascii_only)
-        others = standing.status["short"][1 : SHORT + 1]
-        shown += [Text(one_line(f"! {group['line']}"), "yellow") for group in others]
+        others = first_lines.others(standing.status)[:SHORT]
+        shown += [Text(one_line(line), "yellow" if line.startswith("!") else "") for line in others]
     for line in shown:
         line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
     return shown

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 from dc_inject.apps.link import records
 from dc_inject.apps.report import overlay as wan
 from dc_inject.apps.report import page, pictures, text
-from dc_inject.apps.report.compare import compared
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError
 from dc_inject.summary import figures, standing, thresholds
+from dc_inject.summary.adding import DIMENSIONS
 from dc_inject.summary.figures import ReportScope
 from dc_inject.system.clock import SystemClock
 
+Report = Mapping[str, Any]
+SHOWN = ("due", "injected", "moved", "ratio", "grade", "sign")  # of campaigns that are compared
 PICTURED = ("html", "svg", "png")
 FORMATS = ("md", "json", "csv", "xlsx", *PICTURED, "junit")
 _MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
@@ -122,3 +124,39 @@ def _nothing(name: str, scope: ReportScope) -> UsageError:
     if scope.since is None and scope.until is None:
         return UsageError(f"{name} has had no cycle so far", "`dc-inject run MENUS` begins one")
     return UsageError(f"no cycle of {name} begins in that time", "leave out --since or --until")
+
+
+def compared(report: Report, other: Report) -> dict[str, Any]:
+    """Return what a report has of another campaign, which is reported as a whole: also what only one of them has.
+
+    Differences are this campaign less the other one.
+    """
+    parts = {f"{part}s": _pairs(report[f"{part}s"], other[f"{part}s"]) for part in DIMENSIONS}
+    return {
+        "campaign": other["campaign"],
+        "simulated_in": other["simulated_in"],
+        "control": other["control"],
+        "since": other["since"],
+        "until": other["until"],
+        "counted": _pair("", report["counted"], other["counted"]),
+        "completion": other["completion"],
+        **parts,
+    }
+
+
+def _pairs(ours: list[Report], theirs: list[Report]) -> list[dict[str, Any]]:
+    others = {entry["name"]: entry for entry in theirs}
+    pairs = [_pair(entry["name"], entry, others.pop(entry["name"], None)) for entry in ours]
+    return [*pairs, *(_pair(name, None, entry) for name, entry in others.items())]
+
+
+def _pair(name: str, this: Report | None, other: Report | None) -> dict[str, Any]:
+    """Return both, and by how much the ratio of this one is higher."""
+    ratios = [report and report["ratio"] for report in (this, other)]
+    difference = None if None in ratios else ratios[0] - ratios[1]  # type: ignore[operator]  # neither is None
+    return {
+        "name": name,
+        "this": this and {key: this[key] for key in SHOWN},
+        "other": other and {key: other[key] for key in SHOWN},
+        "difference": difference,
+    }

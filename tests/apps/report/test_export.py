@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from dc_inject.apps.report import export
-from dc_inject.apps.report.export import FIELDS
-from dc_inject.apps.report.scitags import marking
+from dc_inject.apps.report.export import FIELDS, marking
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, Temporary, UsageError
