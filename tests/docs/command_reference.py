@@ -99,7 +99,7 @@ def _section(command: click.Command, context: click.Context, shared: Collection[
     parts.append("```sh\n" + "\n".join([f"{context.command_path} {usage}", *_typed(examples)]) + "\n```")
     options = _options(command, context)
     parts.append(_table([option for option in options if option not in shared]))
-    if also := [f"`{_cell(name)}`" for name, text in options if (name, text) in shared]:
+    if also := [f"`{re.findall('--[a-z-]+', name)[0]}`" for name, text in options if (name, text) in shared]:
         parts.append(f"[Of several commands](#options-of-several-commands): {', '.join(also)}.")
     return "\n\n".join(part for part in parts if part)
 
