@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dc_inject.menu.campaigns import campaign, gather_campaigns, narrowed
+    from dc_inject.menu.checks import campaign, gather_campaigns, narrowed
     from dc_inject.menu.draft import (
         MenuDraft,
         endpoint_of,
@@ -31,14 +31,14 @@ __all__ = [
     "window_of",
 ]
 
-_OF_CAMPAIGNS = {"campaign", "gather_campaigns", "narrowed"}  # all else is in `draft`
+_CHECKED = {"campaign", "gather_campaigns", "narrowed"}  # the others are in `draft`
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for on its first use: the schema takes half of the time of a command without menus."""
+    """Import a name on its first use: the schema takes half of the time of a command without menus."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dc_inject.menu import campaigns, draft  # noqa: PLC0415  see above
+    from dc_inject.menu import checks, draft  # noqa: PLC0415  see above
 
-    value = globals()[name] = getattr(campaigns if name in _OF_CAMPAIGNS else draft, name)
+    value = globals()[name] = getattr(checks if name in _CHECKED else draft, name)
     return value

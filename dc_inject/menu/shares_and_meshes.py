@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from dc_inject.menu import second_hops, shapes
+from dc_inject.menu import second_hops
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.fields import LinkEnds
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
-from dc_inject.menu.terms import Terms, terms
+from dc_inject.menu.terms import Terms, build_shape, terms
 from dc_inject.model import Flow, FlowKey, Link, units
 from dc_inject.model.goals import Goal, Keep, Recycle, Volume
 from dc_inject.model.services import Service
@@ -284,7 +284,7 @@ def _asked(entry: Scenario | LinkEntry, terms: Terms, zone: ZoneInfo, complain: 
     rate = entry.rate if entry.rate is not None else _even(entry, terms, complain)
     if rate is None:
         return None
-    return _Ask(rate, shapes.build_shape(terms, rate, zone, complain), goal)
+    return _Ask(rate, build_shape(terms, rate, zone, complain), goal)
 
 
 def _even(entry: Scenario | LinkEntry, terms: Terms, complain: Complain) -> float | None:

@@ -1,10 +1,14 @@
-"""The ledger's numbers for Prometheus, read at each scrape with the same view as `status`."""
+"""Metrics from the ledger, read at each scrape, and from what this process has seen since it started.
+
+The ledger has holds when a cycle is planned and when it is closed; `Live` has those that arise in between.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,10 +19,10 @@ from prometheus_client.registry import Collector
 from dc_inject import __version__
 from dc_inject.ledger import ControlDecision, LedgerView, Row, Totals
 from dc_inject.metrics.catalogue import family
-from dc_inject.metrics.live import Live
-from dc_inject.model import Cycle, FlowKey, Hold, Mode, State
+from dc_inject.model import Campaign, Cycle, FlowKey, Hold, Mode, State, rates
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.holds import Trait
+from dc_inject.model.urls import host_of
 
 log = logging.getLogger(__name__)
 
@@ -223,3 +227,56 @@ def _by_link(name: str, values: Mapping[FlowKey, float]) -> Metric:
 
 def _labels(key: FlowKey) -> list[str]:
     return [key.scenario, key.link.source, key.link.destination, key.link.through]
+
+
+DOWN_AFTER = 3  # calls in a row that failed: one or two may be an accident
+
+
+class Live:
+    """Counts calls that failed in a row, by service, and notes the first trouble of each link in this cycle.
+
+    All may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failures: dict[str, int] = {}
+        self._troubles: dict[FlowKey, Hold] = {}
+        self._sites: Mapping[str, str] = {}
+
+    def called(self, service: str, *, answered: bool) -> None:
+        """Hear of a call: `answered` is true also where the service refused, since that is an answer."""
+        with self._lock:
+            self._failures[service] = 0 if answered else self._failures.get(service, 0) + 1
+
+    def trouble(self, flow: FlowKey, hold: Hold) -> None:
+        """Hear why a link gets less than its due; the first reason of a cycle leads."""
+        with self._lock:
+            self._troubles.setdefault(flow, hold)
+
+    def cycle_opened(self) -> None:
+        """Forget the troubles of the last cycle."""
+        with self._lock:
+            self._troubles.clear()
+
+    def in_force(self, campaign: Campaign) -> None:
+        """Hear which menus are in force, and know the site of each end of their links, as reports do."""
+        sites = rates.site_of(site for menu in campaign.menus for site in menu.sites)
+        ends = {end for flow in campaign.flows for end in (flow.link.source, flow.link.destination)}
+        with self._lock:
+            self._sites = {end: sites.get(end) or host_of(end) for end in ends}
+
+    def sites(self) -> Mapping[str, str]:
+        """Return the site of each RSE or URL prefix of the menus in force."""
+        with self._lock:
+            return self._sites
+
+    def services(self) -> Mapping[str, bool]:
+        """Return whether each service that was called answers."""
+        with self._lock:
+            return {service: count < DOWN_AFTER for service, count in self._failures.items()}
+
+    def troubles(self) -> Mapping[FlowKey, Hold]:
+        """Return the links that are in trouble in this cycle, each with the reason."""
+        with self._lock:
+            return dict(self._troubles)

@@ -11,9 +11,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from dc_inject.metrics import page
-from dc_inject.metrics.bookkeeping import Bookkeeping
+from dc_inject.metrics.bookkeeping import Bookkeeping, Live
 from dc_inject.metrics.catalogue import METRICS
-from dc_inject.metrics.live import Live
 from dc_inject.model import Campaign, Cycle
 from dc_inject.model.events import (
     Answered,

@@ -1,8 +1,8 @@
 """The plan of a link while it is made (a line): one demand; and the lines of all demands of a situation.
 
 A line begins with what is known of its link: what the link may not take (uniqueness), whether it gets slices, the
-lifetime of its rules, and what constraints have to know of it. Budgets and items are filled in by `budget.py` and
-`selection.py`.
+lifetime of its rules, and what constraints have to know of it. `selection.py` fills in budgets and
+items.
 """
 
 from __future__ import annotations

@@ -15,11 +15,10 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import label
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.planning import limits
-from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.limits import Constraint, Destination
 from dc_inject.planning.link_plan import LinkPlan, LinkPlans
 from dc_inject.planning.release import Share, releases
-from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
+from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, set_budgets, why
 from dc_inject.planning.situation import Account, Demand, Situation
 
 __all__ = ["Account", "Demand", "Destination", "Situation", "intent", "plan", "refill"]

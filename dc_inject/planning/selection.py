@@ -1,16 +1,29 @@
-"""Selection: which items go out for the budgets, within the limits."""
+"""Budgets of all lines in a cycle, and the items that go out for them within the limits.
+
+    debt    = due x (1 + overhead) - forgiven - injected - in doubt          (totals of the account)
+    limited = the part of this cycle's due above lasting limits (rates, space, pool): forgiven at once
+    cap     = max(2 x largest due of the last three cycles x (1 + overhead), smallest free dataset)
+    budget  = clamp(debt - limited, 0, cap) - the part of scarce resources that other lines get
+
+Debt beyond the cap is forgiven as well. Where control acts, a cycle makes up at most 1.5 cycles' worth, and only
+debt beyond `catch_up` is forgiven.
+Lasting limits cut the due and not the debt. So a link with coarse datasets, whose debt grows over many cycles,
+keeps to its part of a limit in the long run, and still gets a dataset once half of it is covered. Where control
+acts, failures bound the choice too (`limits.py`): then debt saved up for a dataset lets none out.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject.model import Bundle, File, Held, Hold, Item, Limits, Numbers
+from dc_inject.model import Bundle, File, Held, Hold, Item, Limits, Mode, Numbers
 from dc_inject.model.goals import Recycle, SecondHop
 from dc_inject.model.holds import Trait, beside
 from dc_inject.model.items import blocked, bundled
-from dc_inject.planning.budget import cap
+from dc_inject.planning import limits
 from dc_inject.planning.limits import HOUR, Constraint, leading
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 from dc_inject.planning.pool import Pool, SelectionPolicy
@@ -303,3 +316,55 @@ def _starved(line: LinkPlan) -> Held | None:
         smallest = line.pool.smallest(line.taken) or line.pool.smallest(frozenset())
         return lacks if smallest is None or line.unspent * 2 >= smallest.bytes else None
     return None if lacks.hold is Hold.TOO_COARSE and line.demand.coming > 0 else lacks
+
+
+CAP = 2  # cycles' worth of debt that a cycle may make up
+MOST = 1.5  # the same where control acts
+
+
+def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) -> None:
+    """Turn debts into budgets, and share what is scarce by priority, then in proportion."""
+    claims = [line.claim for line in lines]
+    dues = [0 if line.demand.held else line.due for line in lines]
+    let_through, lasting = limits.cut(dues, claims, [c for c in constraints if c.lasting])
+    for line, due, part in zip(lines, dues, let_through, strict=True):
+        line.limited = due - part
+        cap(line)
+    wants = [_claimed(line, part) for line, part in zip(lines, let_through, strict=True)]
+    parts, now = limits.cut(wants, claims, [c for c in constraints if not c.of_dues])
+    for i, (line, want, part) in enumerate(zip(lines, wants, parts, strict=True)):
+        line.shared = want - part
+        line.forgone = lasting.get(i, [])
+        # Beside this cycle's due the budget makes up for debt, which lasting limits do not bound.
+        line.cuts = [replace(cut, alone=max(cut.alone, want)) for cut in line.forgone] + now.get(i, [])
+        cap(line)
+
+
+def cap(line: LinkPlan) -> None:
+    """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
+    demand, rest = line.demand, line.want - line.limited
+    worth, most, keep = with_overhead(demand.recent_due, demand.flow), float(CAP), float(CAP)
+    kept = worth
+    if demand.flow.control.mode is Mode.ACT:
+        most, keep = MOST, max(demand.flow.control.catch_up / line.cycle, MOST)
+        rate = demand.flow.rate if demand.flow.goal is None else 0.0  # a pause is no reason to forgive the debt
+        kept = max(worth, with_overhead(round(rate * line.cycle.total_seconds()), demand.flow))
+    # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
+    # free since: that is no reason to forgive it.
+    least = max(line.smallest, min(rest, demand.saved + line.due if demand.saved else 0))
+    line.cap = max(round(most * worth), least)
+    # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
+    beyond = max(0, rest - max(round(keep * kept), least))
+    line.forgiven = line.limited + (beyond if line.pool is not None else 0)
+    line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
+    line.unspent = line.budget - demand.intended
+
+
+def _claimed(line: LinkPlan, part_of_due: int) -> int:
+    """Return what a budget may use up of limits in this cycle.
+
+    The debt of a coarse link grows until half a dataset is covered: that part of it is not asked of a limit in
+    every cycle anew, just what is due now, and what is to be made up.
+    """
+    catching_up = min(line.budget - line.smallest // 2, CAP * line.due)
+    return min(line.budget, max(part_of_due, catching_up))

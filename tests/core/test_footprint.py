@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.analysis.footprint import Assumptions, Footprint, FootprintRow, Load, footprint
-from dc_inject.analysis.footprint.spans import spans, streams
-from dc_inject.analysis.footprint.windows import most
+from dc_inject.analysis.footprint.adding import spans, streams
+from dc_inject.analysis.footprint.load import most
 from dc_inject.model import (
     Campaign,
     Dataset,

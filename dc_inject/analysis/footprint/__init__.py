@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dc_inject.analysis.footprint.adding import footprint
-from dc_inject.analysis.footprint.assumptions import MEAN_FILE, Assumptions
-from dc_inject.analysis.footprint.load import Load
-from dc_inject.analysis.footprint.rows import KINDS, Footprint, FootprintRow, Group
-from dc_inject.analysis.footprint.sizes import known_items
+from dc_inject.analysis.footprint.load import (
+    KINDS,
+    MEAN_FILE,
+    Assumptions,
+    Footprint,
+    FootprintRow,
+    Group,
+    Load,
+    known_items,
+)
 
 __all__ = [
     "KINDS",

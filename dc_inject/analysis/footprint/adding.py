@@ -1,19 +1,38 @@
-"""Footprints added up span by span, each taken at the moment when their sum is largest."""
+"""Footprints of campaigns: loads added up over time and over places.
+
+A footprint takes the moment when the sum of all loads is largest. `spans` cut the time of all campaigns where a
+rate jumps or turns, and `Atlas` knows where RSEs are and which limits menus set there.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
 
-from dc_inject.analysis.footprint import load, places, windows
-from dc_inject.analysis.footprint.assumptions import Assumptions, mean_file
-from dc_inject.analysis.footprint.load import EndLoads, Load
-from dc_inject.analysis.footprint.rows import KINDS, TOTAL, Footprint, FootprintRow, Group
-from dc_inject.analysis.footprint.sizes import known_items
-from dc_inject.analysis.footprint.spans import Levels, Span, Stream, spans, streams
-from dc_inject.model import Campaign, Flow, Item
+from dc_inject.analysis.footprint.load import (
+    KINDS,
+    TOTAL,
+    Assumptions,
+    EndLoads,
+    Footprint,
+    FootprintRow,
+    Group,
+    Load,
+    add,
+    end_loads,
+    known_items,
+    mean_file,
+    most,
+    times,
+    volume,
+)
+from dc_inject.model import Campaign, Flow, FlowKey, Item, RseSpec, Site, rates
+from dc_inject.model.rates import site_of
+from dc_inject.planning import pace
 
 _DAY = timedelta(days=1)
 
@@ -28,7 +47,7 @@ class _Sums:
     busiest: float = 0.0
     lasts: float = math.inf  # seconds
 
-    def row(self, group: Group, facts: places.SiteFacts) -> FootprintRow:
+    def row(self, group: Group, facts: SiteFacts) -> FootprintRow:
         """Return what was added up."""
         peak = self.peak
         if group.by != "site":  # of them no border is told
@@ -37,8 +56,8 @@ class _Sums:
             group,
             len(self.links),
             peak,
-            volume=windows.volume(self.arriving),
-            written=windows.most(self.arriving, _DAY),
+            volume=volume(self.arriving),
+            written=most(self.arriving, _DAY),
             busiest=self.busiest,
             wan=facts.wan,
             max_ingress=facts.max_ingress,
@@ -88,7 +107,7 @@ class _Adding:
         assumed: Assumptions,
         inventory: Mapping[str, Sequence[Item]] | None,
     ) -> None:
-        self.atlas = places.Atlas(campaigns, assumed.deletion_lag)
+        self.atlas = Atlas(campaigns, assumed.deletion_lag)
         self.sums: dict[Group, _Sums] = {TOTAL: _Sums()}
         self._assumed = assumed
         self._inventory = inventory
@@ -115,7 +134,7 @@ class _Adding:
         for number, level in levels:
             whole = self._wholes[number]
             for group, whole_load in whole.loads.items():
-                loads.setdefault(group, []).append(load.times(whole_load, level))
+                loads.setdefault(group, []).append(times(whole_load, level))
             for link, number_of in whole.transfers.items():
                 transfers[link] = transfers.get(link, 0.0) + number_of * level
             for rse, rate in whole.into.items():
@@ -127,7 +146,7 @@ class _Adding:
         self.atlas.arriving(into)
         arriving = {}
         for group, loads_here in loads.items():
-            total = load.add(loads_here)
+            total = add(loads_here)
             self.sums[group].peak = Load(*map(max, self.sums[group].peak, total))
             arriving[group] = total.arriving
         self._arriving[levels] = arriving
@@ -141,7 +160,7 @@ class _Adding:
             source, destination, scenario = self._groups(stream.campaign, flow)
             unit, stocked = self._unit(stream.campaign, flow)
             rate = flow.rate * (1 + (flow.overhead if flow.goal is None else 0.0))
-            ends = EndLoads(*(load.times(unit_load, rate) for unit_load in unit))
+            ends = EndLoads(*(times(unit_load, rate) for unit_load in unit))
             for group, parts in ((source, ends[:1]), (destination, ends[1:]), (scenario, ends), (TOTAL, ends)):
                 loads.setdefault(group, []).extend(parts)
             for group in {source, destination, scenario, TOTAL}:
@@ -152,7 +171,7 @@ class _Adding:
                     whole.lasts[group] = min(whole.lasts.get(group, math.inf), stocked / rate)
             rse = stream.campaign.name, flow.link.destination
             whole.into[rse] = whole.into.get(rse, 0.0) + rate
-        whole.loads.update({group: load.add(loads_here) for group, loads_here in loads.items()})
+        whole.loads.update({group: add(loads_here) for group, loads_here in loads.items()})
         return whole
 
     def _groups(self, campaign: Campaign, flow: Flow) -> tuple[Group, Group, Group]:
@@ -167,7 +186,7 @@ class _Adding:
         source, destination, _ = self._groups(campaign, flow)
         size = mean_file(flow, items, self._assumed.mean_file)
         lag = self.atlas.lag(campaign, flow.link.destination)
-        unit = load.end_loads(flow, lag, size, self._assumed, inside=source == destination)
+        unit = end_loads(flow, lag, size, self._assumed, inside=source == destination)
         return unit, None if items is None else float(sum(item.bytes for item in items))
 
     def _items_of(self, flow: Flow) -> Sequence[Item] | None:
@@ -176,3 +195,190 @@ class _Adding:
         if key not in self._known_items:
             self._known_items[key] = known_items(flow, self._inventory)
         return self._known_items[key]
+
+
+class SiteFacts(NamedTuple):
+    """What menus say of a group's places, None where none does, and the lifetime that just fills their space."""
+
+    wan: float | None = None
+    max_ingress: float | None = None
+    max_egress: float | None = None
+    space: int | None = None
+    fits: timedelta | None = None
+
+
+class Atlas:
+    """Which site has which RSE, how large and how slow they are, and how much comes to each."""
+
+    def __init__(self, campaigns: Sequence[Campaign], deletion_lag: timedelta | None) -> None:
+        """Take the campaigns, and the deletion lag that holds for all of them, if one is assumed."""
+        self._sites = {c.name: site_of(site for menu in c.menus for site in menu.sites) for c in campaigns}
+        self._cycles = {campaign.name: campaign.cycle for campaign in campaigns}
+        self._specs: dict[tuple[str, str], RseSpec] = {}
+        self._sites_by_name: dict[str, list[tuple[str, Site]]] = {}
+        self._per_site = {c.name: min(m.limits.per_site for m in c.menus) for c in campaigns}
+        self._touched = {
+            (c.name, self.site(c, rse)) for c in campaigns for flow in c.flows for rse in flow.link[:2]
+        }
+        self._lag = deletion_lag
+        self._into: dict[tuple[str, str], float] = {}
+        for campaign in campaigns:
+            for menu in campaign.menus:
+                for site in menu.sites:
+                    self._sites_by_name.setdefault(site.name, []).append((campaign.name, site))
+                    self._specs |= {(campaign.name, rse): spec for rse, spec in site.rses.items()}
+
+    def site(self, campaign: Campaign, rse: str) -> str:
+        """Return the site of an RSE, which is the RSE itself where no menu of the campaign places it."""
+        return self._sites[campaign.name].get(rse, rse)
+
+    def lag(self, campaign: Campaign, rse: str) -> timedelta:
+        """Return how long bytes stay after their rule: the deletion lag, and the cycle until that is seen."""
+        return self._lag_of((campaign.name, rse))
+
+    def _lag_of(self, rse: tuple[str, str]) -> timedelta:
+        lag = self._specs.get(rse, RseSpec()).deletion_lag if self._lag is None else self._lag
+        return lag + self._cycles[rse[0]]
+
+    def arriving(self, rates: Mapping[tuple[str, str], float]) -> None:
+        """Take the rates (bytes per second) into the RSEs of campaigns at one time."""
+        for rse, rate in rates.items():
+            self._into[rse] = max(self._into.get(rse, 0.0), rate)
+
+    def facts(self, group: Group) -> SiteFacts:
+        """Return what is said of a site; of scenarios and all only which lifetime fits everywhere."""
+        if group.by != "site":
+            return SiteFacts(fits=self._fits(self._into) if group.by == "total" else None)
+        rses = [rse for rse in self._into if self._sites[rse[0]].get(rse[1], rse[1]) == group.name]
+        spaces = [self._specs.get(rse, RseSpec()).space for rse in rses]
+        sites = [site for _, site in self._sites_by_name.get(group.name, ())]
+        known_spaces = [space for space in spaces if space is not None]
+        return SiteFacts(
+            _lowest(site.wan for site in sites),
+            self._limit(group.name, "max_ingress"),
+            self._limit(group.name, "max_egress"),
+            sum(known_spaces) if known_spaces and len(known_spaces) == len(spaces) else None,
+            self._fits(rses),
+        )
+
+    def _limit(self, site: str, direction: str) -> float:
+        """Return our limit at a site: of each campaign that goes there the lowest, and all campaigns together."""
+        total = 0.0
+        for campaign, default in self._per_site.items():
+            if (campaign, site) not in self._touched:
+                continue
+            of_site = self._sites_by_name.get(site, ())
+            own = [getattr(described, direction) for name, described in of_site if name == campaign]
+            total += min([default, *(limit for limit in own if limit is not None)])
+        return total
+
+    def _fits(self, rses: Iterable[tuple[str, str]]) -> timedelta | None:
+        lifetimes = []
+        for rse in rses:
+            space, rate = self._specs.get(rse, RseSpec()).space, self._into[rse]
+            if space is not None and rate > 0:
+                lifetimes.append(timedelta(seconds=space / rate) - self._lag_of(rse))
+        return max(min(lifetimes), timedelta(0)) if lifetimes else None
+
+
+def _lowest(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+_MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)
+
+
+class Stream(NamedTuple):
+    """Flows of one scenario whose rates go up and down together: with one window, shape, and exclusions."""
+
+    campaign: Campaign
+    flows: tuple[Flow, ...]
+
+    @property
+    def first(self) -> Flow:
+        """A flow that has the rates of all together, for what is the same for each of them."""
+        return replace(self.flows[0], rate=math.fsum(flow.rate for flow in self.flows))
+
+
+Levels = tuple[tuple[int, float], ...]  # the number of a stream, and the part of its rates that flows
+
+
+class Span(NamedTuple):
+    """A span of time, and the streams that flow in it.
+
+    `moments` are their levels at its begin and just before its end: between them they go in straight lines. There
+    is only one where nothing changes.
+    """
+
+    start: datetime
+    end: datetime
+    moments: tuple[Levels, ...]
+
+
+def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
+    """Return what flows in campaigns; volumes end when they are there, to the second: shares of one at once.
+
+    Second hops end when all that lands has gone on, at their rates.
+    """
+    together: dict[tuple[object, ...], list[Flow]] = {}
+    campaign_of: dict[tuple[object, ...], Campaign] = {}
+    for number, campaign in enumerate(campaigns):
+        sites = _sites(campaign)
+        exclusions = list(enumerate(exclusion for menu in campaign.menus for exclusion in menu.exclusions))
+        for flow, bounded in zip(campaign.flows, rates.with_landed(campaign.flows), strict=True):
+            ended = flow if flow.goal is None else replace(flow, end=_second(rates.until_done(bounded).end))
+            out = tuple(
+                n for n, exclusion in exclusions if pace.covers(exclusion, flow.scenario, flow.link, sites)
+            )
+            key = number, flow.scenario, ended.start, ended.end, flow.shape, out
+            together.setdefault(key, []).append(ended)
+            campaign_of[key] = campaign
+    return [Stream(campaign_of[key], tuple(flows)) for key, flows in together.items()]
+
+
+def spans(campaigns: Sequence[Campaign], flowing: Sequence[Stream]) -> Iterator[Span]:
+    """Yield the spans between the first start and the last end of all campaigns, whose streams are `flowing`."""
+    firsts = [stream.first for stream in flowing]
+    borders = {moment for first in firsts for moment in (first.start, first.end)}
+    for shape, start, end in {(first.shape, first.start, first.end) for first in firsts}:
+        borders |= set() if shape is None else set(shape.corners(start, end))
+    for campaign in campaigns:
+        ends = {
+            moment
+            for menu in campaign.menus
+            for exclusion in menu.exclusions
+            for moment in (exclusion.start, exclusion.end)
+        }
+        borders |= {moment for moment in ends if campaign.start < moment < campaign.end}
+    for start, end in pairwise(sorted(borders)):
+        now = [n for n, first in enumerate(firsts) if first.start < end and start < first.end]
+        moments = [start] if all(firsts[n].shape is None for n in now) else [start, end - _MICROSECOND]
+        levels = [
+            _levels(campaigns, flowing, {n: firsts[n] for n in now}, (start, end), moment) for moment in moments
+        ]
+        yield Span(start, end, tuple(levels))
+
+
+def _levels(
+    campaigns: Sequence[Campaign],
+    flowing: Sequence[Stream],
+    firsts: Mapping[int, Flow],
+    span: tuple[datetime, datetime],
+    moment: datetime,
+) -> Levels:
+    """Return the levels of streams at a moment of a span in which none begins or ends."""
+    levels: list[tuple[int, float]] = []
+    for campaign in campaigns:
+        own = {n: first for n, first in firsts.items() if flowing[n].campaign is campaign and first.rate > 0}
+        exclusions = [exclusion for menu in campaign.in_force(*span) for exclusion in menu.exclusions]
+        rate_of: Mapping[FlowKey, float] = pace.rate(own.values(), exclusions, _sites(campaign), moment)
+        levels += [(n, rate_of[first.key] / first.rate) for n, first in own.items()]
+    return tuple((n, float(f"{level:.12g}")) for n, level in levels)
+
+
+def _sites(campaign: Campaign) -> dict[str, str]:
+    return site_of(site for menu in campaign.menus for site in menu.sites)
+
+
+def _second(moment: datetime) -> datetime:
+    return (moment + _SECOND / 2).replace(microsecond=0)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dc_inject.analysis.lint import capacity, dates, exclusions, limits, outliers, source_files, transfers
-from dc_inject.analysis.lint.capacity import space_findings
-from dc_inject.analysis.lint.dates import far_ahead
-from dc_inject.analysis.lint.limits import over_limits
-from dc_inject.analysis.lint.pools import PoolSize, pool_findings
-from dc_inject.analysis.lint.transfers import transfer_findings
+from dc_inject.analysis.lint.capacity import PoolSize, capacity_findings, pool_findings, space_findings
+from dc_inject.analysis.lint.menus import (
+    date_findings,
+    exclusion_findings,
+    far_ahead,
+    limit_findings,
+    outlier_findings,
+    over_limits,
+    source_findings,
+)
+from dc_inject.analysis.lint.transfers import slot_findings, transfer_findings
 from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem
 from dc_inject.model.transfers import FILE_SPEED
@@ -38,12 +43,12 @@ def findings(
     `services_with_limits` (`fts`), whose real limits are known, are left to `transfer_findings`.
     """
     all_findings = [
-        *limits.findings(campaign),
-        *outliers.findings(campaign),
-        *source_files.findings(campaign),
-        *capacity.findings(campaign),
-        *transfers.findings(campaign, file_speed, services_with_limits),
-        *dates.findings(campaign),
-        *exclusions.findings(campaign),
+        *limit_findings(campaign),
+        *outlier_findings(campaign),
+        *source_findings(campaign),
+        *capacity_findings(campaign),
+        *slot_findings(campaign, file_speed, services_with_limits),
+        *date_findings(campaign),
+        *exclusion_findings(campaign),
     ]
     return tuple(sorted({problem for menu, problem in all_findings if problem.code not in menu.accept}))

@@ -28,7 +28,9 @@ _OPTIMIZER = "the optimizer allows more while transfers succeed; "
 _HINT = "ask FTS's operators for more, lower the rates, or tell how fast files are there with --file-speed"
 
 
-def findings(campaign: Campaign, file_speed: float, services_with_limits: Collection[str]) -> Iterator[Finding]:
+def slot_findings(
+    campaign: Campaign, file_speed: float, services_with_limits: Collection[str]
+) -> Iterator[Finding]:
     """Yield findings about FTS's default limits, and its ramp, but of services whose limits are known."""
     uses = [
         (of, flow)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from dc_inject.analysis.footprint.spans import Span, Stream, spans, streams
+from dc_inject.analysis.footprint.adding import Span, Stream, spans, streams
 from dc_inject.model import Campaign, Link
 from dc_inject.model.rates import site_of
 from dc_inject.model.urls import host_of

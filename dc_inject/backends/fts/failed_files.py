@@ -11,8 +11,8 @@ The way back to the debt:
 2. `_measured` in `model/transitions.py` keeps those bytes in `Entry.failed`, which only grows.
 3. `Entry.injected` (`model/types.py`) is less by as much; triggers in `ledger/schema.sql` keep the account in the
    same way. `_lost` in `engine/closing.py` tells it as news of the cycle in which it became known.
-4. `Account.debt` (`planning/situation.py`) is more by as much, and `set_budgets` (`planning/budget.py`) spends it
-   in the next cycles, within the cap.
+4. `Account.debt` (`planning/situation.py`) is more by as much, and `set_budgets` (`planning/selection.py`) spends
+   it in the next cycles, within the cap.
 5. What would fail again is not given again: files of a class in `UNFIT` are set aside for their destination
    (`_set_unfit_aside` in `engine/reconciler.py`), and a link of which most fails gets the hold `failing`.
 
