@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 from dc_inject.credentials.expiry import Pem, read_pem, token_until
 from dc_inject.model import units
 from dc_inject.model.causes import RENEW, Cause, Peer
-from dc_inject.model.errors import ServiceError, of_fault
+from dc_inject.model.errors import ServiceError, make_service_error
 from dc_inject.model.faults import Facts, Fault, detail, judge
 from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import remember, scrub
@@ -304,7 +304,7 @@ def check_pair(
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password="")  # it never asks
     except (ssl.SSLError, OSError) as error:
         fault = judge(Facts.of(error, Peer.FTS, credential=kind))
-        raise of_fault(fault, f"{origin}: {fault.message(detail(error))}") from None
+        raise make_service_error(fault, f"{origin}: {fault.message(detail(error))}") from None
 
 
 def check_time(
@@ -321,10 +321,10 @@ def check_time(
 def _unreadable(error: OSError, origin: str, kind: CredentialKind) -> ServiceError:
     fault = judge(Facts.of(error, Peer.FTS, credential=kind))
     if fault.cause in _MACHINE:
-        return of_fault(fault, f"{origin} cannot be read: {fault.message(detail(error))}")
+        return make_service_error(fault, f"{origin} cannot be read: {fault.message(detail(error))}")
     hint = f"check path and rights, or {RENEW[kind]}"
     return _wrong(Cause.UNREADABLE, kind, f"{origin} cannot be read: {detail(error)}", hint)
 
 
 def _wrong(cause: Cause, kind: CredentialKind, message: str, hint: str | None = None) -> ServiceError:
-    return of_fault(Fault(cause, Peer.FTS, credential=kind), message, hint=hint)
+    return make_service_error(Fault(cause, Peer.FTS, credential=kind), message, hint=hint)

@@ -76,7 +76,7 @@ class Room:
 
     def lacks(self, missing: int, resident: int) -> Held:
         """Say why there is no room for so many bytes, beside those of ours that are there."""
-        lack = self.destination.lacks_now(missing)
+        lack = self.destination.hold_now(missing)
         return Held(lack.hold, {**self.numbers, "resident": resident, **lack.numbers})
 
 

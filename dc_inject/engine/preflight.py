@@ -124,7 +124,7 @@ def _within(context: EngineContext, hop: Flow | None, until: datetime | None, in
     if hop is None or until is None:
         return injection
     spacing = injection.cycle.length / context.settings.observations_per_cycle
-    return replace(injection, lifetime=lifetime.of_second_copy(injection, until - spacing, hop.lifetime_min))
+    return replace(injection, lifetime=lifetime.limit_second_copy(injection, until - spacing, hop.lifetime_min))
 
 
 def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:

@@ -14,7 +14,7 @@ from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_colum
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, Numbers, transitions
 from dc_inject.model.goals import Goal
-from dc_inject.model.holds import forgives, of_control
+from dc_inject.model.holds import choose_control_hold, forgives
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
@@ -157,7 +157,7 @@ def _decision(row: sqlite3.Row) -> ControlDecision:
     acts, law = row["mode"] == Mode.ACT.value, read_object(row["numbers"])
     guards = {Hold(name): numbers for name, numbers in read_object(row["guards"]).items()}
     of_row = held(row["row_hold"], row["row_numbers"])
-    hold = of_control(None if row["hold"] is None else Hold(row["hold"]), of_row, acts=acts)
+    hold = choose_control_hold(None if row["hold"] is None else Hold(row["hold"]), of_row, acts=acts)
     by_hold = {Hold.BACKLOG: law, **guards}
     if acts and of_row is not None and not forgives(of_row):
         by_hold[of_row.hold] = of_row.numbers

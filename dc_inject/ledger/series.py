@@ -221,7 +221,7 @@ class SeriesReader(CycleReader):
                 if any(window.touches(cycle) for window in apart):
                     kind = CycleKind.EXCLUDED
                 start = cycle.start - (cycle.start - EPOCH - phase) % step
-                lost, key = Sums(**losses.of_entry(entry)._asdict()), entry.injection.flow
+                lost, key = Sums(**losses.sum_losses(entry)._asdict()), entry.injection.flow
                 sums[start, kind, key] = sums[start, kind, key].plus(lost)
         for (start, kind, key), total in sorted(sums.items()):
             yield Span(start, kind, key, total)

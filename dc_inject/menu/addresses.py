@@ -121,7 +121,7 @@ def endpoint(text: str) -> str:
         url = _parsed(text)
     except WrongError as error:
         message, _ = values.explain(error)
-        raise WrongError(message, ENDPOINT) from None  # what storages are like helps nobody here
+        raise WrongError(message, ENDPOINT) from None  # an example of a storage does not help here
     if url.scheme not in {"https", "http"}:
         raise WrongError(f"FTS needs an https:// address, not {url.scheme}://", ENDPOINT)
     if url.port == _MONITORING or "ftsmon" in url.path:

@@ -78,7 +78,7 @@ def rows(
 ) -> tuple[str, list[TableRow]]:
     """Return the separator and the rows of a table, but for empty lines, comments (`#`) and what is wrong.
 
-    The first line of one that is `titled` names its columns, and tells the separator: a comma, if there is one.
+    The first line of one that is `titled` names its columns, and shows the separator: a comma, if there is one.
     Lines before the number `first` do not count.
     """
     text = nodes.decode(data, file, complain)
@@ -108,7 +108,7 @@ def rows(
 
 
 def too_wide(number: int, columns: int) -> str:
-    """Say that a line has more cells than the table has columns."""
+    """Complain that a line has more cells than the table has columns."""
     return f"{units.counted(number, 'cells')}, but {units.counted(columns, 'columns')}"
 
 
@@ -142,7 +142,7 @@ def amount(text: Cell, unit: str, decimal: str, separator: str) -> Amount | None
 
 
 def _number(text: str, decimal: str, separator: str) -> Fraction:
-    """Read a number from 0 on; whoever writes thousands apart has to say what he means."""
+    """Read a number from 0 on; one with separate thousands is refused as ambiguous."""
     point = text.replace(",", ".") if decimal == "," and "." not in text else text
     if text[:1] in {"-", "\N{MINUS SIGN}"}:
         raise WrongError(f"{values.shown(text)!r} is negative", "a rate is above 0; an empty cell is no link")

@@ -329,7 +329,7 @@ def _scaled(flow: Flow, part: float) -> Flow:
 def _check_copies(menus: Sequence[Menu], complain: Complain) -> bool:
     """Complain once of each two menus with links in common at one time, such as a copied day with its old date.
 
-    Their links may stand in one included file, so that only the menus' names tell what has to be changed.
+    Their links may stand in one included file, so that only the menus' names show what has to be changed.
     """
     seen: list[tuple[Menu, dict[FlowKey, list[Flow]]]] = []
     found = False

@@ -86,7 +86,7 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
 
 
 def sentence(before: Campaign, after: Campaign, most: int = 5) -> str:
-    """Say in one line what changes: links with their rates, at most so many of them, and what else differs."""
+    """Return one line on what changes: at most so many links with their rates, and other differences."""
     links = [change for change in changes(before, after) if change.kind == "link"]
     parts = [
         f"{change.scenario} {urls.arrow(change.name)} {_rate(change.before)} -> {_rate(change.after)}"

@@ -20,16 +20,16 @@ from dc_inject.model.errors import MenuError, Problem, ServiceError
 from dc_inject.model.thresholds import Threshold
 
 DEFAULT_CYCLE = timedelta(minutes=15)
-# Keys of a menu that say when it is in force, with what belongs to them.
+# Keys of a menu for the time when it is in force, with what belongs to them.
 _HEAD = re.compile(r"^(?:start|end|timezone|include)[ \t]*:.*(?:\n(?:[ \t#-].*)?$)*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class MenuDraft:
-    """A menu in which everything is right that can be told without asking a service.
+    """A menu that is right as far as can be known without asking a service.
 
     `text` is what was read, `digest` the SHA-256 of it and of all files that it brings in; `parts` are those
-    files, unless they are large. `expressions` are the RSE expressions that somebody has to resolve:
+    files, unless they are large. `expressions` are the RSE expressions that still have to be resolved:
     (through, expression). In `preview` each of them stands for itself, as if it were one RSE; without expressions
     the preview is the menu. `reshape` makes another menu of the one that was written.
     """
@@ -77,7 +77,7 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     """Read a menu.
 
     `name` is its file, as problems shall name it; `load` returns the bytes of another file (paths are put
-    together from `name` and what the menu says) or raises OSError. Raises MenuError with every problem.
+    together from `name` and the menu's own) or raises OSError. Raises MenuError with every problem.
     """
     reader = MenuReader(name, load)
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text

@@ -16,7 +16,7 @@ from dc_inject.model.services import SERVICES, Service, by_end
 
 
 class EndpointResolver:
-    """Tells what the ends in one menu mean."""
+    """Resolves the ends of links in one menu."""
 
     def __init__(
         self, document: Document, meanings: Mapping[str, tuple[str, ...]] | None, complain: Complain
@@ -42,7 +42,7 @@ class EndpointResolver:
             self._complain(end.place, message, "name the site where the workers run, such as T2_DE_DESY")
             return ()
         if text in self._sites and text not in self._rses:
-            return self._of_site(end, service)
+            return self._resolve_site(end, service)
         if service.ends_are_urls:
             return self._prefix(end, service)
         if addresses.meant_as_url(text):
@@ -83,7 +83,7 @@ class EndpointResolver:
                 return ()
         return (self._prefixes[text],)
 
-    def _of_site(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
+    def _resolve_site(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
         noun, nouns = ("URL prefix", "URL prefixes") if service.ends_are_urls else ("RSE", "RSEs")
         names = tuple(n for n in self._sites[end.text].rses if addresses.meant_as_url(n) == service.ends_are_urls)
         if len(names) == 1 or self._sites[end.text].has_refused("rses"):

@@ -1,7 +1,7 @@
-"""The types of a menu's values for pydantic: text in, typed value out, and what an editor is told of them.
+"""The types of a menu's values for pydantic: text in, typed value out, and their schema for editors.
 
 pydantic itself reads whole numbers, switches and words; a function of `values` reads every other text, or raises
-WrongError. `validation` says where the mistake stands.
+WrongError. `validation` adds the place of the mistake.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _reader(info: ValidationInfo) -> MenuReader:
 
 
 def _read(read: Callable[[str], T], schema: Any) -> PlainValidator:  # noqa: ANN401  a type, as pydantic has it
-    """Return what reads one text; `schema` is the type that an editor is told."""
+    """Return what reads one text; `schema` is the type for editors."""
 
     def validate(value: Node) -> T:
         text = _text(value).strip()
@@ -52,7 +52,7 @@ def _read(read: Callable[[str], T], schema: Any) -> PlainValidator:  # noqa: ANN
 
 
 def _name(read: Callable[[str], str], *examples: str) -> PlainValidator:
-    """Return what reads a name; one that was refused is kept for all that is said below it."""
+    """Return what reads a name; one that was refused is kept for the keys below it."""
 
     def validate(value: Node) -> str:
         if isinstance(value, Kept):

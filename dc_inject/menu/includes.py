@@ -1,7 +1,7 @@
 """What a menu brings in: includes, lists of links, of datasets and of source files.
 
-An include is another file whose mappings are merged below the menu's: what the menu says itself counts first,
-`exclude` and `accept` are joined, and two includes that say the same key are an error. Paths count from the file
+An include is another file whose mappings are merged below the menu's: the menu's own keys count first,
+`exclude` and `accept` are joined, and two includes with the same key are an error. Paths count from the file
 that names them. A `MenuReader` reads one menu once: it knows the zone, and collects the problems of all files,
 so that a person gets them at once.
 """
@@ -165,7 +165,7 @@ class MenuReader:
         return None if data is None else nodes.decode(data, path_of(file), self.complain)
 
     def _with_includes(self, own: Map, chain: tuple[str, ...]) -> Map:
-        """Return a mapping with what it includes below it: what it says itself counts first."""
+        """Return a mapping with its includes merged below it: its own keys count first."""
         include = own.get("include")
         files = include if isinstance(include, Seq) else [] if include is None else [include]
         result = own
@@ -193,7 +193,7 @@ class MenuReader:
         return result
 
     def _merge(self, upper: Map, lower: Map, own: Map, *, top: bool = True) -> Map:
-        """Merge an included mapping; two includes that say the same thing differently are a problem."""
+        """Merge an included mapping; two includes with different values for a key are a problem."""
         entries: dict[str, tuple[Text, nodes.Node]] = {str(key): (key, value) for key, value in upper.entries()}
         for key, value in lower.entries():
             name = str(key)

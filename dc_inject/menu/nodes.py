@@ -104,7 +104,7 @@ class FirstComplaints:
         return self._number > 0
 
     def close(self) -> None:
-        """Say how many more there are."""
+        """Complain of how many more there are."""
         if self._number > self.MOST:
             more = units.counted(self._number - self.MOST, "more problems")
             self._complain(self._next, f"and {more} in this file", "fix those before it first")

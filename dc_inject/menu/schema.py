@@ -68,7 +68,7 @@ class Datasets(MenuModel):
 
 
 class Files(MenuModel):
-    """Which files are taken through FTS; `list` or `folder` tells them, or `datasets` beside it."""
+    """Which files are taken through FTS; `list` or `folder` names them, or `datasets` of the same level."""
 
     list_: f.SourceList | None = Field(
         None, alias="list", description="A list of files: YAML, CSV, or one URL a line"
@@ -79,7 +79,7 @@ class Files(MenuModel):
 
 
 class Jobs(MenuModel):
-    """How files become FTS jobs, and what FTS is told of them."""
+    """How files become FTS jobs, and the options that FTS gets for them."""
 
     files: f.JobFiles | None = Field(None, description="The most files of a job")
     retry: f.Retries | None = Field(None, description="How often FTS tries a file again")
@@ -126,7 +126,7 @@ Shape = Annotated[ShapeEntry, BeforeValidator(_constant, json_schema_input_type=
 class ControlEntry(MenuModel):
     """Whether what a link has in flight is controlled; `control: act` is short for `{mode: act}`."""
 
-    mode: f.ControlMode | None = Field(None, description="off, advise (say what would be done) or act")
+    mode: f.ControlMode | None = Field(None, description="off, advise (show what would be done) or act")
     catch_up: f.Duration | None = Field(None, description="For how long a debt is kept, to be made up")
     removed = {"redistribute": "what is held back stays on its link, within `catch_up`"}  # noqa: RUF012  a ClassVar
 
@@ -140,14 +140,14 @@ ControlMode = Annotated[ControlEntry, BeforeValidator(_mode, json_schema_input_t
 
 
 class Settings(MenuModel):
-    """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
+    """Settings for the whole menu (under `defaults`), for a scenario or for a link."""
 
     through: f.Through | None = Field(None, description="The service that moves the bytes")
     activity: f.Activity | None = Field(None, description="The activity of rules or jobs")
     type: f.Line | None = Field(None, description="What reports call such links, such as T1s to T1s")
     priority: f.Priority | None = Field(None, description="Divides our own budgets, 1 to 5 (most)")
     service_priority: f.Priority | None = Field(
-        None, description="What the service is told; above 3 only over production"
+        None, description="Priority at the service; above 3 only over production"
     )
     shape: Shape | None = Field(None, description="How the rate goes over time")
     lifetime: Lifetime | None = None
@@ -164,7 +164,7 @@ class Settings(MenuModel):
 
 
 class Defaults(Settings):
-    """What holds where nothing else is said."""
+    """Settings that hold where a scenario or link has no other."""
 
     cycle: f.CycleLength | None = Field(None, description="Length of a cycle, the same in all menus of a campaign")
 
@@ -307,7 +307,7 @@ class Document(MenuModel):
     menu: f.Version | None = Field(description="Version of the format")
     campaign: f.Name | None = Field(description="Binds menus into one exercise with one ledger")
     description: f.Prose = ""
-    contact: f.Line | None = Field(description="Whom to ask; every rule says it")
+    contact: f.Line | None = Field(description="Whom to ask; every rule names it")
     timezone: f.Zone = Field("UTC", description="Zone of all times that have no offset")
     start: f.Moment | None = Field(description="When the menu comes into force")
     end: f.Moment | None = Field(description="When it ends")
@@ -361,12 +361,12 @@ class _JsonSchema(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Name no default of None, which only says that the key is not there."""
+        """Name no default of None, which only means that the key is not there."""
         described = super().default_schema(schema)
         return {key: value for key, value in described.items() if (key, value) != ("default", None)}
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002  as pydantic has it
-        """Leave out titles, which say no more than the keys."""
+        """Leave out titles, which repeat the keys."""
         return False
 
 

@@ -2,7 +2,7 @@
 
 A scenario is written in one of three ways. `from` and `to` make every pair but self-pairs, each with the product
 of its ends' shares; `mesh` makes every ordered pair, in equal shares; `links` names each link with its own rate.
-What a scenario asks for (a rate with its shape, and a goal beside it) is divided by the shares, and the bytes of a
+The demand of a scenario (a rate with its shape, and a goal) is divided by the shares, and the bytes of a
 goal sum exactly. An expression divides its share among its RSEs.
 """
 
@@ -53,7 +53,7 @@ class FlowWriter:
     """Writes the flows of a menu out; what is wrong with a scenario or link is complained of at its place."""
 
     def __init__(self, document: Document, endpoints: EndpointResolver, complain: Complain) -> None:
-        """Take the menu, what tells RSEs of ends, and where to complain."""
+        """Take the menu, the resolver of ends, and where to complain."""
         self._document = document
         self._endpoints = endpoints
         self._complain = complain
@@ -120,7 +120,7 @@ class FlowWriter:
         for key in ("rate", "volume", "keep", "again", "both_ways"):
             if scenario.written(key):
                 self._complain(scenario.at(key), f"`{key}` cannot go with `links`", "write it on each link")
-        common = None  # the terms of links that say nothing themselves
+        common = None  # the terms of links without terms of their own
         for link in scenario.links or ():
             if link.keys <= _PLAIN:
                 terms = common = common or self._terms(scenario)
@@ -266,7 +266,7 @@ def _asked(entry: Scenario | LinkEntry, terms: Terms, zone: ZoneInfo, complain: 
     goals = [key for key in ("volume", "keep", "again") if getattr(entry, key)]
     if len(goals) > 1:
         message = f"`{goals[1]}` cannot go with `{goals[0]}`"
-        complain(entry.at(goals[1]), message, "write one of them, beside `rate`")
+        complain(entry.at(goals[1]), message, "write one of them together with `rate`")
         return None
     goal: Goal | None = None
     if entry.volume is not None:

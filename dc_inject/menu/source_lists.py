@@ -1,6 +1,6 @@
-"""Source lists: the files that a menu names for links through FTS, with sizes and checksums where they are told.
+"""Source lists: the files that a menu names for links through FTS, with sizes and checksums where they are known.
 
-A list is YAML (JSON, too), CSV with a first line of heads, or one URL or path a line; its file name tells which.
+A list is YAML (JSON, too), CSV with a first line of heads, or one URL or path a line; its file name decides which.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STRUCTURED = {"{", "[", '"', "}", "]"}  # beginnings of a line that no list of 
 _BYTES = re.compile(r"-?[0-9]{1,19}")
 _CHECKSUM = re.compile(r"(?:adler32:)?(?P<adler>[0-9a-f]{8})|(?P<md5>md5:[0-9a-f]{32})")
 _Key = tuple[str, str, str]
-# A menu is read again in every cycle: what the one in force uses is not read anew, and nothing else is kept.
+# A menu is read again in every cycle: files of the menu in force are not read again, and no others are kept.
 _kept: WeakValueDictionary[_Key, Listing] = WeakValueDictionary()
 _unsized: WeakKeyDictionary[Listing, int] = WeakKeyDictionary()
 _ordered: WeakKeyDictionary[Listing, tuple[bool, list[str]]] = WeakKeyDictionary()
@@ -162,7 +162,7 @@ class _Reader:
                 elif "" in heads and any(cell.strip() for cell, head in zip(row, heads, strict=False) if not head):
                     self._note(place, "a cell stands in a column with no head", "remove it, or name the column")
                 elif heads:
-                    yield _of_cells(place.line, {k: cell.strip() for k, cell in zip(heads, row, strict=False)})
+                    yield _read_cells(place.line, {k: cell.strip() for k, cell in zip(heads, row, strict=False)})
                 else:
                     heads = _heads(row)
                     if len(set(heads) & set(_NAMES)) != 1 or any(heads.count(key) > 1 for key in _KEYS):
@@ -194,7 +194,7 @@ def _heads(titles: list[str]) -> list[str]:
     return [cell.strip().lower() for cell in titles]
 
 
-def _of_cells(line: int, by_head: Mapping[str, str]) -> ListedFile:
+def _read_cells(line: int, by_head: Mapping[str, str]) -> ListedFile:
     name = by_head.get("url", by_head.get("path", ""))
     return ListedFile(line, name, by_head.get("size", ""), by_head.get("checksum", ""))
 
@@ -214,11 +214,11 @@ def _listed(node: Node) -> ListedFile:
             raise WrongError(f"`{key}`: expected one value", "write one value")
     if len(node.keys() & set(_NAMES)) != 1:
         raise WrongError("a file has either `url` or `path`", "write {url: ..., size: ..., checksum: ...}")
-    return _of_cells(line, {key: str(value).strip() for key, value in node.items()})
+    return _read_cells(line, {key: str(value).strip() for key, value in node.items()})
 
 
 def _size(text: str) -> int:
-    """Read a size, in bytes or with a unit; 0 stands for one that is not told."""
+    """Read a size, in bytes or with a unit; 0 stands for an unknown one."""
     if not text:
         return 0
     size = int(text) if _BYTES.fullmatch(text) else units.parse_size(text)

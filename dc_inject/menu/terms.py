@@ -105,7 +105,7 @@ def window(document: Document) -> tuple[datetime, datetime]:
 
 
 def _merged(models: Iterable[MenuModel | None]) -> dict[str, Any]:
-    """Return what models say together; the first one that says something counts."""
+    """Return the values of all models together; the first one that has a key counts."""
     written = [model for model in models if model is not None]
     return {key: value for model in reversed(written) for key, value in model if value is not None}
 
@@ -131,7 +131,7 @@ def _window(document: Document, levels: Sequence[Settings], complain: Complain) 
 
 
 def _slices(levels: Sequence[Settings], service: Service, complain: Complain) -> Slicing | None:
-    """Return how datasets may be cut: not at all unless the menu says so."""
+    """Return how datasets may be cut: not at all unless the menu has `slices`."""
     level = next(
         (
             candidate
@@ -165,12 +165,12 @@ def _datasets(levels: Sequence[Settings], place: Place, complain: Complain) -> D
 
 
 def _selects(datasets: Datasets) -> bool:
-    """Return whether datasets are named: who says one of the three replaces all that is said above."""
+    """Return whether datasets are named: a level with one of the three keys replaces all above it."""
     return any(map(datasets.written, ("did", "containers", "file")))
 
 
 def _filter(chosen: Datasets, levels: Sequence[Settings], **bounds: tuple[int, int]) -> DatasetFilter:
-    """Return a filter by name with the bounds that are said, else those that are given."""
+    """Return a filter by name with the bounds of the levels, else those that are given."""
     settings = _merged(level.datasets for level in levels)
     return DatasetFilter(
         dids=tuple(sorted({*(chosen.did or ()), *(chosen.file or ())})),
@@ -201,7 +201,7 @@ def _files(levels: Sequence[Settings], reads: ReadOptions | None, place: Place, 
         if files is not None and files.written("folder"):
             return FileFilter(folder=files.folder, **common)
         if datasets is not None and _selects(datasets):
-            # Files are taken one by one, so a dataset's own shape does not matter unless the menu says so.
+            # Files are taken one by one, so the bounds of datasets do not matter unless the menu has them.
             return FileFilter(datasets=_filter(datasets, levels, files=ANY, mean_file=ANY), **common)
     if not any(level.written("files") and level.files is None for level in levels):
         complain(
@@ -231,7 +231,7 @@ _ONLY_WITH = {"from": "ramp", "hold": "steps", "repeat": "steps", "pause": "burs
 def build_shape(terms: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape | None:
     """Return the shape of a rate, or None for a constant one, and after complaints.
 
-    `rate` (bytes per second) is what levels that are told as rates are parts of.
+    `rate` (bytes per second) is what levels that are written as rates are parts of.
     """
     entry, start, end = terms.shape, terms.flow.start, terms.flow.end
     if entry is None or not _is_one(entry, complain):
@@ -267,7 +267,7 @@ def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
 
 
 class _Levels:
-    """A shape's entry with what its levels mean beside a rate."""
+    """A shape's entry with its levels as parts of a rate."""
 
     def __init__(self, entry: ShapeEntry, rate: float, zone: ZoneInfo, complain: Complain) -> None:
         self.entry = entry
@@ -306,7 +306,7 @@ def _steps(levels: _Levels, start: datetime) -> Shape | None:
     if not entry.steps:
         return None
     if not entry.written("hold"):
-        levels.complain("steps", "there is no `hold`", "say how long a step lasts: `hold: 1 h`, or a list")
+        levels.complain("steps", "there is no `hold`", "write how long a step lasts: `hold: 1 h`, or a list")
         return None
     if not entry.hold:
         return None
@@ -330,7 +330,7 @@ def _pulses(levels: _Levels, start: datetime) -> Shape | None:
         return None
     if entry.pause is None:
         if not entry.written("pause"):
-            levels.complain("burst", "there is no `pause`", "say how long it is: `pause: 1 h`")
+            levels.complain("burst", "there is no `pause`", "write how long it is: `pause: 1 h`")
         return None
     (low,) = levels.as_fractions("low", entry.low)
     return _stairs(start, [1.0, low], [entry.burst, entry.pause], "pulses")

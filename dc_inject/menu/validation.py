@@ -2,7 +2,7 @@
 
 pydantic collects the errors of a whole document, each with its path in it. `validated` notes each of them with
 file, line, column and hint. Then it cuts out what is wrong and reads the rest: what does not fit together in
-there is told in the same go. A model knows which keys were cut (`written`), so that nobody says that they miss.
+there is reported in the same run. A model knows which keys were cut (`written`), so that they are not missed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ SIMULATE = "`dc-inject simulate MENU --grid GRID`"
 
 
 def cannot_be(key: str, root: Map, reader: MenuReader) -> bool:
-    """Complain of a document that is not what `key` says, a menu or a grid, or a later version of it.
+    """Complain of a document that is not a `key`, a menu or a grid, or is a later version of it.
 
     Nothing else about it can be judged then.
     """

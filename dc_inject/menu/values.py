@@ -1,4 +1,4 @@
-"""What the texts of a menu mean: numbers, bounds, shares, local times, names; every error says how to fix it.
+"""What the texts of a menu mean: numbers, bounds, shares, local times, names; every error has a fix.
 
 Rates, sizes and durations themselves are read by dc_inject.model.units.
 """
@@ -31,7 +31,7 @@ MOST = 1_000_000_000  # of whatever a menu counts, such as files or rules
 
 
 class WrongError(ValueError):
-    """A text that does not mean what it should; says why, and with `hint` what to write instead.
+    """A text with a wrong value: the reason, and with `hint` what to write instead.
 
     `place` is where to look for it, if that is not where the value stands.
     """
@@ -148,7 +148,7 @@ def fraction(text: str) -> float:
 
 
 class Level(NamedTuple):
-    """How much of a rate holds: a part of it, or a rate (bytes per second) beside it."""
+    """How much of a rate holds: a part of it, or a rate of its own (bytes per second)."""
 
     part: float | None
     rate: float | None = None

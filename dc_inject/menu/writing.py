@@ -19,7 +19,7 @@ _WIDTH = 32  # at which comments begin
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The top of a menu, as texts of the format; `assumed` are the keys that nobody named."""
+    """The top of a menu, as texts of the format; `assumed` are the keys that were not given."""
 
     campaign: str
     contact: str
@@ -89,7 +89,7 @@ def shared(name: str, keys: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Iterable[str]) -> str:
-    """Return the text of a menu; `total` is what its rates sum to, which `target` and, if needed, `limits` say."""
+    """Return the text of a menu; `total` is the sum of its rates, for `target` and, if needed, `limits`."""
     return _text(comments, [*_top(heading, total), "scenarios:", *scenarios])
 
 
@@ -117,7 +117,7 @@ def _top(heading: Heading, total: str) -> list[str]:
     lines.append(_line(h, "campaign", scalar(h.campaign), "one ledger for all menus of this name"))
     if h.description:
         lines.append(f"description: {scalar(h.description)}")
-    lines.append(_line(h, "contact", scalar(h.contact), "whom to ask; every rule and job says it"))
+    lines.append(_line(h, "contact", scalar(h.contact), "whom to ask; every rule and job names it"))
     lines.append(_line(h, "timezone", scalar(h.timezone), "of all times here that have no offset"))
     lines.append(_line(h, "start", scalar(h.start)))
     lines.append(_line(h, "end", scalar(h.end)))

@@ -26,7 +26,7 @@ from dc_inject.model.urls import host_of
 
 log = logging.getLogger(__name__)
 
-# Totals of a flow's account, and the metrics that tell them. The first are counters, the others go up and down.
+# Totals of a flow's account, and their metrics. The first are counters, the others go up and down.
 COUNTED = {
     "due": "due_bytes_total",
     "accepted": "injected_bytes_total",
@@ -44,7 +44,7 @@ GAUGED = {
 
 
 class Bookkeeping(Collector):
-    """Reads one ledger, read-only, at each scrape; one that cannot be read is told as `dc_inject_ledger_up 0`."""
+    """Reads one ledger, read-only, at each scrape; one that cannot be read is `dc_inject_ledger_up 0`."""
 
     def __init__(self, path: Path, live: Live) -> None:
         """Take the ledger's file, which need not exist yet, and what this process has heard itself."""
@@ -87,7 +87,7 @@ class Bookkeeping(Collector):
             yield _by_link(name, {key: getattr(totals, field) for key, totals in accounts.items()})
 
     def _risen(self, field: str, key: FlowKey, value: int) -> int:
-        """Return a counter's value, never lower than told before.
+        """Return a counter's value, never lower than before.
 
         An estimate can turn out to have been too high; Prometheus would take a fall for a restart from 0 and add
         the whole value once more to every rate.
@@ -158,7 +158,7 @@ def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
 def _holds(rows: Iterable[Row], live: Live) -> Iterator[Metric]:
     """Give the links that are held, and the number of each reason of the list, so that no series vanishes.
 
-    A row has its reason when it is planned or closed; what has gone wrong since is told by this process.
+    A row has its reason when it is planned or closed; trouble since then is known to this process.
     """
     arisen, up = live.troubles(), live.services()
     held: dict[FlowKey, Hold] = {}

@@ -20,7 +20,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Spec(NamedTuple):
-    """A metric without the prefix `dc_inject_`: its name, its type, its labels beside `campaign`, its meaning."""
+    """A metric without the prefix `dc_inject_`: its name, its type, its labels except `campaign`, its meaning."""
 
     name: str
     type: str

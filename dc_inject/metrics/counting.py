@@ -1,4 +1,4 @@
-"""What this process did, counted; beside it, at each scrape, the numbers of the ledger."""
+"""Counts of what this process did, and at each scrape the numbers of the ledger."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LATE = 0.1  # of a cycle: what is closed later than this after its end has taken
 
 
 class Metrics:
-    """An observer that counts, and a page of what it counted beside the numbers of the ledger.
+    """An observer that counts, and a page of its counts and the numbers of the ledger.
 
     Labels come from bounded sets only: services, methods and results are words of the code, scenarios and links
     those of the menus. `event` may be called from any thread.
@@ -71,7 +71,7 @@ class Metrics:
         self._live.in_force(campaign)
 
     def event(self, event: Event) -> None:
-        """Count one thing that happened; what nobody counts passes."""
+        """Count one event, if there is a counter for it."""
         match event:
             case RequestMade():
                 self._request(event)
@@ -108,7 +108,7 @@ class Metrics:
     def _cycle_closed(self, closed: CycleClosed) -> None:
         self._cycles.inc()
         if closed.cycle != self._opened:
-            return  # left open by an earlier process: nobody worked on it meanwhile, it did not take long
+            return  # left open by an earlier process: its time is no measure of work
         self._lateness.observe(max(closed.seconds, 0))
         if closed.seconds > LATE * closed.cycle.length.total_seconds():
             self._overruns.inc()

@@ -1,4 +1,4 @@
-"""The server of pages, for Prometheus and for browsers: on this machine only unless told otherwise.
+"""The server of pages, for Prometheus and for browsers: on this machine only unless configured otherwise.
 
 Its limits are here, for all pages: connections, the time of a request and of an answer, and the names (`Host`)
 that it answers to. Where it listens on this machine only, those are names of this machine: a browser visits
@@ -38,7 +38,7 @@ App = Callable[..., Iterable[bytes]]
 
 @contextlib.contextmanager
 def serve(app: App, address: str, what: str = "metrics at http://{}/metrics") -> Iterator[str]:
-    """Serve an app at `[HOST:]PORT` (127.0.0.1 unless told otherwise; port 0 is a free one), and log `what`.
+    """Serve an app at `[HOST:]PORT` (127.0.0.1 by default; port 0 is a free one), and log `what`.
 
     Gives the address as `HOST:PORT`; the server and its threads are gone at the exit. Raises UsageError for an
     address that is none, ServiceError when it cannot be had.
@@ -92,7 +92,7 @@ class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     """One thread for each scrape, so that a slow client does not keep others waiting."""
 
     allow_reuse_address = True
-    daemon_threads = True  # a client that reads slowly keeps nobody from ending
+    daemon_threads = True  # a slow client does not delay the end of the process
 
     def __init__(self, family: int, *args: Any) -> None:
         self.address_family = family
@@ -157,7 +157,7 @@ class _Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         self.setup_environ()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a client that went away; a scrape that failed has been told by its answer."""
+        """Ignore clients that went away; a failed scrape has had its answer."""
         del request
         log.debug("metrics: the connection of %s broke", client_address)
 
@@ -182,7 +182,7 @@ def only_here(app: App) -> App:
 
 
 def _guarded(app: App) -> App:
-    """Let what nobody foresaw fail one scrape, without a trace on the terminal."""
+    """Let an unexpected error fail one scrape, without a trace on the terminal."""
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:

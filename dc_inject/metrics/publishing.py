@@ -1,11 +1,11 @@
-"""Publishing: metrics of a process that nobody can scrape, since it is not always there: `run --once` from cron.
+"""Publishing: metrics of a process that is too short to scrape: `run --once` from cron.
 
 When a run has done its cycle and let go of its ledger, it writes what a scrape would have read, in one or both of
-two ways. Both keep it until the next run replaces it; when that was, their own metrics tell.
+two ways. Both keep it until the next run replaces it; their own metrics have the time of it.
 
-- A file for the textfile collector of node_exporter. It is written beside, and then renamed, so that no half of it
-  is ever read. It has mode 0644, whatever the umask, because node_exporter runs as another user: whoever can log
-  in on that machine can read the metrics there.
+- A file for the textfile collector of node_exporter. It is written under another name, and then renamed, so that
+  no half of it is ever read. It has mode 0644, whatever the umask, because node_exporter runs as another user:
+  whoever can log in on that machine can read the metrics there.
 - A Pushgateway, as the group of job `dc_inject` and the campaign. One that hangs, is down or refuses costs a run
   at most LONGEST seconds after its cycle, and a warning.
 
@@ -56,7 +56,7 @@ def _is_address(url: str) -> bool:
 
 
 def publish(text: Callable[[], bytes], group: str, textfile: Path | None, pushgateway: str | None) -> None:
-    """Publish metrics, as `text` tells them, wherever they are wanted; `group` is `dc27`, or `dc27/shard/2`."""
+    """Publish metrics, in Prometheus's format, where they are wanted; `group` is `dc27`, or `dc27/shard/2`."""
     if textfile is not None:
         to_textfile(text(), textfile)
     if pushgateway is not None:

@@ -294,7 +294,7 @@ RENEW: Mapping[str, str] = {
 class FileClass:
     """Whose fault it is that files of a class did not arrive, and where.
 
-    `excuse` is why they say nothing of the link; empty where they do. `unfit` files would fail again.
+    `excuse` is why they do not show how good the link is; empty where they do. `unfit` files would fail again.
     """
 
     party: Party
@@ -318,7 +318,7 @@ FILE_CLASSES: Mapping[str, FileClass] = {
     "timeout": FileClass(Party.UNKNOWN, "network"),
     "permission": FileClass(Party.USER, "", "a storage refused access"),
     "credentials": FileClass(Party.USER, "", "a storage refused the credentials"),
-    "canceled": FileClass(Party.SERVICE, "", "somebody cancelled transfers"),
+    "canceled": FileClass(Party.SERVICE, "", "a person cancelled transfers"),
     "vanished": FileClass(Party.SERVICE, "", "the service lost rules or jobs"),
     "other": FileClass(Party.UNKNOWN),
 }

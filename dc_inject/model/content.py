@@ -20,7 +20,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file's content: `size` bytes that follow from the seed alone; each iteration gives its pieces anew."""
+    """A file's content: `size` bytes that follow from the seed alone; each iteration gives the same pieces."""
 
     seed: str
     size: int

@@ -61,7 +61,7 @@ class SampleFolder:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFile:
-    """A file of a set of test data where Rucio says that it has to lie; `top` is its RSE's own prefix."""
+    """A file of a set of test data at the place that Rucio gives it; `top` is its RSE's own prefix."""
 
     top: str
     url: str
@@ -71,7 +71,7 @@ class RegisteredFile:
 
 @dataclass(frozen=True, slots=True)
 class ObservedRule:
-    """What Rucio's row of a rule, or of its dataset lock, says of it; a lock has no comment and so no key."""
+    """Rucio's row of a rule, or of its dataset lock; a lock has no comment and so no key."""
 
     id: str
     account: str

@@ -1,6 +1,6 @@
-"""The errors of dc_inject: each class says what has to happen next, each message what a person can do.
+"""The errors of dc_inject: the class is what has to happen next, the message what a person can do.
 
-Two families: what ends a command (with its exit code), and what a service answered (which tells the
+Two families: what ends a command (with its exit code), and what a service answered (which gives the
 engine's loop what to do with one injection). Foreign exceptions become one of these in their adapter.
 """
 
@@ -16,7 +16,7 @@ from dc_inject.model.findings import ERRORS
 
 
 class DcInjectError(Exception):
-    """Anything that dc_inject says itself: a message, perhaps a hint, and the exit code of a command."""
+    """An error of dc_inject: a message, a hint or none, and the exit code of a command."""
 
     exit_code = 1
 
@@ -38,7 +38,7 @@ class Problem:
     """One thing wrong in a menu: where it stands, what is wrong, and how to mend it."""
 
     file: str
-    line: int  # 1-based; 0 where no line can be named (an empty folder, say)
+    line: int  # 1-based; 0 where there is no line, as for an empty folder
     message: str
     hint: str = ""
     code: str = ""  # of a lint finding; empty for an error
@@ -81,7 +81,7 @@ class MenuError(DcInjectError):
 
 
 class LedgerError(DcInjectError):
-    """The ledger cannot be read or written, is locked, or belongs to somebody else."""
+    """The ledger cannot be read or written, is locked, or belongs to another account."""
 
     exit_code = 3
 
@@ -101,7 +101,7 @@ class ThresholdMissed(DcInjectError):
 
 
 class ServiceError(DcInjectError):
-    """A service (Rucio, FTS) refused or failed; the subclasses say what to do next.
+    """A service (Rucio, FTS) refused or failed; the subclasses are what to do next.
 
     `kind` is the word for it in metrics, `fault` whose fault it is, where that was judged.
     """
@@ -137,7 +137,7 @@ class Temporary(ServiceError):
 class LinkRefused(Temporary):
     """The service works, and refuses whatever is asked for this link: the link waits, the others go on.
 
-    It says nothing about the health of the service, so no breaker counts it.
+    It does not show a fault of the service, so no breaker counts it.
     """
 
     def __init__(self, message: str, hint: str | None = None, *, hold: str = "quarantined") -> None:
@@ -179,8 +179,8 @@ class NeedsOperator(ServiceError):
         self.passing = passing
 
 
-def of_fault(fault: Fault, message: str, *, hint: str | None = None, lost: bool = False) -> ServiceError:
-    """Return the error that tells what has to happen next about a fault; `lost` as in Temporary."""
+def make_service_error(fault: Fault, message: str, *, hint: str | None = None, lost: bool = False) -> ServiceError:
+    """Return the error for a fault, whose class is what has to happen next; `lost` as in Temporary."""
     hint = hint or fault.hint
     match fault.cause.remedy:
         case Remedy.AGAIN:

@@ -212,7 +212,7 @@ class ObservationLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedError(Event):
-    """An error that nobody expected; its trace is in the ledger's notes."""
+    """An unexpected error; its trace is in the ledger's notes."""
 
     kind: str
 

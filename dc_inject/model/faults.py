@@ -25,9 +25,9 @@ _OF_TLS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of an error: `text` is what the innermost error, or the answer, says.
+    """What is known of an error: `text` is that of the innermost error, or of the answer.
 
-    `credential` is what was shown: a proxy, a certificate, a token, a password, or nothing. `answered` tells that
+    `credential` is what was shown: a proxy, a certificate, a token, a password, or nothing. `answered` means that
     the peer itself refused, `page` that a page came, which the peer itself does not send, and `making` that the
     client was not ready yet.
     """
@@ -63,7 +63,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
     """Give an error and those behind it, the innermost last.
 
     Libraries wrap what they catch: in an argument, in `reason`, as the cause, or without a word of it. An error of
-    our own gate, which tells `what` happened, hides what is behind it.
+    our own gate, which names `what` happened, hides the cause.
     """
     seen: BaseException | None = error
     for _ in range(_DEEPEST):
@@ -86,8 +86,8 @@ def proxy_of(error: BaseException) -> str:
 def detail(error: BaseException) -> str:
     """Return the system's own words for an error: those of the libraries around it hold whole URLs."""
     innermost = tuple(chain(error))[-1]
-    said = (getattr(innermost, name, None) for name in ("verify_message", "strerror"))
-    words = next((word for word in said if isinstance(word, str) and word), str(innermost))
+    texts = (getattr(innermost, name, None) for name in ("verify_message", "strerror"))
+    words = next((word for word in texts if isinstance(word, str) and word), str(innermost))
     return re.sub(r"^\[[\w: ]+\] |^_ssl\.c:\d+: | ?\(_ssl\.c:\d+\)$", "", words) or type(innermost).__name__
 
 
@@ -121,7 +121,7 @@ class Fault:
         return Mark.OURS in self.cause.mark
 
     def message(self, detail: str = "") -> str:
-        """Return the sentence about it, with what the error itself says."""
+        """Return the sentence about it, with the text of the error."""
         sentence = self._filled(self.cause.sentence)
         text = f"{sentence} ({detail})" if sentence and detail else sentence or detail or str(self.cause)
         return f"{text} (through the proxy {self.proxy})" if self.proxy else text
@@ -189,8 +189,8 @@ def _numbered(cause: Cause, *numbers: int) -> _Row:
 _RUCIO, _FTS, _STORAGE = (Peer.RUCIO,), (Peer.FTS,), (Peer.STORAGE,)
 _SERVER = range(500, 600)
 LOGIN = ("CannotAuthenticate", "NoAuthInformation", "IdentityError", "IdentityNotFound")
-# Locks, deadlocks and lost connections, as some calls of Rucio pass them on. Rucio says "badly formatted" of any
-# statement with an id that failed; the ids that we send are its own.
+# Locks, deadlocks and lost connections, as some calls of Rucio pass them on. Rucio calls any statement with an id
+# that failed "badly formatted"; the ids that we send are its own.
 _DATABASE = re.compile(
     r"\([\w.]+\.(OperationalError|DatabaseError|DeadlockDetected)\) "
     r"|A StatementError occurred while|Badly formatted (rule id|input) \("
@@ -239,7 +239,7 @@ _ROWS = (
     _tls(Cause.ISSUER, "certificate verify failed"),
     _tls(Cause.TLS, "dh key too small"),
     _tls(Cause.WEAK_KEY, "(key|md) too (small|weak)"),  # ours: that of the peer fails to verify
-    # TLS: what the peer says of ours, and of TLS itself.
+    # TLS: what the peer objects to in ours, and errors of TLS itself.
     _tls(Cause.EXPIRED, "alert certificate expired"),
     _tls(Cause.NO_CREDENTIALS, "alert certificate required|certificate required"),
     _tls(Cause.NO_CREDENTIALS, "alert handshake failure", credentials=("nothing",)),

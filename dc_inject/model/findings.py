@@ -1,6 +1,6 @@
 """The codes of findings: what may look wrong in menus that can work. A menu accepts a finding by its code.
 
-`analysis.lint` finds what menus alone tell; `check --online` asks services for the rest.
+`analysis.lint` finds those that menus alone show; `check --online` asks services for the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CODES = {
     "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",
     "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
     "fts-ramp": "a step is over before FTS has grown to the transfers that it takes",
-    "scenarios-overlap": "scenarios use a link at one time, so that monitoring cannot tell them apart",
+    "scenarios-overlap": "scenarios use a link at one time, so that monitoring cannot distinguish them",
     "window-gap": "between two menus of a campaign nothing is in force",
     "window-overlap": "a menu begins before the one before it ends",
     "target-differs": "the rates of a menu do not sum to its target",
@@ -26,7 +26,7 @@ CODES = {
     "unused-files": "a source list has files that are below no source of the menu",
     # Those below need answers of services: `check --online` finds them.
     "fts-storage-limit": "the links of a storage need more transfers at a time than FTS allows into or out of it",
-    "storage-unreachable": "a storage does not answer, or Rucio says that its RSE is not available",
+    "storage-unreachable": "a storage does not answer, or its RSE is not available in Rucio",
     "storage-verbs": "a storage does not allow what copies, or their deletion, need",
     "wrong-size": "a source file that is listed has another size at the storage",
     "source-on-tape": "a source file is on tape only, so that its copy fails until it is staged",

@@ -1,4 +1,4 @@
-"""Goals: what limits a link's due beside its rate: a volume, bytes to keep in flight, or a pool to be repeated.
+"""Goals limit a link's due in addition to its rate: a volume, bytes to keep in flight, or a pool to repeat.
 
     left of a volume  =  volume - moved - on its way - debt
     left of a keep    =  keep - on its way - debt
@@ -9,7 +9,7 @@ The debt was due and is not injected (yet): what is known to have failed is debt
 due again by itself; without a goal it stays injected and does not come back. A cycle is due its rate's integral,
 but no more than what is left.
 
-What a link has on its way may be bounded beside that, by what the link carries: `Control` says whether.
+`Control` may also bound the bytes in flight on a link, by what the link carries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GoalAccount:
     moved: int = 0
     coming: int = 0
     debt: int = 0
-    free: int | None = None  # of its pool, and not at the destination; None: not known, or nobody needs it
+    free: int | None = None  # of its pool, and not at the destination; None: not known, or not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,10 @@ Goal = Volume | Keep | Recycle
 
 
 class Mode(StrEnum):
-    """What is done with what the controller says of a link."""
+    """What is done with the controller's limit for a link."""
 
     OFF = "off"  # nothing is asked
-    ADVISE = "advise"  # it is told what would be done
+    ADVISE = "advise"  # views show what would be done
     ACT = "act"
 
 

@@ -1,7 +1,7 @@
 """Holds: why a link got less than it was due.
 
 Each row of a cycle that got less than its due has exactly one hold, the leading one, with the numbers behind it.
-docs/reference/holds.md says what each means and what a user can do; here is what the program has to know of it.
+docs/reference/holds.md explains each to users; here is what the program needs to know of it.
 
 A hold arises in one of five places, in this order of time:
 
@@ -13,13 +13,13 @@ A hold arises in one of five places, in this order of time:
    inventory that could not be read.
 3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the tightest limit
    (`planning/limits.py`: `leading`), if one takes at least half of what is missing; among equals the one that
-   comes first in `Hold`. A lack of space is told by its cause (`Destination`). Else it is what stopped the choice
+   comes first in `Hold`. A lack of space is named by its cause (`Destination`). Else it is what stopped the choice
    of datasets; else that nothing fitted. Where only old debt is forgiven, it is the hold of the cycle before.
 4. In the middle of the cycle (`engine/context.py`: `trouble`). The first kind of trouble of a link counts.
 5. When the cycle is closed (`engine/closing.py`). Calls for which there was no time are `overload`, and what no
-   window had room for is `backlog` (`_troubles`). Trouble replaces what planning said if it cost at least half of
-   what is missing (`_leading`). A row that is short without a hold gets one (`_why_short`): that of a service that
-   stands still, `failing`, `api-errors`, or else `too-coarse`. A cycle that was left open is `not-running`
+   window had room for is `backlog` (`_troubles`). Trouble replaces the hold of planning if it cost at least half
+   of what is missing (`_leading`). A row that is short without a hold gets one (`_why_short`): that of a service
+   that stands still, `failing`, `api-errors`, or else `too-coarse`. A cycle that was left open is `not-running`
    (`close`).
 
 The ledger writes them into the rows that got less than their due (`ledger/cycles.py`: `close_cycle`); after that
@@ -68,13 +68,13 @@ class Trait(Flag):
     """What distinguishes holds for those that have to judge them."""
 
     NONE = 0
-    HARMLESS = auto()  # nobody has to do anything: the menu asks for it, or the next cycles make it up
+    HARMLESS = auto()  # no action is needed: the menu asks for it, or the next cycles make it up
     HOPELESS = auto()  # nothing can be injected, and no waiting is likely to mend it
-    OUTAGE = auto()  # something did not work, so a step of a mini-challenge says nothing of the link
+    OUTAGE = auto()  # something did not work, so a step of a mini-challenge does not show what the link carries
     LINK = auto()  # it follows from what the link does
     OUTRANKS = (
         auto()
-    )  # before a row is closed (`apps/link/records.py`), it counts whatever a service says meanwhile
+    )  # before a row is closed (`apps/link/records.py`), it counts whatever a service reports meanwhile
     ITEMS = auto()  # trouble with single datasets or files, not with calls
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything
@@ -106,7 +106,7 @@ class Hold(StrEnum):
             f"the ledger has a hold that is unknown here: {value!r:.60}", "use the dc_inject that wrote it"
         )
 
-    PAUSED = "paused", "somebody paused it", Trait.OUTRANKS
+    PAUSED = "paused", "it was paused by hand", Trait.OUTRANKS
     OUTSIDE_WINDOW = "outside-window", "its time was over", Trait.HARMLESS | Trait.OUTRANKS
     EXCLUDED = "excluded", "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS
     NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT
@@ -150,13 +150,13 @@ class Hold(StrEnum):
 
     @property
     def harmless(self) -> bool:
-        """Whether nobody has to do anything."""
+        """Whether no action is needed."""
         return Trait.HARMLESS in self.traits
 
 
 # What each means, for tables and docs/reference/holds.md.
 IN_SHORT: Mapping[Hold, str] = {
-    Hold.PAUSED: "somebody stopped it",
+    Hold.PAUSED: "stopped by hand",
     Hold.OUTSIDE_WINDOW: "outside its window in the menu",
     Hold.EXCLUDED: "an exclusion of the menu",
     Hold.NOT_RUNNING: "no injector ran",
@@ -195,7 +195,7 @@ class Held:
     numbers: Numbers = field(default_factory=dict)
 
 
-def of_error(error: str) -> Held:
+def read_hold(error: str) -> Held:
     """Return the hold of a failed call by the error of its entry, which names it where the link is refused."""
     name, colon, why = error.partition(": ")
     if colon and name in {hold.value for hold in Hold}:
@@ -203,12 +203,12 @@ def of_error(error: str) -> Held:
     return Held(Hold.API_ERRORS, {"message": error})
 
 
-def of_control(decided: Hold | None, row: Held | None, *, acts: bool) -> Hold | None:
+def choose_control_hold(decided: Hold | None, row: Held | None, *, acts: bool) -> Hold | None:
     """Return the hold by which control holds a link in a cycle, or would hold it.
 
     Where control acts, it is that of the cycle's row, which names the tightest limit, if it is one of control's.
-    Else it is the one that control had `decided` on before the cycle was planned: also where the row only says of
-    which hold the debt is that it forgives, which may be over.
+    Else it is the one that control had `decided` on before the cycle was planned: also where the row only names
+    for which hold the debt is that it forgives, which may be over.
     """
     if acts and row is not None and Trait.CONTROL in row.hold.traits and not forgives(row):
         return row.hold
@@ -223,8 +223,8 @@ def forgives(held: Held) -> bool:
 def sentence(held: Held) -> str:
     """Return a hold in words without numbers, which differ from cycle to cycle, but with those of its message.
 
-    A limit of the campaign is told with its value, and without what would hold nearly as much: it is one limit,
-    whatever else there is.
+    A limit of the campaign is shown with its value, and without other holds that cost nearly as much: it is one
+    limit, whatever else there is.
     """
     message, also = held.numbers.get("message"), held.numbers.get("also")
     if held.hold is Hold.CAMPAIGN_LIMIT and "most" in held.numbers:
@@ -244,8 +244,8 @@ def _most(numbers: Numbers) -> str:
     return units.grouped(most) if numbers.get("limit") in _COUNTED else units.format_rate(most)
 
 
-def beside(held: Held, others: Iterable[Hold]) -> Held:
-    """Return a hold that names others beside it: lifting the leading one alone would not let everything out."""
+def name_others(held: Held, others: Iterable[Hold]) -> Held:
+    """Return a hold that also names others: lifting the leading one alone would not let everything out."""
     named = [Hold(name) for name in str(held.numbers.get("also", "")).split(", ") if name]
     also = ", ".join(dict.fromkeys(hold.value for hold in (*named, *others) if hold is not held.hold))
     return Held(held.hold, {**held.numbers, "also": also}) if also else held

@@ -4,7 +4,7 @@ A `Dataset` goes out whole through Rucio. Where datasets are too coarse for a li
 files of a dataset, its parent, as a temporary dataset of its own. Through FTS files go out, many in a `Bundle`,
 which is one job; those of a second hop are the copies that one earlier job made.
 
-A dataset's files are counted in the order of their names, so that a slice is told by a range of numbers, and two
+A dataset's files are counted in the order of their names, so that a slice is named by a range of numbers, and two
 slices have a file in common just when their ranges overlap. How many files the dataset has belongs to it: with
 another number, the same range may mean other files.
 
@@ -17,7 +17,7 @@ The name of an item is what the ledger, the log and the injection's key (`naming
     of a second hop  20 files HASH copied by KEY
 
 Names are made here and nowhere else, and read only here: `read`, `read_id` and `read_bundle` are for names that
-come from outside, which are the ledger's rows and what Rucio says of a rule. All other code asks the item.
+come from outside, which are the ledger's rows and Rucio's rules. All other code asks the item.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SliceId(NamedTuple):
         return f"{self.did} ({self.range})" if self.did else str(self.range)
 
 
-ItemId = str | SliceId  # what an item is, without its size: its name, or of a slice what the name says
+ItemId = str | SliceId  # an item without its size: its name, or the range that the name of a slice has
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class File:
 
     @property
     def files(self) -> int:
-        """How many files it is: 1, as every item says it."""
+        """How many files it is: 1."""
         return 1
 
     @property
@@ -136,8 +136,8 @@ class Slice:
 class Bundle:
     """The files of one FTS job. One may be there more than once.
 
-    `label` tells it from other bundles; `members` may not be known any more once the job was made. For a second
-    hop, `copied_by` is the key of the injection that made these copies.
+    `label` distinguishes it from other bundles; `members` may not be known any more once the job was made. For a
+    second hop, `copied_by` is the key of the injection that made these copies.
     """
 
     label: str
@@ -165,7 +165,7 @@ class Slicing:
     """That datasets may be cut for a link, and where the slices are made.
 
     `scope` is one in which the account may make datasets. `name` is a template: `{mark}` becomes what is different
-    for each slice and says that it is ours, `{campaign}` and `{scenario}` what they say. `at_most` is the most
+    for each slice and marks it as ours, `{campaign}` and `{scenario}` their names. `at_most` is the most
     bytes of a slice; 0: a grain of a cycle's worth.
     """
 
@@ -231,7 +231,7 @@ def label(members: Sequence[File], moment: datetime, number: int) -> str:
 
 
 def label_of_job(files: int, job: str) -> str:
-    """Return the label of a bundle that was found as a job of FTS, which does not tell that of its making."""
+    """Return the label of a bundle that was found as a job of FTS, which does not keep the first label."""
     return f"{files}{_FILES}of job {job}"
 
 
@@ -254,7 +254,7 @@ def units_of(item: Item) -> tuple[str, ...]:
 
 
 def read_id(name: str) -> ItemId:
-    """Return what a name says, with or without the dataset that a slice was made as."""
+    """Parse the name of an item, with or without the dataset that a slice was made as."""
     if _FILES not in name:
         return name
     match = _SLICE.fullmatch(name)
@@ -265,7 +265,7 @@ def read_id(name: str) -> ItemId:
 
 
 def read(name: str, size: int, files: int) -> Dataset | Slice:
-    """Return the dataset or slice of this name and size in bytes; a slice has as many files as its name says."""
+    """Return the dataset or slice of this name and size in bytes; a slice has as many files as its name has."""
     return sized(read_id(name), size, files)
 
 

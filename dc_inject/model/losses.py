@@ -4,7 +4,7 @@ Bytes that were injected have moved, or are on their way, or had not moved when 
 
     injected = moved + on its way + not moved
 
-What had not moved by then stays injected, and the debt does not ask for it again. `failed` is beside this sum:
+What had not moved by then stays injected, and the debt does not ask for it again. `failed` is not in this sum:
 what failed for good is no longer injected, and is due once more (`model/transitions.py`).
 
 Files that failed in all attempts of a rule when it was last looked at have failed (`not_moved_failed`), however
@@ -16,7 +16,7 @@ How a rule or job ended follows from the times that the ledger keeps of it, for 
 - `cancelled`: dc_inject asked to end it before its lifetime was over: `dc-inject end --cancel`, or a run whose
   rule found files of it at the destination already.
 - `expired`: it was there until its lifetime was over.
-- `ended_otherwise`: it was gone before that, and this ledger knows of nobody who asked for it.
+- `ended_otherwise`: it was gone before that, and nothing in this ledger asked for it.
 
 The clocks of services and of this machine may differ, and a call takes its time: hence `GRACE`.
 """
@@ -33,7 +33,7 @@ OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 
 
 class Lost(NamedTuple):
-    """Bytes that did not move, because they failed or by how their rule or job ended, and `failed` beside them.
+    """Bytes that did not move, since they failed or by how their rule or job ended, and `failed` apart.
 
     `not_moved_estimated` is the part of those that did not move of rules of which what moved is an estimate.
     `failed` are bytes of jobs, or of rules that did not begin, which are no longer injected.
@@ -47,7 +47,7 @@ class Lost(NamedTuple):
     failed: int = 0
 
 
-def of_entry(entry: Entry) -> Lost:
+def sum_losses(entry: Entry) -> Lost:
     """Return what of an entry did not move."""
     size = entry.injected - entry.moved if entry.state in OVER else 0
     failed, estimated = _failed_of(entry, size), 0 if entry.moved_exact else size
@@ -62,7 +62,7 @@ def of_entry(entry: Entry) -> Lost:
 def _failed_of(entry: Entry, size: int) -> int:
     """Return how much failed of what did not move; `ledger/injections.py` adds the same up in SQL."""
     files, stuck = entry.injection.item.files, entry.files_stuck
-    if entry.failed:  # a service that gives failed bytes back has said which: they are not injected any more
+    if entry.failed:  # a service that gives failed bytes back has named them: they are not injected any more
         return 0
     return (
         size
@@ -74,7 +74,7 @@ def _failed_of(entry: Entry, size: int) -> int:
 def _was_cancelled(entry: Entry) -> bool:
     """Whether it was asked to end before the end of the lifetime that it was given.
 
-    What its service says of that (`expires_at`) is the moment of asking, from then on. What services do not end by
+    From then on `expires_at` of the service is the moment of asking. What services do not end by
     themselves is asked to end when its lifetime is over, and has expired.
     """
     asked_at, since = entry.end_asked_at, entry.accepted_at
@@ -82,7 +82,7 @@ def _was_cancelled(entry: Entry) -> bool:
 
 
 def _has_expired(entry: Entry) -> bool:
-    """Whether its lifetime was over when its end was seen: the one that it was given, or that its service says."""
+    """Whether its lifetime was over when its end was seen: its own, or that of its service."""
     if entry.ended_at is None or entry.accepted_at is None:
         return False
     given = entry.accepted_at + entry.injection.lifetime

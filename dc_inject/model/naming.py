@@ -15,7 +15,7 @@ from dc_inject.model.items import Range, Slice, SliceId, Slicing
 from dc_inject.model.redaction import scrub
 from dc_inject.model.types import Cycle, Injection, Link
 
-# A name space of our own, so that nobody else's uuid5 can be one of our keys.
+# A name space of our own, so that no other program's uuid5 can be one of our keys.
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
 _JOBS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
 _COMMENT = re.compile(
@@ -106,7 +106,7 @@ def read_origin(metadata: Mapping[str, object]) -> Origin | None:
 
 
 def metadata(injection: Injection, origin: Origin | None = None) -> dict[str, object]:
-    """Return what an FTS job says of itself, at most METADATA_LIMIT bytes of JSON: a long contact is cut short."""
+    """Return the metadata of an FTS job, at most METADATA_LIMIT bytes of JSON: a long contact is cut short."""
     values: dict[str, object] = {
         "dc_inject": 1,
         "campaign": injection.campaign,
@@ -135,7 +135,7 @@ _FOLDER = re.compile(rf"{TOP}/[^/]+/{NAME.pattern}(?:/{_CYCLE}(?:/{_KEY})?)?")
 
 
 class Copy(NamedTuple):
-    """What the path of a file of ours says: whose it is, and which member of its injection."""
+    """The contents of a path of ours: the owner of the file, and which member of its injection it is."""
 
     campaign: str
     scenario: str
@@ -151,7 +151,7 @@ def folder(injection: Injection) -> str:
 
 
 def copies(injection: Injection) -> list[str]:
-    """Return the URLs that the files of an injection are copied to, in order; nobody else gives such names."""
+    """Return the URLs that the files of an injection are copied to, in order; only we give such names."""
     place = folder(injection)
     return [
         f"{place}/{number:04}-{_mark(injection.campaign, injection.key, number)}"
@@ -160,7 +160,7 @@ def copies(injection: Injection) -> list[str]:
 
 
 def read_copy(prefix: str, url: str) -> Copy | None:
-    """Return what the URL of a file below a destination prefix says, or None if the file is not ours.
+    """Parse the URL of a file below a destination prefix; None if the file is not ours.
 
     Its whole path has to be of our form, and its mark has to be that of its campaign, key and number.
     """
@@ -182,7 +182,7 @@ def is_folder(prefix: str, url: str) -> bool:
 
 
 def _mark(campaign: str, key: str, number: int) -> str:
-    """Return what marks a file as ours: nobody has it in a name by chance."""
+    """Return the mark of our files, which no name has by chance."""
     return hashlib.blake2b(f"{campaign} {key} {number}".encode(), digest_size=6, person=b"dc_inject/1").hexdigest()
 
 

@@ -25,7 +25,7 @@ class Identity:
     """Who we are at a service and what we may do there.
 
     `may_end` is whether rules or jobs of ours can be ended early (None: could not be found out).
-    `credentials_until` is when the credentials expire, as far as the service or the files tell.
+    `credentials_until` is when the credentials expire, as far as the service or the files show.
     """
 
     service: str
@@ -52,12 +52,12 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """What a service says of a candidate now: whether it is whole at the source, and at the destination.
+    """The state of a candidate at a service now: whether it is whole at the source, and at the destination.
 
     `source_until` is when the source may lose it (None: no end known). `destination_bytes` are bytes that
     are available at the destination, whoever put them there; a replica row without them is a ghost.
     `destination_busy` is whether any of its files is on its way there, or being deleted there: the service would
-    make no transfer of it for us. `files` tell its files apart from others, within this process only; None if they
+    make no transfer of it for us. `files` identify its files, within this process only; None if they
     cannot be listed.
     """
 
@@ -74,7 +74,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one submitted or ended injection: an id, or an error that says what to do next.
+    """What became of one submitted or ended injection: an id, or an error whose class is what to do next.
 
     `present` are bytes that were at the destination already when the service accepted it.
     `adopted` means that the service had it already from an earlier call of ours (same key), made by `origin`.
@@ -89,7 +89,7 @@ class Outcome:
 
 
 class Status(StrEnum):
-    """What a service says of a rule or job of ours."""
+    """The status of a rule or job of ours at its service."""
 
     ABSENT = "absent"  # it does not exist (any more)
     WAITING = "waiting"  # known, not yet at work (INJECT, SUBMITTED)
@@ -97,7 +97,7 @@ class Status(StrEnum):
     STUCK = "stuck"
     SUSPENDED = "suspended"
     COMPLETE = "complete"
-    UNKNOWN = "unknown"  # the service did not tell of this one
+    UNKNOWN = "unknown"  # the service did not report this one
 
 
 VANISHED = (
@@ -109,12 +109,13 @@ class Observation(NamedTuple):
     """What was seen of one injection: status, and how far it got.
 
     `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
-    of it. `size` is what the service found all of it to have, whatever was listed; None when it does not tell.
+    of it. `size` is its size as the service found it, whatever was listed; None when it is not reported.
     `again_at` is when to look again for what is UNKNOWN only because one look is not enough to believe that it is
     gone. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
     `reasons` counts the files behind them by the class of their reason, and `unfit` names the source files among
-    them that would fail again (missing, or not what their checksum says). `undone` names the source files that did
-    not arrive, for whatever reason, once it is over and where the service tells. `tape` is None if no end is tape.
+    them that would fail again (missing, or with another checksum). `undone` names the source files that did
+    not arrive, for whatever reason, once it is over and where the service reports them. `tape` is None if no end
+    is tape.
     """
 
     key: str
@@ -146,7 +147,7 @@ class Removal:
     """What is known of the bytes that an ended injection left at its destination.
 
     `gone` when nothing of it is there any more, nor can come; else `left` are the bytes that are still there
-    (None: not told), `again_at` is when to ask next (None: when it suits), and `error` what stands in the way.
+    (None: not known), `again_at` is when to ask next (None: when it suits), and `error` what stands in the way.
     """
 
     key: str
@@ -158,7 +159,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class RseFacts:
-    """What a service says of an RSE now; None is a signal that could not be read ("signal missing").
+    """The state of an RSE as a service reports it; None is a signal that could not be read ("signal missing").
 
     `near` is the RSE that is most like one that does not exist. `means` are the RSEs that its name means where the
     service takes names as expressions, sorted; None where it does not. `free` is bytes not yet used, as they were
@@ -180,7 +181,7 @@ class RseFacts:
     missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
     closed: Mapping[str, str] = field(
         default_factory=dict
-    )  # `readable` or `writable`, if False -> why, where told; `quota_left`, where every rule is refused
+    )  # `readable` or `writable`, if False -> why, where known; `quota_left`, where every rule is refused
 
     @property
     def ambiguity(self) -> str:
@@ -196,8 +197,8 @@ class LinkQueue:
     """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file.
 
     `at` is when its service looked at it. `limit` is how many transfers at a time FTS's optimizer allows now, and
-    `decision` why, in its words (None and empty: it does not tell). `by` is the FTS that told, where that is not
-    the link's own service.
+    `decision` why, in its words (None and empty: not reported). `by` is the FTS that reported it, where that is
+    not the link's own service.
     """
 
     waiting: int
@@ -212,7 +213,7 @@ class LinkQueue:
 class Missing(NamedTuple):
     """A signal that cannot be read: of what (a link, an RSE, a service), and why.
 
-    One of nothing is not told to anybody: it cannot be had.
+    A limit of 0 is not reported: it is impossible.
     """
 
     subject: str
@@ -225,7 +226,7 @@ class FoundInjection:
 
     `key` is that of the injection it was made for. `done`, `moving` and `stuck` count files. `changed_at` is when
     it was last at work: of a complete one, the moment of that. `sources` names its files where they were chosen
-    one by one, and its `link` tells then only what they have in common.
+    one by one, and its `link` then has only what they have in common.
     """
 
     key: str
@@ -277,7 +278,7 @@ class Stray(NamedTuple):
     url: str
     copy: Copy
     bytes: int
-    modified: datetime | None = None  # where the storage tells
+    modified: datetime | None = None  # where the storage reports it
 
 
 Endpoint = tuple[str, int]  # host or address, and port
@@ -294,7 +295,7 @@ class Note(Protocol):
 class Backend(Protocol):
     """A service that moves bytes; every method may be called again with the same arguments, from any thread.
 
-    Methods that take many answer for each; they raise a ServiceError only when nothing at all could be told.
+    Methods that take many answer for each; they raise a ServiceError only when there is no answer at all.
     """
 
     name: str  # of its entry in `services.SERVICES`
@@ -359,7 +360,7 @@ class Clock(Protocol):
 
 @runtime_checkable
 class MachineClock(Protocol):
-    """A machine's clock, which may leap: then the engine's time goes on evenly until a service has told."""
+    """A machine's clock, which may leap: then the engine's time goes on evenly until a service confirms it."""
 
     def guard(self) -> None:
         """Follow no leap from now on."""
@@ -378,7 +379,7 @@ class MachineClock(Protocol):
         ...
 
     def ahead(self, address: str) -> timedelta | None:
-        """Return how far the machine's clock is ahead of a service's; None where it has not told."""
+        """Return how far the machine's clock is ahead of a service's; None where that is not known."""
         ...
 
 
@@ -391,7 +392,7 @@ class Finished(NamedTuple):
 
 
 class Executor(Protocol):
-    """Runs calls to services beside the engine, and is what the engine waits on."""
+    """Runs calls to services in parallel to the engine, which waits on it."""
 
     def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         """Run a task; its end is handed back by `wait`. Tasks that hang in one lane hold up no other lane."""

@@ -32,7 +32,7 @@ class Peak(NamedTuple):
 
 
 def area(flow: Flow, start: datetime, end: datetime) -> Fraction:
-    """Return what a flow asks for in [start, end), as its rate and window say: bytes, exact."""
+    """Return the bytes that a flow asks for in [start, end) by its rate and window, exact."""
     begin, last = max(start, flow.start), min(end, flow.end)
     if begin >= last:
         return Fraction(0)
@@ -114,7 +114,7 @@ def peak(flows: Iterable[Flow], start: datetime | None = None, end: datetime | N
         return Peak(0.0, None)
     moment, before = when
     rates = [at(flow, moment, before=before) for flow in all_flows]
-    # Summed anew: the running total has gathered the rounding of all changes before.
+    # Summed again: the running total has gathered the rounding of all earlier changes.
     return Peak(math.fsum(rates), all_flows[max(range(len(all_flows)), key=lambda index: rates[index])])
 
 

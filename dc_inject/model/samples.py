@@ -1,6 +1,6 @@
 """Sets of test files: their number, sizes, and the names by which they are recognised as ours.
 
-The names tell all of it, so that nothing has to be kept anywhere: a set that was begun is gone on with, listed and
+The names hold all of it, so that nothing is kept elsewhere: a set that was begun can be continued, listed and
 dropped by what the service has.
 """
 

@@ -25,13 +25,11 @@ class Service:
     unique: bool  # an item can be at a destination once only, whoever brought it; else every copy has its own name
     has_slices: bool  # a part of a dataset can go out as a temporary dataset of its own
     takes_files: bool  # takes files that we bundle; else datasets
-    knows_ends: bool  # tells which ends exist, and which of them are tape; so an end may be an expression
+    knows_ends: bool  # knows which ends exist, and which of them are tape; so an end may be an expression
     ends_are_urls: bool  # prefixes of URLs, below which credentials of ours are used; else names of RSEs
     reads: bool  # bytes are only read: a destination is the site of the workers, by name, and nothing stays there
     has_quota: bool  # holds each file by a lock, which counts toward the account's quota
-    named_by_menus: (
-        bool  # a menu may say where it is, host and port: another one knows nothing of what this one has
-    )
+    named_by_menus: bool  # a menu may name its host and port: another instance does not have the same jobs
 
 
 RUCIO = Service(
@@ -80,7 +78,7 @@ READS = Service(
     named_by_menus=False,
 )
 SERVICES = {service.name: service for service in (RUCIO, FTS, READS)}
-DEFAULT = RUCIO  # where no menu says which
+DEFAULT = RUCIO  # where no menu names a service
 SIMULATED = "twin://"  # begins the address of a service that is simulated; the name of the grid follows
 
 

@@ -24,7 +24,7 @@ def read_shard(text: str) -> Shard:
     match = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", text)
     shard = Shard(int(match[1]), int(match[2])) if match else Shard(0, 0)
     if not 0 <= shard.index < shard.count:
-        raise ValueError(f"{text!r} is not a shard; write INDEX/COUNT, from 0/4 to 3/4 say")
+        raise ValueError(f"{text!r} is not a shard; write INDEX/COUNT, such as 0/4 to 3/4")
     if shard.count > MOST:
         raise ValueError(f"{shard.count} shards are too many; a campaign has at most {MOST}")
     return shard

@@ -10,7 +10,8 @@ challenge by itself. Only cycles that count in averages are
 taken: closed ones, outside of excluded windows.
 
 There are three outcomes, as of k6's thresholds two: met, missed, and inconclusive where there is nothing to
-compare. That is no pass: a threshold whose scenario does not exist, or whose time is not over, says so.
+compare. That is no pass: the threshold is inconclusive, as when its scenario does not exist or its time is not
+over.
 
 What links got is added up elsewhere (`Amounts`); here it is only compared.
 """
@@ -70,7 +71,7 @@ class Amounts:
 class Metric(NamedTuple):
     """What can be compared: how its values are read and written, and what it is of amounts (None: nothing).
 
-    `more_is` says whether more of it is "better" or "worse", where it is always one of them.
+    `more_is` is "better" or "worse", where more of it always is one of them.
     """
 
     parse: Callable[[str], float]
@@ -205,7 +206,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class _Scanner:
-    """Reads a threshold from left to right, and says at which character it is not one."""
+    """Reads a threshold from left to right; errors name the wrong character."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -256,7 +257,7 @@ class _Scanner:
         return labels
 
     def rest(self) -> tuple[str, str | None]:
-        """Return the value and, if it is said, the time."""
+        """Return the value and, if there is one, the time."""
         value, word, over = re.sub(r"\s+", " ", self._text[self._at :]).strip().partition(" over ")
         if not value or value == "over":
             self.take(_NOTHING, "a value", "write a number, with its unit")

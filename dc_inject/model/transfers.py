@@ -16,8 +16,8 @@ LIMITS_OF = "FTS 3.14, schema 10"  # whose defaults these are; in DC24 it was 20
 class TransferLimit:
     """The most transfers at a time that FTS allows on a link of two storages, out of one, or into one.
 
-    Storages are as FTS has them, `davs://host` without a port; an empty one stands for any. `origin` says where
-    `most` is from: `config`, `optimizer` (what FTS allows just now, which it changes) or `default` (nobody told).
+    Storages are as FTS has them, `davs://host` without a port; an empty one stands for any. `origin` is where
+    `most` is from: `config`, `optimizer` (what FTS allows just now, which it changes) or `default` (not known).
     """
 
     source: str

@@ -38,7 +38,7 @@ def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) 
         return _accepted(entry, outcome, now)
     error = outcome.error.message
     if isinstance(outcome.error, Temporary) and not outcome.error.outage:
-        error = f"{outcome.error.hold}: {error}"  # `holds.of_error` reads it
+        error = f"{outcome.error.hold}: {error}"  # `holds.read_hold` reads it
     error = error[:ERROR_LIMIT]
     if entry.state is not State.CALLED:
         return entry  # it was found, or dropped, while the call was under way
@@ -48,11 +48,11 @@ def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) 
         case NeedsOperator() | Temporary(lost=False):
             return entry.changed(state=State.INTENDED, not_before=retry_at, error=error)
         case _:
-            return entry.changed(error=error)  # nobody knows whether it was carried out
+            return entry.changed(error=error)  # it is unknown whether it was carried out
 
 
 def withdrawn(entry: Entry, why: str) -> Entry:
-    """Return an entry that we drop, as long as nobody has accepted it."""
+    """Return an entry that we drop, as long as no service has accepted it."""
     if entry.state not in UNASKED:
         return entry
     return entry.changed(state=State.WITHDRAWN, error=why[:ERROR_LIMIT])
@@ -149,7 +149,7 @@ def _measured(entry: Entry, observation: Observation, now: datetime) -> Entry:
         moved = min(moved, room)
     if observation.moved is not None and (observation.exact or not exact):
         moved, exact = min(max(observation.moved - entry.present, 0), room), observation.exact
-    if observation.status is Status.ABSENT:  # it tells no more than that
+    if observation.status is Status.ABSENT:  # there is no more to learn from it
         return entry.changed(observed_at=now, failed=failed, moved=moved, moved_exact=exact)
     return entry.changed(
         observed_at=now,

@@ -1,4 +1,4 @@
-"""The nouns of dc_inject, all frozen: what a menu says, what a cycle plans, and what becomes of an injection."""
+"""The nouns of dc_inject, all frozen: contents of menus, plans of cycles, and states of injections."""
 
 # Units everywhere: sizes in bytes (int), rates in bytes per second (float), times in aware UTC.
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dc_inject.model.shape import Shape
 from dc_inject.model.tape import Tape
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SHORTEST, LONGEST = timedelta(hours=1), timedelta(hours=2)  # lifetimes of rules, where no menu says more
+SHORTEST, LONGEST = timedelta(hours=1), timedelta(hours=2)  # lifetimes of rules, where no menu gives others
 
 
 class Link(NamedTuple):
@@ -60,7 +60,7 @@ _flow_key = lru_cache(maxsize=1 << 14)(FlowKey)  # a campaign has few of them, a
 
 
 class Order(StrEnum):
-    """In which order datasets of a pool are taken; anything but largest-first has to be said in the menu."""
+    """The order in which datasets of a pool are taken; any but largest-first has to be named in the menu."""
 
     LARGEST_FIRST = "largest-first"
     SMALLEST_FIRST = "smallest-first"
@@ -88,7 +88,7 @@ class DatasetFilter:
 class Listing:
     """A list of source files that a menu names: how it was called, the SHA-256 of its bytes, and its files.
 
-    A file's name is a URL, or a path below the source prefix. Its size is 0 where the list does not tell it.
+    A file's name is a URL, or a path below the source prefix. Its size is 0 where the list does not have it.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Listing:
 class FileFilter:
     """Which files below a source's URL prefix may be injected through FTS.
 
-    One of three tells them: a `listing`; a `folder` below the prefix (`""` is the prefix itself), which the
+    One of three names them: a `listing`; a `folder` below the prefix (`""` is the prefix itself), which the
     storage lists; or `datasets`, whose replicas below the prefix Rucio knows. `pattern` (shell wildcards, on the
     path below the prefix) and `size` (bytes, both inclusive) choose among what is found. With `reading` a file
     counts for the bytes that are read of it. With `recalls` files that are on tape only are taken, too.
@@ -127,7 +127,7 @@ class Verify(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How files are bundled into FTS jobs, and what FTS is told of them.
+    """How files are bundled into FTS jobs, and the options that FTS gets for them.
 
     `files` is the most that one job has; `retry` how often FTS tries a file again; `verify` where it compares
     checksums; `scitag` the flow label (65 to 65535) of experiment and activity; `longest_transfer` how long a
@@ -154,11 +154,11 @@ class PoolKey(NamedTuple):
 
 @dataclass(frozen=True)  # without slots: what is asked of it all the time is kept
 class Flow:
-    """One link of a scenario with its rate and everything a menu says about it, defaults filled in.
+    """One link of a scenario with its rate and all its terms in a menu, defaults filled in.
 
-    `rate` is bytes per second inside [start, end), the highest if there is a `shape`, which says what part holds
+    `rate` is bytes per second inside [start, end), the highest if there is a `shape`, which has what part holds
     when. `overhead` is a fraction, `grain` the part of a cycle's worth that a dataset may have before smaller ones
-    are preferred. `priority` (1 to 5) divides our budgets; `service_priority` is what Rucio is told.
+    are preferred. `priority` (1 to 5) divides our budgets; `service_priority` is sent to Rucio.
     """
 
     scenario: str
@@ -168,7 +168,7 @@ class Flow:
     end: datetime
     datasets: DatasetFilter | FileFilter
     shape: Shape | None = None  # constant
-    goal: Goal | None = None  # the rate alone says what is due
+    goal: Goal | None = None  # None: the rate alone gives what is due
     order: Order = Order.LARGEST_FIRST
     grain: float = 0.25
     type: str = ""  # what reports call such links
@@ -220,7 +220,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class RseSpec:
-    """What a menu says of an RSE: the space that we may fill (bytes), and how long its deletions lag."""
+    """An RSE in a menu: the space that we may fill (bytes), and how long its deletions lag."""
 
     space: int | None = None
     deletion_lag: timedelta = timedelta(0)

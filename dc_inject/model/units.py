@@ -1,4 +1,4 @@
-"""Reading and writing of rates, sizes and durations: units are always said, and never mixed up.
+"""Reading and writing of rates, sizes and durations: each has its unit, and units are never mixed up.
 
 Inside dc_inject sizes are bytes (int), rates are bytes per second (float) and durations are timedeltas.
 `b` is a bit and `B` a byte, written out too (`Gbit/s`, `MByte/s`); k, M, G, T, P, E are powers of 1000 and Ki, Mi,
@@ -26,7 +26,7 @@ _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "w"
 _PER = _SECONDS | {"sec": 1, "hour": 3600}  # what a rate may be per
 _NUMBER = r"(?P<number>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 _PREFIX = r"(?P<prefix>(?:[KMGTPE]i|[kKMGTPE])?)"
-_WORD = r"(?P<unit>[bB]its?|[bB]ytes?|[bB])"  # words say what they mean, whatever their first letter
+_WORD = r"(?P<unit>[bB]its?|[bB]ytes?|[bB])"  # words mean the same with a capital first letter
 _RATE_UNIT = rf"{_PREFIX}{_WORD}(?:ps|/(?P<per>sec|s|min|hour|h|day|d))"
 _RATE = re.compile(rf"{_NUMBER}\s*{_RATE_UNIT}")
 _NAMED_UNIT = re.compile(rf"(?<![A-Za-z0-9/]){_RATE_UNIT}(?![A-Za-z0-9/])")
@@ -256,7 +256,7 @@ def grouped(number: float) -> str:
 def counted(number: int, plural: str, singular: str = "") -> str:
     """Return a number with what it counts, which is given in the plural: `1,200 links`, `1 link`, `1 rule or job`.
 
-    `singular` is what to say of a single thing where it is more than the plural without its `s`.
+    `singular` is the noun for a single thing where it is not the plural without its `s`.
     """
     if number != 1:
         return f"{grouped(number)} {plural}"

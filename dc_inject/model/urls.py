@@ -40,7 +40,7 @@ class Url(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The host, in brackets if it is an IPv6 address, and the port where it has to be said."""
+        """The host, in brackets if it is an IPv6 address, and the port where it is not the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
 
@@ -60,7 +60,7 @@ def host_of(name: str) -> str:
 
 
 def parse(text: str) -> Url:
-    """Read a URL, or raise ValueError with a sentence that says what is wrong and never shows a secret."""
+    """Read a URL, or raise ValueError with a sentence on what is wrong, which never shows a secret."""
     if not text.isprintable() or " " in text:
         raise ValueError("a URL has no spaces or control characters; write a space in a name as %20")
     shape = _SHAPE.fullmatch(text)
@@ -175,7 +175,7 @@ def host_key(url: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Tell a URL from a path, the name of an RSE or a DID, such as `cms:/Cosmics/RAW`."""
+    """Return whether a text is a URL, and not a path, the name of an RSE or a DID such as `cms:/Cosmics/RAW`."""
     return _URL.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether the clocks of this machine and of services agree, and what is to be said where they do not."""
+"""Whether the clocks of this machine and of services agree, and a sentence on how they differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How long a rule or job lives, and for how long its bytes take up space: the whole policy.
 
-**Every rule is born with its lifetime**, so that traffic ends by itself if nobody is there to end it. Rucio ends
-a rule whose lifetime is over. FTS ends nothing, so that `run` and `end` cancel a job that is older than its
+**Every rule is born with its lifetime**, so that traffic ends by itself if no process is there to end it. Rucio
+ends a rule whose lifetime is over. FTS ends nothing, so that `run` and `end` cancel a job that is older than its
 lifetime, and FTS keeps its files in the queue no longer than that.
 
     fitting  = max                                     where the space is not known, or nothing comes in
@@ -13,25 +13,25 @@ lifetime, and FTS keeps its files in the queue no longer than that.
     horizon  = min(r + lag, the flow's window)         a short menu never fills more than it injects
     space needed in the steady state = ingress x horizon
 
-`min`, `max` and `dwell` are the menu's: an hour, two hours and none unless it says otherwise. Space is in bytes,
+`min`, `max` and `dwell` are the menu's: an hour, two hours and none by default. Space is in bytes,
 and ingress, what is due to the destination from all links, in bytes per second. The lag is what the
 destination's deletions take after a rule's end, and a cycle: what goes in the course of one is free for planning
 at the start of the next.
 
 **What does not fit is held, and no lifetime is stretched for it.** Where even `min` would need more than the
 space, the ingress is cut (hold `destination-full`); what would not arrive within `max` is not asked for (hold
-`backlog`). For `volume` and `again` a pool is not paced by how long rules stay: they say how often a dataset
+`backlog`). For `volume` and `again` a pool is not paced by how long rules stay: they decide how often a dataset
 goes out.
 
 **Complete rules end early** where the account may end them, once their dwell is over (`reconcile.to_end`). Each
-service says so for itself: what an account of Rucio may not end changes nothing for jobs of FTS. A first copy
+service has rights of its own: what an account of Rucio may not end changes nothing for jobs of FTS. A first copy
 stays until its second hop is complete, and a second copy's lifetime ends before that of its first one, from which
 it is read. So a first copy stays for both, and for a cycle in which the second hop waits for its plan.
 
 **While `run` is active**, an edited `lifetime` is that of rules made from then on; an edited `dwell` holds for
 all. A rate that is set changes the ingress, and with it what fits.
 
-**From then on** the states of a rule follow each other as `model/transitions.py` says; `engine/reconciler.py`
+**From then on** the states of a rule follow each other as in `model/transitions.py`; `engine/reconciler.py`
 observes and ends it, and `engine/deleting.py` deletes what it leaves.
 """
 
@@ -49,7 +49,7 @@ from dc_inject.model.types import LONGEST
 UNKNOWN_CYCLES = 4  # of a campaign, in which times to completion and observed rates are not believed yet
 MEASURED_OVER = timedelta(hours=6)  # over which the time to completion is measured
 ARRIVING_FLOOR = 0.1  # of the target: what an observed rate counts as at least, so that a link can come back
-SLICE_LONGER = timedelta(days=1)  # than its rule the dataset of a slice lives, should nobody let it go
+SLICE_LONGER = timedelta(days=1)  # by which the dataset of a slice outlives its rule, if nothing deletes it before
 SLICE_AFTER = timedelta(hours=1)  # its rule was ended, it goes
 
 _SECOND, _HOUR = timedelta(seconds=1), timedelta(hours=1)
@@ -170,7 +170,7 @@ def may_go_on(first: Entry, now: datetime, shortest: timedelta) -> bool:
     return first.end_asked_at is None and (first.expires_at is None or first.expires_at >= now + shortest)
 
 
-def of_second_copy(injection: Injection, until: datetime, shortest: timedelta) -> timedelta:
+def limit_second_copy(injection: Injection, until: datetime, shortest: timedelta) -> timedelta:
     """Return the lifetime of a second copy that has to end by `until`; its own where too little would be left."""
     lifetime_left = min(injection.lifetime, until - injection.release)
     return lifetime_left if lifetime_left >= shortest else injection.lifetime
@@ -194,7 +194,7 @@ def hours_in_queue(lifetime: timedelta) -> int:
     return max(1, ceil(lifetime / _HOUR))
 
 
-def of_found(flow: Flow | None, created: datetime, expires: datetime | None) -> timedelta:
+def estimate_found_lifetime(flow: Flow | None, created: datetime, expires: datetime | None) -> timedelta:
     """Return the lifetime of a rule or job that was found: as reported, else the longest of its flow, if any."""
     if expires is not None:
         return max(expires - created, timedelta(0))

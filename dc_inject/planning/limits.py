@@ -11,8 +11,8 @@ A constraint has members (flows) and a capacity for one cycle:
 what is resident in the steady state. What is scarce is shared by priority, then in proportion to the amounts.
 
 Of limits that hold one link the tightest leads: the one that lets something out if it alone is lifted. Those that
-would hold the link nearly as much without it are told beside it (`also`). A lack of space has two causes, too
-small a space or deletions that are late, and `Destination` tells them apart.
+would hold the link nearly as much without it are named too (`also`). A lack of space has two causes, too
+small a space or deletions that are late, and `Destination` distinguishes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, Tape, urls
-from dc_inject.model.holds import beside
+from dc_inject.model.holds import name_others
 
 HOUR = timedelta(hours=1)
 TOLERANCE = 1e-6  # part of a limit by which amounts may be above it: every due is rounded to a byte, and rates are
@@ -39,7 +39,7 @@ class Deletions:
     """What is known of deletions at a destination, in bytes: by that a lack of space is their fault or not.
 
     `needed` is what the rates fill in the steady state if deletions come in time, `overdue` ours that are there
-    and should have been gone for a cycle, `lag` how long deletions take (None: not measured), and `late` tells
+    and should have been gone for a cycle, `lag` how long deletions take (None: not measured), and `late` means
     that this is too long.
     """
 
@@ -86,16 +86,16 @@ class Destination:
         """Return what a link may use of it: less, perhaps, if control acts on the link."""
         return self.guarded if guarded and self.guarded is not None else self
 
-    def lacks_in_steady_state(self, of_rates: float) -> Held:
-        """Say why the space lets too little through; `of_rates` is what they fill with its deletion lag."""
+    def hold_in_steady_state(self, of_rates: float) -> Held:
+        """Return why the space lets too little through; `of_rates` is what they fill with its deletion lag."""
         space, deletions = max(self.space or 0, 0), self.deletions
         lag = deletions.numbers if deletions is not None and deletions.late else {}
         if deletions is not None and lag and deletions.needed <= space:
             return Held(Hold.DELETION_LAG, {**lag, "needed": deletions.needed})
         return Held(Hold.DESTINATION_FULL, {**lag, "message": self._too_small(space, of_rates)})
 
-    def lacks_now(self, missing: float) -> Held:
-        """Say why so many bytes find no room now.
+    def hold_now(self, missing: float) -> Held:
+        """Return why so many bytes find no room now.
 
         It is `deletion-lag` if half of them had room without what is overdue, and the space holds what is needed.
         """
@@ -107,7 +107,7 @@ class Destination:
         if is_late and suffices:
             return Held(Hold.DELETION_LAG, overdue)
         message: Numbers = {} if suffices else {"message": self._too_small(space, deletions.needed)}
-        return beside(Held(full.hold, {**overdue, **message}), [Hold.DELETION_LAG] if is_late else [])
+        return name_others(Held(full.hold, {**overdue, **message}), [Hold.DELETION_LAG] if is_late else [])
 
     def _too_small(self, space: int, needed: float) -> str:
         if needed <= space * (1 + TOLERANCE):
@@ -152,10 +152,10 @@ class Claim:
 class Constraint:
     """One limit: `members` are indices of claims, `capacity` is for one cycle.
 
-    A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `of_dues` says that it
-    bounds nothing else: what was too little in one cycle may be made up in another. `room` are bytes that may not
-    be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound). `space_of` is the
-    destination whose space it is, which tells the hold, and `of_rates` what is due to its members, weighed: what
+    A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `of_dues` means that
+    it bounds nothing else: what was too little in one cycle may be made up in another. `room` are bytes that may
+    not be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound). `space_of` is the
+    destination whose space it is, which names the hold, and `of_rates` what is due to its members, weighed: what
     they want has their debt as well.
     """
 
@@ -171,7 +171,7 @@ class Constraint:
     of_rates: float = 0.0
 
     def held(self, wanted: float, budget: int, missing: float) -> Held:
-        """Say both sides: what the constraint has, what its members wanted, and what is left for one of them.
+        """Return its hold with both sides: its own, what its members wanted, and what is left for one of them.
 
         `missing` is by how much they wanted too much.
         """
@@ -179,7 +179,7 @@ class Constraint:
         if self.space_of is None:
             return Held(self.hold, numbers)
         space = self.space_of
-        lack = space.lacks_in_steady_state(self.of_rates) if self.lasting else space.lacks_now(missing)
+        lack = space.hold_in_steady_state(self.of_rates) if self.lasting else space.hold_now(missing)
         return Held(lack.hold, {**numbers, **lack.numbers})
 
 
@@ -226,9 +226,9 @@ def cut(
 
 
 def leading(cuts: Sequence[Cut]) -> Held | None:
-    """Return the hold of the tightest limit, and beside it those that would take half as much without it.
+    """Return the hold of the tightest limit, with the holds that would take half as much without it.
 
-    A backlog on a link that fails is reported beside its failures: what fails is tried again, and does not arrive.
+    A backlog on a failing link is reported after its failures: what fails is tried again, and does not arrive.
     """
     tightest = min(cuts, key=lambda cut: (cut.alone, _ORDER[cut.held.hold]), default=None)
     if tightest is None:
@@ -236,7 +236,7 @@ def leading(cuts: Sequence[Cut]) -> Held | None:
     wanted = max(cut.wanted for cut in cuts)
     tight = {cut.held.hold: cut for cut in cuts if 2 * (wanted - cut.alone) >= wanted - tightest.alone}
     lead = tight.get(Hold.FAILING, tightest) if tightest.held.hold is Hold.BACKLOG else tightest
-    return beside(lead.held, tight)
+    return name_others(lead.held, tight)
 
 
 def _part(room: float, wanted: float) -> float:
@@ -313,7 +313,7 @@ def site_limit(site: Site | None, direction: str, limits: Limits) -> float:
 
 
 def strictest(sites: Iterable[Site]) -> dict[str, Site]:
-    """Return sites by name; of what several menus say of one, the lowest of each limit."""
+    """Return sites by name; where several menus have one, the lowest of each limit."""
     result: dict[str, Site] = {}
     for site in sites:
         strict = result.get(site.name, site)
@@ -400,13 +400,13 @@ def _destinations(
         destination = destinations.get(name, Destination())
         guarded = () if destination.guarded is None else tuple(i for i in members if claims[i].guarded)
         if destination.guarded is not None and guarded:
-            result += _of_destination(claims, length, guarded, destination.guarded, waits_for_room=True)
+            result += _constrain_destination(claims, length, guarded, destination.guarded, waits_for_room=True)
         if guarded != members:
-            result += _of_destination(claims, length, members, destination)
+            result += _constrain_destination(claims, length, members, destination)
     return result
 
 
-def _of_destination(
+def _constrain_destination(
     claims: Sequence[Claim],
     length: timedelta,
     members: tuple[int, ...],
@@ -438,7 +438,7 @@ def _of_destination(
 def _rate(
     hold: Hold, members: tuple[int, ...], limit: float, length: timedelta, spent: int, numbers: Numbers
 ) -> Constraint:
-    """A limit in bytes per second: even over cycles, and no more than it says over an hour of whole cycles."""
+    """A limit in bytes per second: even over cycles, and never exceeded over an hour of whole cycles."""
     allowed = limit * length.total_seconds()
     room = int(limit * max(HOUR, length).total_seconds() * (1 + TOLERANCE)) - spent
     numbers = {**numbers, "most": round(limit), "allowed": int(allowed)}

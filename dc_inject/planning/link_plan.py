@@ -152,7 +152,7 @@ class LinkPlans:
         smallest = next_size(pool, taken, ranges)
         life = self._life(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
-        # Nor where a goal says how often one goes out: once, or whenever it is back.
+        # Nor where a goal decides how often one goes out: once, or whenever it is back.
         unknown = flow.link.through in s.may_end and demand.completion is None
         bounded = isinstance(flow.goal, Volume | Recycle)
         deliverable, why = _deliverable(demand)
@@ -226,7 +226,7 @@ def _least(flow: Flow, pool: Pool | None, smallest: int | None) -> int:
 
 
 def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
-    """Return the items without the odd small files that folders have beside their data, a README or a checksum.
+    """Return the items without the odd small files that folders have next to their data, such as a README.
 
     Whoever wants small files has a folder, a list or a pattern of them alone.
     """

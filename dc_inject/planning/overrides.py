@@ -58,7 +58,7 @@ def _width(subject: str, flows: Iterable[Flow]) -> int:
 def _sharing(flows: Iterable[Flow], rate: float) -> list[Flow]:
     """Return flows that sum to a rate at most, in the proportion of their own highest rates.
 
-    Second hops follow their first ones, whose rate alone a scenario says.
+    Second hops follow their first ones, whose rate alone a scenario has.
     """
     even = [replace(flow, shape=None, goal=_paced(flow)) for flow in flows]
     first_hops = [flow for flow in even if not isinstance(flow.goal, SecondHop)]

@@ -27,7 +27,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Bytes due in a cycle; `held` says what took time away, if anything: all of it when `bytes` is 0."""
+    """Bytes due in a cycle; `held` is the hold that took time away, if any: all of it when `bytes` is 0."""
 
     bytes: int
     held: Held | None = None
@@ -86,7 +86,7 @@ def time_for(counts: Sequence[tuple[int, int]]) -> int | None:
 
     `counts` are of the last cycles, the last one at the end: how many were made, and for how many there was no
     time. The most that were made count, and a quarter more, so that it shows when a service becomes faster; twice
-    as many after a cycle that was given all. The backlog of an outage says nothing about how fast a service is.
+    as many after a cycle that was given all. The backlog of an outage does not show how fast a service is.
     """
     most = max((submitted for submitted, _ in counts), default=0)
     if not most or not any(unsent for _, unsent in counts):

@@ -154,7 +154,7 @@ def intent(
 
 
 def _share(line: LinkPlan) -> Share:
-    """Return what a line is given; what is given beside intents of the same cycle goes out evenly."""
+    """Return what a line is given; additions to intents of the same cycle go out evenly."""
     sizes = [item.bytes for item in line.items]
     if line.budget <= 0 or line.demand.intended:
         return Share(sizes, sum(sizes), 0, line.seed)

@@ -172,7 +172,7 @@ def _compiled_one(pattern: str) -> tuple[_Match, _Match]:
 class SelectionPolicy:
     """How a link wants to choose: the order, the largest preferred size, and the seed of what is left to chance.
 
-    `seed` comes from campaign, cycle and link: it says where a link begins among equals, so that links which
+    `seed` comes from campaign, cycle and link: it is where a link begins among equals, so that links which
     share a source do not all want the same dataset.
     """
 
@@ -193,7 +193,7 @@ class Pool:
     """The eligible items of a source, sorted once per cycle and shared by all links that choose from it."""
 
     def __init__(self, items: Iterable[Item], used: Mapping[str, datetime] = MappingProxyType({})) -> None:
-        """Take the items in any order; the result does not depend on it. `used` says when some last went out."""
+        """Take the items in any order; the result does not depend on it. `used` is when some last went out."""
         self._items = in_order([item for item in items if item.bytes > 0])
         self._sizes = [item.bytes for item in self._items]
         self.bytes = sum(self._sizes)

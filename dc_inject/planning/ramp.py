@@ -18,7 +18,7 @@ So a rate r that needs n = r / (speed of one file) transfers is carried only aft
 
 and a step that is shorter measures FTS's ramp and not the link. What is used before that is less than half of the
 range, where nothing has to grow. A link that moves more than the model allows has other limits, or faster files:
-then nothing is said of it.
+then the model does not apply to it.
 """
 
 from __future__ import annotations

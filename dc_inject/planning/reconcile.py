@@ -1,6 +1,6 @@
 """What to do about injections that exist: retry, look up, settle, end. Pure: it decides, the engine acts.
 
-`stage` says how an entry stands. A run ends (`to_end`) what is complete and has dwelt, what found files at its
+`stage` is how an entry stands. A run ends (`to_end`) what is complete and has dwelt, what found files at its
 destination already, and what has outlived its lifetime in a service that ends nothing by itself. It ends rules
 that are stalled (`is_stalled`) as soon as it sees that they are (`Rounds._end_stalled` in `engine/reconciler.py`).
 `dc-inject end` ends by stage what a person asks for.
@@ -77,7 +77,7 @@ def to_end(
     """Return the entries that a run ends now, but for those whose end was asked for just now.
 
     These are the complete ones whose dwell is over, and those that found files at the destination already: they
-    are withdrawn, since at their end Rucio would delete what somebody else has put there. Where the service does
+    are withdrawn, since at their end Rucio would delete other people's files there. Where the service does
     not clean up, what has outlived its lifetime is ended as well. `again_after` has to be longer than it takes to
     see what became of an end.
     """
@@ -145,7 +145,7 @@ def is_stalled(entry: Entry, observation: Observation, now: datetime) -> bool:
 
 
 def with_stalled_named(entry: Entry, observation: Observation, now: datetime) -> Observation:
-    """Return an observation whose error says so when the rule is stalled.
+    """Return an observation with an error if the rule is stalled.
 
     When a stalled rule is gone, what it has not moved is given back to the debt. The error is kept in the ledger
     meanwhile, so that it makes no difference which process sees the end.

@@ -2,7 +2,7 @@
 
 Everything that a cycle injects is known when it is planned. Going out at once it would be a burst every 15
 minutes. So each item waits for its moment: when half of it is due. With the debt c that a link carries into the
-cycle and the budget W that it may have at its end, a straight line says what it should have been given by when,
+cycle and the budget W that it may have at its end, a straight line is what it should have been given by when,
 as a fraction t of the cycle:
 
     T(t) = c + (W - c) t          c at most half of its largest item; more debt is worked off evenly
@@ -21,7 +21,7 @@ What goes out together goes out when half of it is due: so a link strays by no m
 2 L. A link for which it is more has more calls, if all such links take few on top (`EXTRA_CALLS`). A link in
 `at_once`, where there is no time for all calls, has one.
 
-What is late, after an outage say, is laid out anew over what is left of the cycle (`engine/submitting.py`, which
+What is late, as after an outage, is spread again over the rest of the cycle (`engine/submitting.py`, which
 also waits for the moments). What has not gone out at the end of its cycle is withdrawn, and its debt remains.
 """
 

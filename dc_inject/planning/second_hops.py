@@ -45,7 +45,7 @@ class WaitingCopy:
     gone_on: tuple[Entry, ...] = ()
 
     def named(self, entries: Mapping[str, Entry]) -> WaitingCopy:
-        """Return it with these entries, by their keys, instead: with the names of their files, say."""
+        """Return it with these entries, by their keys, instead, such as entries with the names of their files."""
         gone_on = tuple(entries[second.injection.key] for second in self.gone_on)
         return WaitingCopy(entries[self.first.injection.key], self.bytes, gone_on)
 
@@ -170,7 +170,7 @@ def _anything(second: Entry) -> bool:
 
 
 def _lacking(first: Entry, gone_on: Sequence[Entry]) -> int:
-    """Return how many bytes second copies lack of the first; 0 where nobody knows which files those are."""
+    """Return how many bytes second copies lack of the first; 0 where those files are not known."""
     if not isinstance(first.injection.item, Bundle):
         return 0 if gone_on else first.injection.item.bytes
     if not first.injection.keeps_files or (first.failed and not first.undone):

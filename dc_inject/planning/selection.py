@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from dc_inject.model import Bundle, File, Held, Hold, Item, Limits, Mode, Numbers
 from dc_inject.model.goals import Recycle, SecondHop
-from dc_inject.model.holds import Trait, beside
+from dc_inject.model.holds import Trait, name_others
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning import limits
 from dc_inject.planning.limits import HOUR, Constraint, leading
@@ -210,7 +210,7 @@ def drop_beyond_limits(
     service can take. There, lines have their turns as a whole, since one call submits all items of a line, which
     is less work for the service. `spent` are the rules of the last hour and the files in flight, `chosen` the
     rules and files that this cycle already has. The items of a line that were chosen last are dropped first. The
-    order of the lines is drawn anew in each cycle, so that a line with one item has its turn as often as a line
+    order of the lines is drawn again in each cycle, so that a line with one item has its turn as often as a line
     with many.
     """
     rules = rules_left_of(limits, length, spent[0], chosen[0])
@@ -275,17 +275,17 @@ def why(line: LinkPlan) -> Held | None:
     if limit is not None and 2 * max(cut.bytes for cut in line.cuts) >= short:
         nothing_goes_out = not line.items and not demand.intended  # then what stops the rest leads
         if nothing_goes_out and line.unspent > 0 and line.next_size is None and limit.hold is not Hold.POOL_DRY:
-            return _lacks(line)
+            return _explain_lack(line)
         if line.stopped is None or not nothing_goes_out or _first(limit, line.stopped):
             return limit
-        return beside(line.stopped, [limit.hold])
+        return name_others(line.stopped, [limit.hold])
     if line.stopped is not None:
         return line.stopped
     if short <= 0:
         if demand.flow.goal is not None and demand.before is None:
-            return _lacks(line)
+            return _explain_lack(line)
         return Held(demand.before or Hold.NOT_RUNNING, numbers)
-    return _lacks(line)
+    return _explain_lack(line)
 
 
 def _first(limit: Held, stopped: Held) -> bool:
@@ -293,7 +293,7 @@ def _first(limit: Held, stopped: Held) -> bool:
     return limit.hold is stopped.hold or (limit.hold, stopped.hold) == (Hold.FAILING, Hold.BACKLOG)
 
 
-def _lacks(line: LinkPlan) -> Held:
+def _explain_lack(line: LinkPlan) -> Held:
     """Return why nothing more was chosen for a budget: nothing is free, or all that is free is too large."""
     next_one = line.next_size
     if next_one is None:
@@ -311,7 +311,7 @@ def _starved(line: LinkPlan) -> Held | None:
     goal = line.demand.flow.goal
     if goal is None or isinstance(goal, Recycle) or line.unspent <= 0 or line.items:
         return None
-    lacks = _lacks(line)
+    lacks = _explain_lack(line)
     if goal.once and line.pool is not None:
         smallest = line.pool.smallest(line.taken) or line.pool.smallest(frozenset())
         return lacks if smallest is None or line.unspent * 2 >= smallest.bytes else None
@@ -335,7 +335,7 @@ def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) ->
     for i, (line, want, part) in enumerate(zip(lines, wants, parts, strict=True)):
         line.shared = want - part
         line.forgone = lasting.get(i, [])
-        # Beside this cycle's due the budget makes up for debt, which lasting limits do not bound.
+        # On top of this cycle's due the budget makes up for debt, which lasting limits do not bound.
         line.cuts = [replace(cut, alone=max(cut.alone, want)) for cut in line.forgone] + now.get(i, [])
         cap(line)
 
@@ -353,7 +353,7 @@ def cap(line: LinkPlan) -> None:
     # free since: that is no reason to forgive it.
     least = max(line.smallest, min(rest, demand.saved + line.due if demand.saved else 0))
     line.cap = max(round(most * worth), least)
-    # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
+    # With no pool to look at it is unknown what a debt waits for: then nothing is forgiven.
     beyond = max(0, rest - max(round(keep * kept), least))
     line.forgiven = line.limited + (beyond if line.pool is not None else 0)
     line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
@@ -364,7 +364,7 @@ def _claimed(line: LinkPlan, part_of_due: int) -> int:
     """Return what a budget may use up of limits in this cycle.
 
     The debt of a coarse link grows until half a dataset is covered: that part of it is not asked of a limit in
-    every cycle anew, just what is due now, and what is to be made up.
+    every cycle again, only this cycle's due and what is to be made up.
     """
     catching_up = min(line.budget - line.smallest // 2, CAP * line.due)
     return min(line.budget, max(part_of_due, catching_up))

@@ -10,7 +10,7 @@ ledger saw landing, so where it ends is in the shard in which it begins. A volum
 scenario, so all its destinations are in one shard. Such a group counts by its first name (`assigned`). A ledger
 keeps what was assigned, and an edited menu that would move a destination is refused (`engine/menus.py`).
 
-**What one number says for all is divided** (`divided`): the limits of the campaign and of sites, in proportion to
+**A limit on all is divided** (`divided`): the limits of the campaign and of sites, in proportion to
 the rates of the flows of a cycle. What belongs to a destination (space, quota, deletions) is in one shard and
 stays whole, as do signals of a link. What is shared out among links (a rate set for a scenario, what an exclusion
 redistributes) is computed over all flows, those of other shards included (`Menu.elsewhere`).
@@ -51,7 +51,7 @@ def part(campaign: Campaign, shard: Shard) -> Campaign:
 
 
 def member(campaign: Campaign, shard: Shard) -> Callable[[Link], bool]:
-    """Return a function that says whether a link is in a shard, even if it has left the menus."""
+    """Return a function that decides whether a link is in a shard, even if it has left the menus."""
     shard_of = assigned((flow for menu in campaign.menus for flow in (*menu.flows, *menu.elsewhere)), shard.count)
 
     def is_ours(link: Link) -> bool:
@@ -70,7 +70,7 @@ def divided(
 ) -> tuple[Limits, tuple[Site, ...]]:
     """Return what of limits is for `flows`: their part of the rates of these and those `elsewhere`.
 
-    Of each place that they have to do with, one site says what may go in and out. At least one rule an hour and
+    Of each place that they have to do with, one site limits what may go in and out. At least one rule an hour and
     one file in flight are left, so that no shard stands still.
     """
     ours, others = list(flows), list(elsewhere)

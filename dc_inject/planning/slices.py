@@ -5,7 +5,7 @@ have is seen just before they go out, and the next cycle makes up for it. What i
 files, so a slice keeps its parent and whatever overlaps with it from that place, and a parent all of its slices
 (`blocked` in `model/items.py`).
 
-What a slice is, by its name and its range of files, says `model/items.py`. Whole datasets come first; `cut` here
+`model/items.py` defines a slice, by its name and its range of files. Whole datasets come first; `cut` here
 fills what is left of the budget (`_take_whole_and_cut` in `selection.py`). When it is intended, a slice becomes a
 temporary dataset (`made_slice` in `model/naming.py`), which the last check weighs and `submit` makes
 (`backends/rucio/slice_datasets.py`).
@@ -16,7 +16,7 @@ no slices (`menu/second_hops.py`). Where Rucio refuses a slice, the link takes w
 (`no_slices` in `engine/context.py`).
 
 A temporary dataset goes an hour after its rule was ended (`ended` in `slice_datasets.py`, `SLICE_AFTER` in
-`lifetime.py`). If nobody lets it go, as when a rule expires by itself, its own lifetime ends it a day after its
+`lifetime.py`). If nothing deletes it, as when a rule expires by itself, its own lifetime ends it a day after its
 rule's (`SLICE_LONGER`).
 """
 

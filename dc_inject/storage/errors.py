@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from dc_inject.model import faults
 from dc_inject.model.causes import Cause, Peer, Remedy
-from dc_inject.model.errors import Permanent, ServiceError, Temporary, judged, of_fault
+from dc_inject.model.errors import Permanent, ServiceError, Temporary, judged, make_service_error
 from dc_inject.model.faults import Facts, Fault
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.types import AccessDenied, NotFound
@@ -53,7 +53,7 @@ def of_failure(
 def _of_storage(fault: Fault, text: str, write: str | None = None) -> ServiceError:
     """Return the error of one storage: others may work, unless it is this machine that fails."""
     if fault.cause.remedy is not Remedy.PERSON or fault.ours:
-        return of_fault(fault, text)
+        return make_service_error(fault, text)
     if fault.cause.hold == "credentials":
         return judged(AccessDenied(text, write or fault.hint, hold=fault.cause.hold), fault)
     return judged(Temporary(text, fault.hint), fault)

@@ -12,7 +12,7 @@ from typing import Any
 
 from dc_inject.model import deletion, urls
 from dc_inject.model.causes import Peer
-from dc_inject.model.errors import Permanent, ServiceError, judged, of_fault
+from dc_inject.model.errors import Permanent, ServiceError, judged, make_service_error
 from dc_inject.model.faults import Facts, judge
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
@@ -191,7 +191,7 @@ def translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the 
         return judged(Permanent(text, "you may not delete there, or not this file: ask the site"), fault)
     if fault.cause.hold == "credentials":
         return judged(AccessDenied(text, fault.hint, hold=fault.cause.hold), fault)
-    return of_fault(fault, text)
+    return make_service_error(fault, text)
 
 
 def _text(value: Any) -> str:  # noqa: ANN401  bytes, by the library's manners with a zero at the end

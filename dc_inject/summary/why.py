@@ -28,7 +28,7 @@ from dc_inject.ledger import Row, Signal, SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import HeldFlow
 from dc_inject.model import FlowKey, Held, Hold, State, units
-from dc_inject.model.holds import Trait, of_error, sentence
+from dc_inject.model.holds import Trait, read_hold, sentence
 from dc_inject.model.services import SERVICES
 
 MOST_NAMED = 2  # links that are named for each reason
@@ -90,7 +90,7 @@ def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | Non
         return outage
     unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
     if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
-        return of_error(unanswered[-1].error)
+        return read_hold(unanswered[-1].error)
     return row.held
 
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from dc_inject.model import faults
 from dc_inject.model.causes import Peer
-from dc_inject.model.errors import ServiceError, of_fault
+from dc_inject.model.errors import ServiceError, make_service_error
 from dc_inject.model.ports import Clock, Finished
 
 A = TypeVar("A")
@@ -62,7 +62,7 @@ class Workers:
             except RuntimeError as error:
                 if number == 0:
                     fault = faults.judge(faults.Facts.of(error, Peer.FTS))  # the peer is in no word about threads
-                    raise of_fault(fault, fault.message()) from None
+                    raise make_service_error(fault, fault.message()) from None
                 break
         weakref.finalize(self, _dismiss, self._tasks, self._size)
         return True

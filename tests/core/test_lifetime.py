@@ -74,9 +74,9 @@ def test_what_has_a_second_hop_stays_for_both_of_them_and_a_plan() -> None:
 
 def test_a_second_copy_ends_before_its_first_one_unless_too_little_is_left() -> None:
     one = injection(Dataset("cms:/a", 1, 1), Link("B", "T"), release=START, lifetime=2 * H)
-    assert lifetime.of_second_copy(one, START + 5 * H, H) == 2 * H
-    assert lifetime.of_second_copy(one, START + 1.5 * H, H) == 1.5 * H
-    assert lifetime.of_second_copy(one, START + H / 2, H) == 2 * H
+    assert lifetime.limit_second_copy(one, START + 5 * H, H) == 2 * H
+    assert lifetime.limit_second_copy(one, START + 1.5 * H, H) == 1.5 * H
+    assert lifetime.limit_second_copy(one, START + H / 2, H) == 2 * H
     assert lifetime.outlives(one, START + H)
     assert not lifetime.outlives(one, START + 2 * H)
     assert not lifetime.outlives(one, None)
@@ -89,10 +89,10 @@ def test_services_are_told_no_less_than_the_lifetime() -> None:
 
 
 def test_what_was_found_lives_as_its_service_tells_or_as_long_as_its_menu_allows() -> None:
-    assert lifetime.of_found(None, START, START + H) == H
-    assert lifetime.of_found(None, START, START - H) == timedelta(0)
-    assert lifetime.of_found(flow(lifetime_max=5 * H), START, None) == 5 * H
-    assert lifetime.of_found(None, START, None) == 2 * H
+    assert lifetime.estimate_found_lifetime(None, START, START + H) == H
+    assert lifetime.estimate_found_lifetime(None, START, START - H) == timedelta(0)
+    assert lifetime.estimate_found_lifetime(flow(lifetime_max=5 * H), START, None) == 5 * H
+    assert lifetime.estimate_found_lifetime(None, START, None) == 2 * H
 
 
 def test_a_short_menu_needs_no_more_space_than_it_injects() -> None:

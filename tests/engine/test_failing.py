@@ -161,7 +161,7 @@ def test_bytes_of_many_stuck_files_are_counted_exactly(tmp_path):
 
     one.backend.observe = observe
     one.run(cycles=9)
-    expected = sum(losses.of_entry(entry).not_moved_failed for entry in one.ledger.entries())
+    expected = sum(losses.sum_losses(entry).not_moved_failed for entry in one.ledger.entries())
     assert one.ledger.not_moved_failed() == {link.key: expected}
     assert {type(size) for ended in one.ledger.expired(START, START).values() for _, size in ended} == {int}
 

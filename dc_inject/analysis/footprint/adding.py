@@ -50,7 +50,7 @@ class _Sums:
     def row(self, group: Group, facts: SiteFacts) -> FootprintRow:
         """Return what was added up."""
         peak = self.peak
-        if group.by != "site":  # of them no border is told
+        if group.by != "site":  # only sites have a border
             peak = peak._replace(ingress=peak.arriving, egress=peak.arriving)
         return FootprintRow(
             group,
@@ -76,7 +76,7 @@ def footprint(
     """Return the footprint of campaigns that run at their own times; what they do at once adds up.
 
     Sites are added by their name, each campaign's RSEs through its own map: an RSE that no menu places is a site
-    of its own. Scenarios of several campaigns are told apart. `inventory` has the items of sources by their name.
+    of its own. Scenarios of several campaigns are kept apart. `inventory` has the items of sources by their name.
     """
     ordered = sorted(campaigns, key=lambda campaign: campaign.name)  # sums are rounded the same in any order
     flowing = streams(ordered)
@@ -190,7 +190,7 @@ class _Adding:
         return unit, None if items is None else float(sum(item.bytes for item in items))
 
     def _items_of(self, flow: Flow) -> Sequence[Item] | None:
-        """Return what a flow may take: of the inventory, or of its list where that tells all sizes."""
+        """Return what a flow may take: of the inventory, or of its list where that has all sizes."""
         key = flow.link.source, flow.datasets
         if key not in self._known_items:
             self._known_items[key] = known_items(flow, self._inventory)
@@ -198,7 +198,7 @@ class _Adding:
 
 
 class SiteFacts(NamedTuple):
-    """What menus say of a group's places, None where none does, and the lifetime that just fills their space."""
+    """The menus' terms of a group's places (None: no term), and the lifetime that just fills their space."""
 
     wan: float | None = None
     max_ingress: float | None = None
@@ -246,7 +246,7 @@ class Atlas:
             self._into[rse] = max(self._into.get(rse, 0.0), rate)
 
     def facts(self, group: Group) -> SiteFacts:
-        """Return what is said of a site; of scenarios and all only which lifetime fits everywhere."""
+        """Return the terms of a site; for scenarios and in total only the lifetime that fits everywhere."""
         if group.by != "site":
             return SiteFacts(fits=self._fits(self._into) if group.by == "total" else None)
         rses = [rse for rse in self._into if self._sites[rse[0]].get(rse[1], rse[1]) == group.name]

@@ -25,8 +25,8 @@ class Load(NamedTuple):
 
     `ingress` and `egress` cross the border of a site, `inside` does not. `resident` bytes take up space with the
     assumed lifetime, `shortest` with the shortest one that the menu allows. `cancelled` are bytes on their way
-    when nothing has moved for a lifetime; those of rules need `quota`. Rules stand for jobs too, where FTS is told
-    directly.
+    when nothing has moved for a lifetime; those of rules need `quota`. Rules stand for jobs too, where FTS is
+    given directly.
     """
 
     ingress: float = 0.0
@@ -113,12 +113,12 @@ class Assumptions:
     The sources of the defaults are "WLCG/DOMA Data Challenge 2024, Final Report" (zenodo 11444180) and what
     others measured:
 
-    - `mean_file`, of files whose sizes no inventory and no list tells: 5 GB. Datasets of DC24 had files of 5 to
+    - `mean_file`, of files whose sizes no inventory and no list has: 5 GB. Datasets of DC24 had files of 5 to
       7 GB; the UK's mini challenge, Belle II and JUNO moved files of 5 GB.
     - `dataset_files`, of a dataset: 1000 as in DC24, within the bounds of the menu.
     - `file_speed`: 6 MB/s, as CERN to RAL in DC24; 3 to 8 in mini challenges, 20 to 25 planned by ATLAS.
     - `deletion_seconds`, of one file: 1 s at RAL, 20 s there under load, 0.3 s elsewhere.
-    - `deletion_lag`, from the end of a rule to free space: what the menu says of the RSE (None), plus one cycle.
+    - `deletion_lag`, from the end of a rule to free space: the menu's for the RSE (None), plus one cycle.
     - `lifetime` of rules and jobs: the longest that the menu lets them have (None).
     - `link_limit`, transfers at a time that FTS allows on a link: the default of LIMITS_OF.
     """
@@ -174,7 +174,7 @@ class FootprintRow:
     last, `written` what arrives in the 24 hours in which most does. `busiest` are the transfers at a time of the
     busiest link.
     `fits` is the lifetime that just fills the space, `pool_lasts` how long the poorest source has data before it
-    must use some again. None: nobody told.
+    must use some again. None: not known.
     """
 
     group: Group
@@ -221,7 +221,7 @@ def known_items(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> S
         return chosen if files and all(file.bytes > 0 for file in files) else None
     if inventory is None or datasets.landed:
         return None
-    inside = bool(datasets.containers)  # what is in a container is not told by a file of datasets
+    inside = bool(datasets.containers)  # a file of datasets does not have the contents of containers
     return [i for i in inventory.get(source, ()) if pool.matches(i, datasets, in_container=inside)]
 
 

@@ -1,7 +1,7 @@
 """Lint: what can work in a campaign, but looks wrong; each finding has a code, which a menu may accept.
 
-`findings` are those that menus alone tell, one module for each kind. `far_ahead` needs the time. The others need
-what a service told: `pool_findings`, `space_findings` and `transfer_findings`.
+`findings` are those from menus alone. `far_ahead` needs the time. The others need
+answers of services: `pool_findings`, `space_findings` and `transfer_findings`.
 """
 
 from __future__ import annotations

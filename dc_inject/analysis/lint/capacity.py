@@ -49,7 +49,7 @@ def space_findings(
 ) -> Iterator[Finding]:
     """Yield findings about RSEs with too little room; each mapping has bytes of the RSEs of which they are known.
 
-    `free` is space that nobody has filled, `quota` what the account may still put there, `expired` what may be
+    `free` is space that is not filled, `quota` what the account may still put there, `expired` what may be
     deleted and is still there.
     """
     uses = [(of, flow) for of in campaign.menus for flow in of.flows]
@@ -111,7 +111,7 @@ def and_more(number: int, scenario: str) -> str:
 
 
 def smallest(flow: Flow) -> int:
-    """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu tells."""
+    """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu shows."""
     items = known_items(flow, None)
     if items:
         return min(item.bytes for item in items)
@@ -121,7 +121,7 @@ def smallest(flow: Flow) -> int:
 
 
 def largest(uses: Iterable[Use]) -> Use:
-    """Return the flow with the highest rate: the place where a finding about several is told."""
+    """Return the flow with the highest rate: the place where a finding about several is reported."""
     return max(uses, key=lambda use: use[1].rate)
 
 
@@ -168,7 +168,7 @@ def pool_findings(campaign: Campaign, sizes: Mapping[PoolKey, PoolSize], *, may_
         of_menu, of_source = smallest(flow), sizes[flow.pool].smallest
         return (
             of_source if rates.peak([flow]).rate * HOUR >= of_menu else 0
-        )  # what the menu says is found without us
+        )  # findings of the menu alone come from elsewhere
 
     yield from coarse(stocked, least)
 

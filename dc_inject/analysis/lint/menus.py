@@ -110,7 +110,7 @@ def _scenarios(campaign: Campaign) -> Iterator[Finding]:
         links = len({flow.link for _, flow in places})
         where = f"{flow.link.shown}" + (f" and {units.counted(links - 1, 'more links')}" if links > 1 else "")
         message = f"{_named(sorted(scenarios))} use {where} at the same time"
-        message += ": network monitoring cannot tell their traffic apart"
+        message += ": network monitoring cannot distinguish their traffic"
         hint = "the ledger can; use different times, or `accept: [scenarios-overlap]`"
         yield menu, Problem(flow.menu, flow.line, message, hint, "scenarios-overlap")
 
@@ -167,7 +167,7 @@ def exclusion_findings(campaign: Campaign) -> Iterator[Finding]:
 
 
 def _why_idle(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequence[Flow]) -> str:
-    """Say why an exclusion takes nothing out; nothing where it takes something out."""
+    """Return why an exclusion takes nothing out; empty where it takes something out."""
     subject = exclusion.site or exclusion.rse or urls.arrow(exclusion.link) or exclusion.scenario
     menus = [menu] if exclusion.file in {"", menu.name} else campaign.menus
     if not any(of.start < exclusion.end and exclusion.start < of.end for of in menus):

@@ -1,8 +1,8 @@
 """More transfers at a time than FTS allows: what is above a limit of FTS waits in its queue.
 
 A rate needs (rate / speed of one file) transfers at a time. FTS limits them on each link of two storages, out of a
-storage, and into one. Where FTS does not say, its defaults are assumed, and one finding stands for all links of a
-scenario; a limit that FTS gave has a finding of its own. FTS starts below its limit and grows toward it
+storage, and into one. Where FTS does not report them, its defaults are assumed, and one finding stands for all
+links of a scenario; a limit that FTS gave has a finding of its own. FTS starts below its limit and grows toward it
 (`planning/ramp.py`): a step that is over before that is a finding too.
 """
 
@@ -25,7 +25,7 @@ _ALLOWS = {
     "default": f"{LIMITS_OF} allows {{}} by default",
 }
 _OPTIMIZER = "the optimizer allows more while transfers succeed; "
-_HINT = "ask FTS's operators for more, lower the rates, or tell how fast files are there with --file-speed"
+_HINT = "ask FTS's operators for more, lower the rates, or give the speed of files there with --file-speed"
 
 
 def slot_findings(

@@ -188,7 +188,7 @@ class Rebuilding:
                 f"{injected.item} was injected in the cycle {cycle}, which is not one of these menus",
                 "use menus with the campaign's cycle length",
             )
-        lives = lifetime.of_found(flow, injected.created_at, injected.expires_at)
+        lives = lifetime.estimate_found_lifetime(flow, injected.created_at, injected.expires_at)
         bundled = injected.link.service.takes_files
         injection = Injection(
             key=injected.key,

@@ -16,7 +16,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State, units
 from dc_inject.model.causes import FILE_CLASSES, Party
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
-from dc_inject.model.holds import Trait, of_error, sentence
+from dc_inject.model.holds import Trait, read_hold, sentence
 
 PASSED, FAILED, OPEN = "passed", "failed", "no result"
 _PARTIES = {Party.USER: "credentials", Party.SITE: "storage", Party.UNKNOWN: "unknown"}  # else it is the service
@@ -66,7 +66,9 @@ def read(view: Reader, keys: Iterable[FlowKey] = (), least: float = 0.0) -> list
     """
     entries = {entry.injection.flow: entry for entry in sorted(view.entries(), key=is_sent)}
     held = {row.key: row.held for row in view.rows() if row.held}
-    held |= {key: of_error(one.error) for key, one in entries.items() if one.state is State.INTENDED and one.error}
+    held |= {
+        key: read_hold(one.error) for key, one in entries.items() if one.state is State.INTENDED and one.error
+    }
     classes = view.failures()
     return [
         _sent(key, entries[key], classes.get(key, {}), least)

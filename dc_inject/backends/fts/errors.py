@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dc_inject.model import faults
 from dc_inject.model.causes import Cause, Peer
-from dc_inject.model.errors import LinkRefused, ServiceError, Temporary, judged, of_fault
+from dc_inject.model.errors import LinkRefused, ServiceError, Temporary, judged, make_service_error
 from dc_inject.model.faults import Facts
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def translate(
         return judged(Slow(message, fault.hint, lost=lost), fault)
     if fault.cause is Cause.BANNED and (banned := _BANNED.search(reason)):
         return judged(Banned(message, fault.hint, banned[2]), fault)
-    return of_fault(fault, message, lost=lost)
+    return make_service_error(fault, message, lost=lost)
 
 
 def _is_of_fts(body: str) -> bool:

@@ -16,7 +16,7 @@ from rucio.common import exception as rucio
 
 from dc_inject.model import faults
 from dc_inject.model.causes import WORDS, Cause, Peer
-from dc_inject.model.errors import LinkRefused, Permanent, ServiceError, Temporary, judged, of_fault
+from dc_inject.model.errors import LinkRefused, Permanent, ServiceError, Temporary, judged, make_service_error
 from dc_inject.model.faults import Facts
 from dc_inject.model.redaction import remember, scrub
 from dc_inject.system.transport_errors import TransportError
@@ -89,7 +89,7 @@ def translate(
     message = answer or fault.message(scrub(faults.detail(error), record.secrets))
     if writes and record.unanswered and not isinstance(error, rucio.DuplicateRule):
         return judged(Temporary(message, fault.hint, lost=True), fault)
-    return of_fault(fault, message, lost=writes and fault.in_doubt and not by_rucio)
+    return make_service_error(fault, message, lost=writes and fault.in_doubt and not by_rucio)
 
 
 def of_a_new_rule(error: ServiceError) -> ServiceError:

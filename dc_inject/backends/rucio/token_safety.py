@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dc_inject.model.causes import Cause, Peer
-from dc_inject.model.errors import NeedsOperator, ServiceError, of_fault
+from dc_inject.model.errors import NeedsOperator, ServiceError, make_service_error
 from dc_inject.model.faults import Fault
 
 CREDENTIALS = "credentials"
@@ -59,7 +59,7 @@ def no_proxy() -> ServiceError:
     """Return what to do where rucio.cfg wants a proxy and there is none."""
     message = "auth_type is x509_proxy, and there is no proxy"
     hint = "create one (voms-proxy-init), or name it: X509_USER_PROXY, or client_x509_proxy in rucio.cfg"
-    return of_fault(Fault(Cause.NO_CREDENTIALS, Peer.RUCIO, credential="proxy"), message, hint=hint)
+    return make_service_error(Fault(Cause.NO_CREDENTIALS, Peer.RUCIO, credential="proxy"), message, hint=hint)
 
 
 def _check_owner(path: Path) -> None:

@@ -45,30 +45,32 @@ def entry(state: State, **more: object) -> Entry:
 )
 def test_it_counts_by_how_its_rule_ended(times: dict[str, object], lost: Lost) -> None:
     for state in (State.ENDED, State.GONE):
-        assert losses.of_entry(entry(state, **times)) == lost
+        assert losses.sum_losses(entry(state, **times)) == lost
 
 
 def test_what_was_there_before_or_failed_was_not_to_move() -> None:
     over = entry(State.ENDED, ended_at=START + 2 * HOUR, present=10 * GB, failed=20 * GB)
-    assert losses.of_entry(over) == Lost(expired=40 * GB, failed=20 * GB)
+    assert losses.sum_losses(over) == Lost(expired=40 * GB, failed=20 * GB)
 
 
 def test_what_is_on_its_way_or_complete_is_not_lost() -> None:
-    assert losses.of_entry(entry(State.LIVE)) == Lost()
+    assert losses.sum_losses(entry(State.LIVE)) == Lost()
     complete = entry(State.COMPLETE, completed_at=START + HOUR).changed(moved=WHOLE)
     assert (
-        losses.of_entry(complete) == losses.of_entry(complete.changed(state=State.ENDED, ended_at=START)) == Lost()
+        losses.sum_losses(complete)
+        == losses.sum_losses(complete.changed(state=State.ENDED, ended_at=START))
+        == Lost()
     )
 
 
 def test_a_service_that_calls_a_part_complete_has_lost_the_rest() -> None:
     """Nothing of it is on its way any more, so that the sum holds."""
-    assert losses.of_entry(entry(State.COMPLETE, completed_at=START + HOUR)) == Lost(ended_otherwise=70 * GB)
+    assert losses.sum_losses(entry(State.COMPLETE, completed_at=START + HOUR)) == Lost(ended_otherwise=70 * GB)
 
 
 def test_what_rests_on_an_estimate_is_told() -> None:
     over = entry(State.ENDED, ended_at=START + 2 * HOUR).changed(moved_exact=False)
-    assert losses.of_entry(over) == Lost(expired=70 * GB, not_moved_estimated=70 * GB)
+    assert losses.sum_losses(over) == Lost(expired=70 * GB, not_moved_estimated=70 * GB)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +84,9 @@ def test_what_rests_on_an_estimate_is_told() -> None:
 def test_files_that_failed_in_all_attempts_have_failed_however_their_rule_ended(stuck: int, lost: Lost) -> None:
     made = entry(State.ENDED, ended_at=START + 2 * HOUR, files_stuck=stuck)
     item = replace(made.injection.item, files=10)
-    assert losses.of_entry(made.changed(injection=replace(made.injection, item=item))) == lost
+    assert losses.sum_losses(made.changed(injection=replace(made.injection, item=item))) == lost
 
 
 def test_files_of_a_job_that_failed_are_due_again_and_not_counted_twice() -> None:
     over = entry(State.ENDED, ended_at=START + 2 * HOUR, failed=20 * GB, files_stuck=1)
-    assert losses.of_entry(over) == Lost(expired=50 * GB, failed=20 * GB)
+    assert losses.sum_losses(over) == Lost(expired=50 * GB, failed=20 * GB)
