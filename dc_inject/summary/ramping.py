@@ -36,7 +36,7 @@ def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
     Links of which nothing is on its way are left out, and links that move nothing, or less than they did: neither
     is a matter of growing. FTS grows since the first cycle in which something went out,
     as far back as that can matter. It keeps what it has grown to while nothing does: a link with a dataset every
-    few cycles does not begin anew with each of them.
+    few cycles does not begin again with each of them.
     """
     cycle, accounts = view.last_cycle(), view.accounts()
     values = {signal.subject: str(signal.value) for signal in view.signals()}

@@ -25,7 +25,7 @@ Classify = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class LinkReader:
-    """Reads the account of one link. `classify` tells the class of what a service says of files that failed."""
+    """Reads the account of one link. `classify` returns the class of a service's error about failed files."""
 
     key: FlowKey
     classify: Classify
@@ -56,13 +56,13 @@ class LinkReader:
             classes=self._classes(ledger, live),
             dataset=dataset,
             file=file,
-            counted_by=file if self.key.link.service.takes_files else dataset,  # Rucio tells of whole ones
+            counted_by=file if self.key.link.service.takes_files else dataset,  # Rucio reports whole ones
             silent=_silent(entries, before),
             service=self.key.link.service.title,
         )
 
     def _classes(self, ledger: Reader, live: Iterable[Entry]) -> Mapping[str, int]:
-        """Return how many files failed by class, those of stuck rules by what Rucio says of them."""
+        """Return how many files failed by class, those of stuck rules by Rucio's error."""
         counts = dict(ledger.failures().get(self.key, {}))
         for entry in [entry for entry in live if entry.files_stuck][:OF_STUCK]:
             name = self.classify(entry.error)

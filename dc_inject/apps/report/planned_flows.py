@@ -24,7 +24,7 @@ from dc_inject.model.urls import host_of
 
 
 class Purpose(NamedTuple):
-    """What the links of one planned flow have in common; `scitag` is the one that their menu says."""
+    """What the links of one planned flow have in common; `scitag` is that of their menu."""
 
     campaign: str
     scenario: str

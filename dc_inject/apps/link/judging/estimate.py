@@ -1,9 +1,9 @@
-"""What repeats of a measurement tell: their mean, how sure it is, and whether they measured one thing at all.
+"""Estimates from repeats of a measurement: their mean, how sure it is, and whether they measured one thing at all.
 
 Repeats of which only a value each is known differ: Student's t (`Estimate.of`). Of repeats that follow each other
-without a gap more is known, the counts at all their readings, and so more can be told (`estimate_slope`): where
-each of them begins and ends matters less to a line through all counts than to a mean, which only the first and the
-last count decide.
+without a gap more is known, the counts at all their readings, and so the estimate is better (`estimate_slope`):
+where each of them begins and ends matters less to a line through all counts than to a mean, which only the first
+and the last count decide.
 
 How sure that line is depends on why counts leave it. A count may be late, since files that start together arrive
 together: the next one then makes up for it. Or the link itself may carry more or less by chance: nothing makes up

@@ -19,10 +19,10 @@ FOR_FTS = 3  # the same, where FTS may have to run more transfers
 
 
 def overloaded(ladder: Ladder, verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the last trials in which the link had more to move than it could, so that all tell what it carries.
+    """Return the last trials in which the link had more to move than it could, so that all show what it carries.
 
     The first of them was not reached. What a trial has left is moved in the next, whatever that asks for, so only
-    their sums tell when all of it has arrived, unless what moves was asked for during a long time: but then enough
+    their sums show when all of it has arrived, unless what moves was asked for during a long time: but then enough
     still waits. At some time clearly more was asked for than moved since: where enough waits, one trial that moves
     that much may only have had its turn to, since what starts together arrives together.
     """
@@ -70,7 +70,7 @@ def _quickest(trial: Verdict) -> float:
 
 
 def conclusive(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the trials that say something of the link."""
+    """Return the trials that have a result."""
     return [trial for trial in verdicts if trial.outcome is not StepOutcome.INCONCLUSIVE]
 
 

@@ -27,7 +27,7 @@ IDLE = 2  # cycles without a byte, for a reason of our own, after which there is
 class Step:
     """A rate (bytes per second) that holds since the first of its readings.
 
-    `at_once` says that it is measured from there on: it held before, or the link has more to move than it can.
+    `at_once`: it is measured from there on, since it held before, or the link has more to move than it can.
     """
 
     rate: float
@@ -84,11 +84,11 @@ class Progress:
         return self._paused is not None
 
     def concluded(self, *, running: bool = False) -> Conclusion:
-        """Return what all steps have shown so far, where `running` says that more may come."""
+        """Return what all steps have shown so far, where `running` means that more may come."""
         return conclusion(self.ladder, self.verdicts, self.decisions, over=not running or self.over is not None)
 
     def resume(self, until: datetime, time_left: timedelta = timedelta.max) -> None:
-        """Go on after a stop, until another end: a step that says nothing yet is made once more.
+        """Go on after a stop, until another end: a step without a result is made once more.
 
         What is decided for good stays so: then the last decision is still to stop.
         """
@@ -153,7 +153,7 @@ class Progress:
             self.step, self._paused = Step(rate, (reading,)), None
 
     def stopped(self, reading: Reading) -> None:
-        """Judge the step that was under way when somebody ended it, with a last reading."""
+        """Judge the step that was under way when it was ended by hand, with a last reading."""
         if self._paused is not None and self.over is None:
             self.over = reading.at
         if self.step is None or self.over is not None or not self.step.readings:
@@ -230,7 +230,7 @@ def conclusion(
 ) -> Conclusion:
     """Return what all steps have shown so far; one that was repeated counts by its repetition.
 
-    `over` tells that there will be no more of them.
+    `over` means that there will be no more of them.
     """
     last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
     repeated = [number for number, decision in enumerate(decisions[:last]) if decision.kind is Next.REPEAT]

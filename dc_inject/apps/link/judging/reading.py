@@ -27,8 +27,8 @@ class Reading:
 
     `completion` is the median time from a rule to its completion lately, if anything was completed. `coming` are
     bytes on their way, `classes` failed files by class since the begin, `dataset` and `file` the mean bytes of
-    what was injected of late (0: not known). `held` and `service` are those of the last cycle. `silent` tells that
-    something is on its way and the service has told nothing of it since the reading before. `fresh` is the first
+    what was injected of late (0: not known). `held` and `service` are those of the last cycle. `silent` means that
+    something is on its way and the service has not reported it since the reading before. `fresh` is the first
     reading after a start: what was before it is not part of its step. `down` names what did not answer.
     """
 
@@ -59,14 +59,14 @@ def standstill(
 ) -> tuple[Reading, Reading] | None:
     """Return from which reading to which of a step nothing arrived, if that is no chance; of several the longest.
 
-    `readings` are those of the step, a cycle apart, and `before` those before it; `early` says that somebody ended
-    the step before its time.
+    `readings` are those of the step, a cycle apart, and `before` those before it; `early` means that
+    the step was ended before its time.
     """
     pairs = list(pairwise(readings))
     if not pairs:
         return None
     past = [(a, b) for a, b in pairwise([*before, readings[0]]) if a.at < b.at and not b.fresh]
-    begun = 0  # the wait for the first file of all says nothing, once it has arrived
+    begun = 0  # the wait for the first file of all does not count, once it has arrived
     if readings[0].completion is None and not _arrived(past):
         begun = next((place for place, pair in enumerate(pairs) if _arrived([pair])), 0)
     start, length = _longest([place >= begun and _is_still(a, b) for place, (a, b) in enumerate(pairs)])

@@ -1,13 +1,13 @@
-"""The search for the rate at which a link is saturated: short trials first, then repeats that tell how sure it is.
+"""The search for the rate at which a link is saturated: short trials first, then repeats that show how sure it is.
 
 A link that is asked for more than it carries delivers what it carries, whatever that is asked for. So one trial
-above the capacity tells more than many below: the search
+above the capacity shows more than many below: the search
 
 1. goes up from the first rate, each time by twice as much as before, until the link does not follow, and never
    back to a rate that it has passed;
 2. then keeps it overloaded: it asks for what moves and a little more, and at first for so much more that twice or
    thrice as much is on its way as a link always has there; when more is, for what moves. Since the link has more
-   to move than it can, each trial begins where the last one ended, and tells what it carries. If all that waited
+   to move than it can, each trial begins where the last one ended, and shows what it carries. If all that waited
    arrives, it was not too much, and the search goes on up;
 3. ends after four trials that began with enough waiting, or more while they leave it unsure: the slope of the line
    through what had moved at all their readings is the link's capacity, with the interval in which it lies with a
@@ -18,7 +18,7 @@ when all of it is there. What is under way at the begin and at the end of a time
 together arrive together; a line depends little on these two moments. And it grows while FTS adds transfers, which
 it does as long as as many files wait as it runs, needed or not: then less arrives than is sent.
 
-Where transfers fail, what is delivered says little: then the middle is tried between the highest rate that was
+Where transfers fail, the delivered rate means little: then the middle is tried between the highest rate that was
 reached and the lowest that was not. Storages often fail since much waits for them, and would go on failing at any
 rate: so after each trial that was not reached nothing is asked for until what waits has arrived.
 
@@ -28,8 +28,8 @@ fio's `latency_target` doubles while it succeeds, bisects after the first failur
 found once more (`lat_target_success` in its io_u.c).
 
 A trial lasts as long as it must and no longer: the least time to completion seen so far, in which a new rate shows
-nothing yet, and then a fifth of a step, or ten datasets (`window`). Services tell what has moved only when one of
-their daemons passes, often once a minute: a window of several passes is as wrong as a part of one. Trials of an
+nothing yet, and then a fifth of a step, or ten datasets (`window`). Services report what has moved only when one
+of their daemons passes, often once a minute: a window of several passes is as wrong as a part of one. Trials of an
 overloaded link have no new rate to wait for, and what one sees too little the next one sees too much. On the way
 up a trial ends as soon as what it asks for moves (`follows`): if that was only by chance, the next one shows it.
 
@@ -83,7 +83,7 @@ def over(ladder: Ladder, rate: float, readings: Sequence[Reading], settle: timed
 
 
 def follows(ladder: Ladder, trial: Verdict, dataset: int) -> bool:
-    """Tell whether a trial on the way up may end after a third of its time, since what it asks for moves.
+    """Return whether a trial on the way up may end after a third of its time, since what it asks for moves.
 
     By chance it may have moved more than the link carries: then the next one is too much, which is looked for
     anyway. One that has not moved enough may only be late.
@@ -149,7 +149,7 @@ def _by_halves(ladder: Ladder, trials: Sequence[Verdict]) -> NextStep:
 def _bounds(ladder: Ladder, trials: Sequence[Verdict]) -> tuple[float, float]:
     """Return the highest rate that was reached below the lowest that was not (0: none), and that one.
 
-    One that was not reached while much waited from before says nothing of its rate.
+    A trial that was not reached while much waited from before does not count against its rate.
     """
     bad = [trial.rate for trial in trials if not trial.good]
     clean = [
@@ -310,7 +310,7 @@ def _grow(rates: Sequence[float]) -> bool:
 
 
 def _sure(repeats: Sequence[Repeat], *, small: bool = False) -> bool:
-    """Whether there are enough repeats: the least, and more while what they tell together is not sure.
+    """Whether there are enough repeats: the least, and more while their estimate is not sure.
 
     Where FTS may be too `small` for the link, it has to be surer, and what moves must not rise meanwhile. Nor may
     it seem to fall: in the second half of the repeats, or in the last one, which is then far below all others.
@@ -327,7 +327,7 @@ def _sure(repeats: Sequence[Repeat], *, small: bool = False) -> bool:
 def _may_be_small(ladder: Ladder, trials: Sequence[Verdict]) -> bool:
     """Whether FTS may run too few transfers for a link that has more to move: more than it begins with are needed.
 
-    Where it is not known how many there are, FTS's usual ramp tells.
+    Where it is not known how many there are, FTS's usual ramp decides.
     """
     last = trials[-1]
     if not overload.overloaded(ladder, trials):
@@ -353,7 +353,7 @@ def estimate(ladder: Ladder, verdicts: Sequence[Verdict]) -> Estimate | None:
 
 
 def fallen(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
-    """Say from what and when the link has fallen while it was repeated; empty if it has not."""
+    """Describe the fall of the link's rate during repeats (from what, to what, when); empty if it did not fall."""
     trials = overload.conclusive(verdicts)
     repeats = _counting(ladder, trials) if trials else []
     cut = changed(_rates(repeats))
@@ -390,7 +390,7 @@ def _takes_all(last: Verdict, capacity: float) -> bool:
 
 
 def reason(ladder: Ladder, verdicts: Sequence[Verdict], capacity: float) -> tuple[str, Cause | None]:
-    """Say why a link carries no more than the capacity that was found."""
+    """Return why a link carries no more than the capacity that was found."""
     trials = overload.conclusive(verdicts)
     last, run = trials[-1], overload.overloaded(ladder, trials)
     above = [trial for trial in trials if not trial.good and trial.rate > last.rate]
@@ -416,5 +416,5 @@ def reason(ladder: Ladder, verdicts: Sequence[Verdict], capacity: float) -> tupl
 
 
 def describe(verdict: Verdict) -> str:
-    """Say what was seen in a trial or step that was not reached."""
+    """Describe a trial or step that was not reached."""
     return f"at {units.format_rate(verdict.rate)} {verdict.why}"

@@ -1,6 +1,6 @@
 """Steps: the rate of one link goes up step by step, whatever each step shows; what comes after each of them.
 
-`verdict` tells what a step has shown. A step that is inconclusive since something did not work is repeated, if
+`verdict` judges what a step has shown. A step that is inconclusive since something did not work is repeated, if
 no later one loses its time by it. `saturation.py` looks for the rate at which a link is saturated, `progress.py`
 keeps how far either is.
 """
@@ -75,7 +75,7 @@ class Next(StrEnum):
 class NextStep:
     """What comes next, at which rate (bytes per second; 0 after a stop), and why where that is not plain.
 
-    `pause` says that nothing is asked for first, until what waits has arrived.
+    With `pause` nothing is asked for first, until what waits has arrived.
     """
 
     kind: Next

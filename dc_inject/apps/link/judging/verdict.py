@@ -6,11 +6,11 @@ its way. With `asked` = rate x that time, the bytes that are missing of it are s
     asked - moved  =  short (never injected)  +  waiting (injected, more on their way than before)  +  failed
 
 The link is to blame only for what it was given: when most of what is missing waits on its way, and nothing was
-broken meanwhile, the link is saturated. What was never injected has a hold that says why. A service, a storage or
-credentials that did not work make a step inconclusive, whatever else it shows; so do datasets that are too coarse
-for the difference to mean anything.
+broken meanwhile, the link is saturated. What was never injected has a hold with the reason. A service, a storage
+or credentials that did not work make a step inconclusive, whatever else it shows; so do datasets that are too
+coarse for the difference to mean anything.
 
-A step that somebody ended before its time says nothing of the link either, unless it is known what was broken.
+A step that was ended before its time is inconclusive too; where something was broken, that is the cause.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dc_inject.model.holds import Trait, format_numbers
 from dc_inject.planning.ramp import FOLLOWS
 
 FAILS = 0.05  # part of what comes to its end that may fail
-SAID = 120  # characters of a service's message that a cause quotes
+QUOTED = 120  # characters of a service's message that a cause quotes
 
 # Outages by how much they explain: first what the user has to repair, then the service, its ends, and no injector.
 _PARTS = (Hold.CREDENTIALS, Hold.LOCAL, Hold.API_ERRORS, Hold.OVERLOAD)
@@ -38,7 +38,7 @@ _OUTAGES = sorted(
 )
 COARSE = "coarse-datasets"
 EARLY = "ended-early"
-# Classes of failed files that say nothing of the link.
+# Classes of failed files that are not the link's fault.
 OUTAGES = {name: about.excuse for name, about in FILE_CLASSES.items() if about.excuse}
 FULL = "destination-full"
 
@@ -57,7 +57,7 @@ class Cause:
 
     `code` is a hold, a class of failures, or one of `saturated`, `failing`, `coarse-datasets`, `standstill`,
     `no-answer`, `ended-early`, `time`. `outage` means that a service, a storage or credentials did not work: then
-    the step is worth repeating. `since` and `until` say when.
+    the step is worth repeating. `since` and `until` are when.
     """
 
     code: str
@@ -78,7 +78,7 @@ class Verdict:
 
     `waiting` are the bytes on their way at its end, `file` the mean bytes of a file (0: not known), `counted_by`
     those of what is counted as a whole, and `quickest` is the least time to completion so far, if known.
-    `held` tells of its hold, if any, with its numbers, and `counts` of each reading after `measured` the seconds
+    `held` describes its hold, if any, with its numbers, and `counts` of each reading after `measured` the seconds
     since then and the bytes that had moved since.
     """
 
@@ -157,7 +157,7 @@ def judge(
 ) -> Verdict:
     """Judge a step of a rate (bytes per second) by its readings, and by those `before` it how its link delivers.
 
-    `early` says that somebody ended it before its time, with the last reading at any moment; `idle` that it was
+    `early`: it was ended before its time, with the last reading at any moment; `idle` that it was
     given up since nothing could be injected; `settle` in which time its rate shows nothing yet, where that is
     known better than from its first reading.
     """
@@ -202,7 +202,7 @@ def judge(
 def _spoilt(
     verdict: Verdict, readings: Sequence[Reading], still: Cause | None, *, idle: bool
 ) -> tuple[StepOutcome, Cause | None]:
-    """Say why a step that did not last as long as it should says nothing of the link, whatever moved in it."""
+    """Return why a step that did not last as long as it should is inconclusive, whatever moved in it."""
     broken = next(_broken(readings, verdict.failed * _excused(readings), still), None)
     if broken is not None:
         return StepOutcome.INCONCLUSIVE, broken
@@ -210,7 +210,7 @@ def _spoilt(
 
 
 def _ended(verdict: Verdict, readings: Sequence[Reading]) -> Cause:
-    """Say of a step that was ended before its time how long it lasted, and what was seen in that."""
+    """Describe a step that was ended before its time: how long it lasted, and what moved in it."""
     lasted = verdict.end - verdict.start
     moved = units.format_size(max(readings[-1].moved - readings[0].moved, 0))
     asked = units.format_size(verdict.rate * lasted.total_seconds())
@@ -230,13 +230,13 @@ def _outcome(
     if broken is not None:
         return StepOutcome.INCONCLUSIVE, broken
     if of_link > FAILS:
-        classes = ", ".join(_more(readings)) or "reasons not told"
+        classes = ", ".join(_more(readings)) or "unknown reasons"
         return StepOutcome.NOT_REACHED, Cause("failing", f"{100 * of_link:.0f} % failed: {classes}")
     return _missing(verdict, readings)
 
 
 def _missing(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
-    """Say where the bytes are that did not move, of a step in which nothing was broken."""
+    """Return where the missing bytes are, of a step in which nothing was broken."""
     last, since = readings[-1], next(reading for reading in readings if reading.at >= verdict.measured)
     waiting = last.waiting - since.waiting
     short = verdict.asked - (last.injected - since.injected)
@@ -263,7 +263,7 @@ def _coarse(verdict: Verdict, dataset: int) -> Cause:
 
 
 def _unseen(verdict: Verdict, last: Reading) -> Cause:
-    """Say that the step was too short for a single arrival."""
+    """Return the cause of a step that was too short for a single arrival."""
     size = f" of {units.format_size(last.file)}" if last.file else ""
     lasted = units.format_duration(verdict.end - verdict.start)
     words = (
@@ -274,7 +274,7 @@ def _unseen(verdict: Verdict, last: Reading) -> Cause:
 
 
 def _held(readings: Sequence[Reading], hold: Hold) -> str:
-    """Say what held it, with the numbers of the last cycle that tells them."""
+    """Describe what held it, with the numbers of the last cycle that has them."""
     numbers = next(
         (reading.held.numbers for reading in reversed(readings) if reading.held and reading.held.hold is hold), {}
     )
@@ -283,9 +283,9 @@ def _held(readings: Sequence[Reading], hold: Hold) -> str:
 
 
 def leading(readings: Sequence[Reading]) -> Hold | None:
-    """Return why less was injected than was to be: what most cycles say, the last of those that say it.
+    """Return why less was injected than was to be: the hold of most cycles, and of equals the last.
 
-    `too-coarse` says only that a dataset was waited for: any other hold leads.
+    `too-coarse` means only that a dataset was waited for: any other hold leads.
     """
     holds = [reading.held.hold for reading in readings[1:] if reading.held]
     candidates: list[Hold] = [hold for hold in holds if hold != Hold.TOO_COARSE] or holds
@@ -308,9 +308,9 @@ def _measured(readings: Sequence[Reading], settle: timedelta | None) -> Reading:
 
 
 def _broken(readings: Sequence[Reading], excused: float, still: Cause | None) -> Iterator[Cause]:
-    """Give what did not work in a step, what says most first; `excused` is the part that failed because of it.
+    """Yield what did not work in a step, what explains most first.
 
-    `still` is its standstill, if there was one.
+    `excused` is the part that failed because of it, `still` its standstill, if there was one.
     """
     pairs = list(pairwise(readings))
     for hold in _OUTAGES:
@@ -344,9 +344,9 @@ def _broken(readings: Sequence[Reading], excused: float, still: Cause | None) ->
 
 def shortened(message: str) -> str:
     """Return a message that fits into a sentence; one that is cut ends with a whole word and `...`."""
-    if len(message) <= SAID:
+    if len(message) <= QUOTED:
         return message
-    cut = message[: SAID - 4]
+    cut = message[: QUOTED - 4]
     return f"{cut[: cut.rfind(' ') if ' ' in cut else None].rstrip(' ,;:([{<')} ..."
 
 
