@@ -241,7 +241,7 @@ def next_size(pool: Pool | None, taken: AbstractSet[str], ranges: TakenRanges | 
     if pool is None:
         return None
     if ranges is not None:
-        return pool.finest if ranges.any_free(pool) else None
+        return pool.finest if any(any(ranges.gaps(item)) for item in pool.walk(0, frozenset())) else None
     smallest = pool.smallest(taken)
     return smallest.bytes if smallest else None
 

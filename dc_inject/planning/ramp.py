@@ -83,18 +83,13 @@ def too_short(
         if grows > lasts and (worst is None or grows - lasts > worst.grows - worst.lasts):
             worst = TooShort(rate, lasts, grows)
         begun = max(before, growth.first * file_speed)
-        before = max(before, min(rate, begun + gain(lasts.total_seconds(), file_speed)))
+        before = max(before, min(rate, begun + ADDED * file_speed * (lasts / RUN)))
     return worst
 
 
 def allowed(since: timedelta, file_speed: float = FILE_SPEED) -> float:
     """Return what FTS carries at most, in bytes per second, so long after a link has begun."""
     return min(HALF_WAY + ADDED * (since / RUN), LINK_LIMIT) * file_speed
-
-
-def gain(seconds: float, file_speed: float = FILE_SPEED) -> float:
-    """Return by how much more a growing link moves after so many seconds, in bytes per second."""
-    return ADDED * file_speed * seconds / RUN.total_seconds()
 
 
 def possible(rate: float, since: timedelta, moved: float) -> bool:

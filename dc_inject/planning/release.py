@@ -95,13 +95,9 @@ def _laid_out(parts: Sequence[_Part], begin: datetime, cycle: Cycle) -> list[dat
     times = []
     for part, moment in zip(parts, _straight([part.bytes for part in parts], begin, cycle), strict=True):
         own = min(max(moment, begin + part.earliest * length), begin + part.latest * length)
-        times.append(max(min(_on_grid(own, tick, cycle), last), begin))
+        nearest = cycle.start + (own - cycle.start + tick / 2) // tick * tick
+        times.append(max(min(nearest, last), begin))
     return times
-
-
-def _on_grid(moment: datetime, tick: timedelta, cycle: Cycle) -> datetime:
-    """Return the nearest moment of the grid."""
-    return cycle.start + (moment - cycle.start + tick / 2) // tick * tick
 
 
 def _straight(sizes: Sequence[int], begin: datetime, cycle: Cycle) -> list[datetime]:

@@ -108,7 +108,10 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
         item = first.injection.item
         gone_on = seconds[place, first.injection.key if isinstance(item, Bundle) else item.name]
         bound_seconds |= {
-            second.injection.key for second in gone_on if second.state is State.COMPLETE and _anything(second)
+            second.injection.key
+            for second in gone_on
+            if second.state is State.COMPLETE
+            and (second.moved > 0 or not isinstance(second.injection.item, Bundle))
         }
         if any(second.state is not State.COMPLETE for second in gone_on):
             read.add(first.injection.key)  # all that waits goes on together
@@ -162,11 +165,6 @@ def arrived(entry: Entry) -> tuple[File, ...]:
 def _members(entry: Entry) -> tuple[File, ...]:
     item = entry.injection.item
     return item.members if isinstance(item, Bundle) else ()
-
-
-def _anything(second: Entry) -> bool:
-    """Whether anything of a complete second copy has arrived."""
-    return not isinstance(second.injection.item, Bundle) or second.moved > 0
 
 
 def _lacking(first: Entry, gone_on: Sequence[Entry]) -> int:

@@ -72,10 +72,6 @@ class TakenRanges:
         if following <= parent.files:
             yield following, parent.files
 
-    def any_free(self, pool: Pool) -> bool:
-        """Whether anything of a pool is free here."""
-        return any(True for item in pool.walk(0, frozenset()) for _ in self.gaps(item))
-
     def free_bytes(self, pool: Pool) -> int:
         """Return the bytes that are free of the datasets in a pool of which slices are taken."""
         begun = [item for name in self._ranges if (item := pool.named(name))]

@@ -15,7 +15,8 @@ import tracemalloc
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from dc_inject.analysis.footprint import Footprint, footprint
+from dc_inject.analysis.footprint.adding import footprint
+from dc_inject.analysis.footprint.load import Footprint
 from dc_inject.model import Campaign, Cycle, Dataset, DatasetFilter, Flow, Item, Limits, Link, Menu, PoolKey
 from dc_inject.model.plan import Plan
 from dc_inject.planning.plan import Account, Demand, Situation, plan

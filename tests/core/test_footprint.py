@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.analysis.footprint import Assumptions, Footprint, FootprintRow, Load, footprint
-from dc_inject.analysis.footprint.adding import spans, streams
-from dc_inject.analysis.footprint.load import most
+from dc_inject.analysis.footprint.adding import footprint, spans, streams
+from dc_inject.analysis.footprint.load import Assumptions, Footprint, FootprintRow, Load, most
 from dc_inject.model import (
     Campaign,
     Dataset,

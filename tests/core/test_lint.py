@@ -9,7 +9,7 @@ import pytest
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.analysis.footprint import Assumptions
+from dc_inject.analysis.footprint.load import Assumptions
 from dc_inject.model import (
     Campaign,
     DatasetFilter,

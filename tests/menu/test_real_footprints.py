@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dc_inject import menu
-from dc_inject.analysis.footprint import Assumptions, Footprint, footprint
+from dc_inject.analysis.footprint.adding import footprint
+from dc_inject.analysis.footprint.load import Assumptions, Footprint
 from dc_inject.system import files
 
 MENUS = Path(__file__).parents[2] / "menus"

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from dc_inject.analysis.footprint import Assumptions, footprint, known_items
+from dc_inject.analysis.footprint.adding import footprint
+from dc_inject.analysis.footprint.load import Assumptions, known_items
 from dc_inject.model import Campaign, DatasetFilter, Flow, Item, Menu, PoolKey, RseSpec, Site, rates, units
 from dc_inject.model.errors import Problem
 from dc_inject.model.goals import Keep, SecondHop, Volume

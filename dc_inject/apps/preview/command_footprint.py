@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from dc_inject import menu
-from dc_inject.analysis.footprint import KINDS, Assumptions, FootprintRow, Load
-from dc_inject.analysis.footprint import footprint as footprint_of
+from dc_inject.analysis.footprint.adding import footprint as footprint_of
+from dc_inject.analysis.footprint.load import KINDS, Assumptions, FootprintRow, Load
 from dc_inject.apps.preview import inventory_file
 from dc_inject.cli.shared import common, log_output, params, tables
 from dc_inject.cli.shared.tables import Column

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.analysis.footprint import Assumptions
+from dc_inject.analysis.footprint.load import Assumptions
 from dc_inject.apps.preview import command_footprint
 from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
