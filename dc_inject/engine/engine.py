@@ -32,6 +32,7 @@ from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
+from dc_inject.model.services import injections
 from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.second_hops import onward_flows
@@ -237,7 +238,7 @@ class Engine:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
         live = self._context.ledger.entries(*IN_SERVICE)
         if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
-            message = units.counted(len(live), "rules and jobs")
+            message = units.counted(len(live), injections(self._context.backends))
             self._lost = f"no service reports how {message} stand, long after the end of their lifetime"
             return True
         if self._calls.under_way or live:
@@ -336,7 +337,8 @@ class Engine:
                 live, ended = (
                     sum(counts.get(state, (0, 0))[0] for state in states) for states in (IN_SERVICE, [State.ENDED])
                 )
-                log.info("the menus are over: %d rules and jobs are left, %d to be deleted", live + ended, ended)
+                noun = injections(self._context.backends)
+                log.info("the menus are over: %d %s are left, %d to be deleted", live + ended, noun, ended)
             return
         start = min(later)
         remaining = start - self._clock.now()

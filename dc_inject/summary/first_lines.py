@@ -19,6 +19,7 @@ from typing import Any
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import EPOCH, State, overrides, units
 from dc_inject.model.redaction import visible
+from dc_inject.model.services import injections
 from dc_inject.summary import figures, marks
 from dc_inject.summary.days import days_of
 from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current, judged
@@ -163,7 +164,8 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     """Say what the campaign waits for."""
     windows = [window[1:] for window in days_of(view).menus]
     under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
-    rules = f"{under_way:,} rules and jobs are under way" if under_way else "nothing is under way"
+    noun = injections(identity.service for identity in view.identities())
+    rules = f"{units.counted(under_way, noun)} under way" if under_way else "nothing is under way"
     if in_force(view, now, now):
         if status["injector"] is None:
             return f"! waits for an injector: none is running; {rules}"
@@ -180,4 +182,4 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
         last = "" if until is None else f", the last of them until {until:%H:%MZ}"
         return f"waits for what is left: {'the menus are over, ' if windows else ''}{rules}{last}"
     ended = status["rules"][State.ENDED.value]
-    return f"waits for deletions of {ended:,} rules and jobs" if ended else "waits for nothing: it is over"
+    return f"waits for deletions of {units.counted(ended, noun)}" if ended else "waits for nothing: it is over"
