@@ -61,6 +61,12 @@ class Services:
             listen=[listener],
         )  # fmt: skip
 
+    def start_tape(self, name: str, listener: socket.socket) -> None:
+        """Start a tape system in front of a storage."""
+        self._start(
+            tape_role(name), "sandbox_server.tape", str(self._folder / "storage" / name), listen=[listener]
+        )
+
     def start_fts(self, listener: socket.socket, tls_listener: socket.socket) -> None:
         """Start the service that moves files between storages, with plain http and with TLS."""
         self._start(FTS, "sandbox_server.fts", str(self._folder), listen=[listener, tls_listener])
@@ -168,6 +174,11 @@ class Services:
 def storage_role(name: str) -> str:
     """Name the role of the processes of a storage."""
     return f"storage-{name}"
+
+
+def tape_role(name: str) -> str:
+    """Name the role of the process of a storage's tape system."""
+    return f"tape-{name}"
 
 
 def answers(address: str, path: str) -> bool:

@@ -18,7 +18,7 @@ from .authority import Authority
 from .grid import Grid, Rse, make_datasets
 from .handle import Handle
 from .locking import locked
-from .services import FTS, Services, listen, storage_role
+from .services import FTS, Services, answers, listen, storage_role, tape_role
 from .settings import storage_settings
 from .state import State, write_private
 from .storage import Stored
@@ -69,6 +69,22 @@ class StorageControls(Handle):
         self.stop_storage(name)
         write_settings(self.folder, self._state(), name, rate)
         self.start_storage(name)
+
+    def start_tape(self, name: str, drives: int, seconds: float) -> str:
+        """Put a tape system in front of a storage, and return its URL: by it, all files there are on tape only.
+
+        Each of its drives stages a file in so many seconds.
+        """
+        host, port = self._require_storage(name)
+        services = self._services()
+        services.end(tape_role(name))
+        settings = {"storage": f"http://{host}:{port}", "drives": drives, "seconds": seconds}
+        write_private(self.folder / "storage" / name / "tape.json", json.dumps(settings))
+        with listen(host=host) as listener:
+            services.start_tape(name, listener)
+            address = f"{host}:{listener.getsockname()[1]}"
+        services.wait(tape_role(name), lambda: answers(address, "/.well-known/wlcg-tape-rest-api"))
+        return f"http://{address}"
 
     def put(self, name: str, path: str, size: int, seed: object = 0) -> Stored:
         """Write a file straight into a storage's folder; the content follows from the seed."""

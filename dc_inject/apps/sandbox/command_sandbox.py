@@ -190,6 +190,28 @@ def put(folder: Path | None, storage: str, path: str, size: str, count: int | No
 
 @sandbox.command()
 @_folder
+@click.argument("storage")
+@click.option("--drives", type=click.IntRange(1, 100), default=4, show_default=True, help="The number of drives")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01, 3600),
+    default=10.0,
+    show_default=True,
+    help="How long a drive takes for a file",
+)
+def tape(folder: Path | None, storage: str, drives: int, seconds: float) -> None:
+    r"""Start a tape system in front of a STORAGE, and print its URL.
+
+    By this URL, all files of the storage are on tape until they are staged.
+
+    \b
+    Example: dc-inject sandbox tape XRD1 --drives 4 --seconds 30
+    """
+    click.echo(_talking(folder).start_tape(storage, drives, seconds))
+
+
+@sandbox.command()
+@_folder
 @click.argument("name")
 @click.option(
     "--token", is_flag=True, help="Print a bearer token for plain http instead of a certificate for https"

@@ -29,6 +29,7 @@ from .scheduler import Scheduler
 from .service_api import ServiceApi
 from .settings import Knobs
 from .storages import Storages
+from .tapes import Tapes
 
 _LONGEST_LINE = 64 * 1024  # of a request, for many job ids in one address
 _PATIENCE = 5.0  # seconds for ending copies, and for cleaning up behind them
@@ -83,7 +84,8 @@ async def serve(folder: Path, plain: socket.socket, encrypted: socket.socket | N
     await web.SockSite(runner, plain).start()
     if encrypted:
         await web.SockSite(runner, encrypted, ssl_context=encryption(folder)).start()
-    working = asyncio.create_task(scheduler.run())
+    tapes = Tapes(database, knobs, storages, scheduler.add)
+    working = asyncio.gather(scheduler.run(), tapes.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, working.cancel)
     try:

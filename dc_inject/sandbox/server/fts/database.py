@@ -28,6 +28,10 @@ CREATE TABLE IF NOT EXISTS file (
 );
 CREATE INDEX IF NOT EXISTS file_of_job ON file (job_id, file_state);
 CREATE INDEX IF NOT EXISTS file_in_state ON file (file_state, source_se, dest_se);
+CREATE TABLE IF NOT EXISTS tape (  -- of files that are staged before their copy; seconds
+  file_id INTEGER PRIMARY KEY REFERENCES file, bring_online INT NOT NULL, pin INT NOT NULL,
+  uri TEXT, request TEXT, staging_start REAL, staging_finished REAL
+);
 CREATE TABLE IF NOT EXISTS attempt (
   file_id INT NOT NULL REFERENCES file, attempt INT NOT NULL, datetime REAL NOT NULL, reason TEXT NOT NULL,
   PRIMARY KEY (file_id, attempt)

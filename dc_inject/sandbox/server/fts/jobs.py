@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE")  # what a cancel ends
+ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE", "STAGING", "STARTED")  # what a cancel ends
 HELD_STATES = ("ON_HOLD", "TOKEN_PREP")  # not over either, but a cancel leaves files in them, as FTS3 does
 CANCELED = "Job canceled by the user"
 GIVEN_UP = "The storage was banned for too long"
@@ -30,7 +30,8 @@ class Jobs:
 
     def files_of(self, job_id: str) -> list[sqlite3.Row]:
         """Return the files of a job in their order."""
-        return self._all("SELECT * FROM file WHERE job_id = ? ORDER BY file_id", job_id)
+        of_tape = "staging_start, staging_finished FROM file LEFT JOIN tape USING (file_id)"
+        return self._all(f"SELECT file.*, {of_tape} WHERE job_id = ? ORDER BY file_id", job_id)
 
     def file(self, file_id: int) -> sqlite3.Row | None:
         """Return one file with the copy options of its job."""
@@ -64,12 +65,19 @@ class Jobs:
 
     def add(self, job: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> bool:
         """Add a job with its files; False when there is one with its id already."""
+        plain = dict(job)
+        tape = plain.pop("bring_online"), plain.pop("pin")
         with self._transaction():
             try:
-                self._insert("job", [job])
+                self._insert("job", [plain])
             except sqlite3.IntegrityError:
                 return False
             self._insert("file", files)
+            self._run(
+                "INSERT INTO tape (file_id, bring_online, pin) SELECT file_id, ?, ? FROM file "
+                "WHERE job_id = ? AND file_state = 'STAGING'",
+                *tape, job["job_id"],
+            )  # fmt: skip
         return True
 
     def counts(self, state: str) -> dict[tuple[str, str], int]:
@@ -93,7 +101,7 @@ class Jobs:
                 file_id,
             )
             self._run(
-                "UPDATE job SET job_state = 'ACTIVE' WHERE job_state = 'SUBMITTED' "
+                "UPDATE job SET job_state = 'ACTIVE' WHERE job_state IN ('SUBMITTED', 'STAGING') "
                 "AND job_id = (SELECT job_id FROM file WHERE file_id = ?)",
                 file_id,
             )
@@ -165,7 +173,7 @@ class Jobs:
         with self._transaction():
             self._run(
                 "UPDATE file SET file_state = 'FAILED', finish_time = ?, reason = ? "
-                "WHERE file_id = ? AND file_state IN ('ACTIVE', 'SUBMITTED')",
+                "WHERE file_id = ? AND file_state IN ('ACTIVE', 'SUBMITTED', 'STAGING', 'STARTED')",
                 now, reason, file_id,
             )  # fmt: skip
             other = self._one(
@@ -210,7 +218,7 @@ class Jobs:
             self._run(
                 "UPDATE file SET file_state = 'CANCELED', reason = ?, "
                 "finish_time = iif(file_state = 'ACTIVE', NULL, ?) "
-                "WHERE file_id = ? AND file_state IN ('SUBMITTED', 'READY', 'ACTIVE')",
+                "WHERE file_id = ? AND file_state IN ('SUBMITTED', 'READY', 'ACTIVE', 'STAGING', 'STARTED')",
                 CANCELED, now, file_id,
             )  # fmt: skip
             self._settle(file_id, now)

@@ -18,7 +18,7 @@ import aiohttp
 from yarl import URL
 
 from .failures import DESTINATION, CopyFailed, of_status
-from .settings import Knobs
+from .settings import Json, Knobs
 
 _SCHEMES = {"http": "http", "dav": "http", "https": "https", "davs": "https"}
 _KEPT_FOLDERS = 100_000
@@ -85,6 +85,14 @@ class Storages:
             if answer.status not in (200, 202, 204, 404):
                 raise of_status(DESTINATION, answer.status)
 
+    async def ask(self, end: str, url: str, token: str | None, body: Json | None = None) -> Json:
+        """Ask a tape system, with POST where there is something to say. Raises CopyFailed."""
+        method = "GET" if body is None else "POST"
+        async with self.request(end, method, URL(url, encoded=True), _bearer(token), body) as answer:
+            if answer.status >= 400:
+                raise of_status(end, answer.status)
+            return await answer.json() if answer.content_type == "application/json" else None
+
     async def make_parent(self, url: URL, token: str | None) -> None:
         """Make the folders above a file, once. Raises CopyFailed."""
         folder = url.parent
@@ -114,7 +122,7 @@ class Storages:
 
     @asynccontextmanager
     async def request(
-        self, end: str, method: str, url: URL, headers: dict[str, str]
+        self, end: str, method: str, url: URL, headers: dict[str, str], body: Json | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Ask a storage; what goes wrong below HTTP becomes CopyFailed of that end."""
         settings = self._knobs.now
@@ -123,7 +131,7 @@ class Storages:
         )
         try:
             async with self._session.request(
-                method, url, headers=headers, allow_redirects=True, timeout=timeout
+                method, url, headers=headers, json=body, allow_redirects=True, timeout=timeout
             ) as answer:
                 yield answer
         except aiohttp.ClientConnectorError:

@@ -56,9 +56,12 @@ def _job(submitted: Json, person: Person, settings: Settings, now: float) -> tup
     if replicas and len({row["file_index"] for row in files}) > 1:
         raise Refused(400, "Multiple replica jobs must only have one unique file")
     waiting = _hours(params.get("max_time_in_queue"))
+    tape = {"bring_online": int(params.get("bring_online", 0)), "pin": int(params.get("copy_pin_lifetime", 0))}
+    if max(tape.values()) > 0:
+        files = [row | {"file_state": "STAGING"} if row["file_state"] == "SUBMITTED" else row for row in files]
     job = {
         "job_id": job_id,
-        "job_state": "SUBMITTED",
+        "job_state": "STAGING" if max(tape.values()) > 0 else "SUBMITTED",
         "job_type": "R" if replicas else "N",
         "vo_name": person.vo,
         "user_dn": person.dn,
@@ -77,7 +80,7 @@ def _job(submitted: Json, person: Person, settings: Settings, now: float) -> tup
         "expires": None if waiting is None else now + waiting * 3600 * settings.time_scale,
         "job_metadata": json.dumps(metadata | {"auth_method": person.method}),
     }
-    return job, files
+    return job | tape, files
 
 
 def _job_id(params: Mapping[str, Any], person: Person) -> str:
