@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.cli.root import root
-from dc_inject.credentials.destinations import Destinations
+from dc_inject.credentials.trust import Destinations
 from dc_inject.model import Link
 from dc_inject.model.errors import DcInjectError, Permanent, UsageError
 from dc_inject.storage import AccessDenied

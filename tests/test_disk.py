@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.backends.rucio.connection import refuse_odd_configuration
-from dc_inject.backends.rucio.identity import credentials_until
+from dc_inject.backends.rucio.connection import credentials_until, refuse_odd_configuration
 from dc_inject.backends.sim import SimClock
 from dc_inject.credentials import Credentials
 from dc_inject.model.errors import MenuError, NeedsOperator

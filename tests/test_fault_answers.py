@@ -21,7 +21,7 @@ from dc_inject.backends.rucio import errors as of_rucio
 from dc_inject.model import Hold, faults
 from dc_inject.model.causes import Cause, Mark, Party, Peer
 from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
-from dc_inject.storage import errors as storage
+from dc_inject.storage import http_transport as storage
 
 USER, SERVICE, SITE, UNKNOWN = Party
 PAGE = "<!DOCTYPE html><html><head><title>ERROR</title></head><body>Access Denied.</body></html>"

@@ -12,7 +12,6 @@ from dc_inject.engine import admission
 from dc_inject.model.errors import UsageError
 from dc_inject.model.ports import Identity
 from dc_inject.system import clock as system_clock
-from dc_inject.system import service_clocks
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.transport import Adapter, ExchangeLimits, Session
 from tests.storage.server import running
@@ -38,7 +37,7 @@ class Steady:
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch) -> Steady:
     made = Steady()
-    monkeypatch.setattr(service_clocks, "steady", made)
+    monkeypatch.setattr(system_clock, "steady", made)
     return made
 
 
@@ -48,40 +47,40 @@ def host() -> str:
 
 
 def test_a_date_grows_with_the_time_that_has_passed_since(steady: Steady, host: str) -> None:
-    assert service_clocks.ahead(host, NOW) is None
-    service_clocks.hear(f"{host}:443/whoami?x=1", {"Date": date(NOW)})
-    assert service_clocks.ahead(host, NOW + 20 * MINUTE) == 20 * MINUTE
+    assert system_clock.measure_lead(host, NOW) is None
+    system_clock.note_date(f"{host}:443/whoami?x=1", {"Date": date(NOW)})
+    assert system_clock.measure_lead(host, NOW + 20 * MINUTE) == 20 * MINUTE
     steady.seconds += 60
-    assert service_clocks.ahead(host, NOW + 20 * MINUTE) == 19 * MINUTE
-    assert service_clocks.ahead(host, NOW, since=steady.seconds) is None
-    assert service_clocks.ahead(f"{host}:8446", NOW) is None
+    assert system_clock.measure_lead(host, NOW + 20 * MINUTE) == 19 * MINUTE
+    assert system_clock.measure_lead(host, NOW, since=steady.seconds) is None
+    assert system_clock.measure_lead(f"{host}:8446", NOW) is None
 
 
 def test_an_answer_of_a_cache_is_as_old_as_it_says(steady: Steady, host: str) -> None:
-    service_clocks.hear(host, {"Date": date(NOW - 10 * MINUTE), "Age": "600"})
-    assert service_clocks.ahead(host, NOW) == timedelta(0)
+    system_clock.note_date(host, {"Date": date(NOW - 10 * MINUTE), "Age": "600"})
+    assert system_clock.measure_lead(host, NOW) == timedelta(0)
 
 
 def test_one_front_end_that_is_wrong_does_not_count(steady: Steady, host: str) -> None:
     for wrong in (0, 0, 600, 0, -900):
-        service_clocks.hear(host, {"Date": date(NOW + wrong * MINUTE)})
-    assert service_clocks.ahead(host, NOW) == timedelta(0)
+        system_clock.note_date(host, {"Date": date(NOW + wrong * MINUTE)})
+    assert system_clock.measure_lead(host, NOW) == timedelta(0)
 
 
 @pytest.mark.parametrize("odd", ["", "yesterday", "2027-02-08T10:00:00Z", "Mon, 99 Feb 2027 10:00:00 GMT", "\x00"])
 def test_what_is_no_date_is_not_taken(steady: Steady, host: str, odd: str) -> None:
-    service_clocks.hear(host, {"Date": odd})
-    service_clocks.hear(host, {})
-    service_clocks.hear(host, {"Date": date(NOW), "Age": "9" * 40})
-    assert service_clocks.ahead(host, NOW) == timedelta(0)
+    system_clock.note_date(host, {"Date": odd})
+    system_clock.note_date(host, {})
+    system_clock.note_date(host, {"Date": date(NOW), "Age": "9" * 40})
+    assert system_clock.measure_lead(host, NOW) == timedelta(0)
 
 
 def test_every_answer_of_the_gate_is_heard() -> None:
     with running() as server, Session(Adapter(ExchangeLimits(30.0)), environment=False) as session:
-        before = service_clocks.steady()
+        before = system_clock.steady()
         answer = session.get(f"{server.url}/nothing", timeout=30)
         assert isinstance(answer, requests.Response)
-        told = service_clocks.ahead(server.url, datetime.now(UTC), before)
+        told = system_clock.measure_lead(server.url, datetime.now(UTC), before)
     assert told is not None
     assert abs(told) < MINUTE
 
@@ -89,7 +88,7 @@ def test_every_answer_of_the_gate_is_heard() -> None:
 @pytest.mark.parametrize(("off", "refused"), [(14, False), (16, True), (-16, True), (0, False)])
 def test_a_clock_more_than_a_cycle_away_is_refused(steady: Steady, host: str, off: int, refused: bool) -> None:
     me = Identity("rucio", host, "1", "def", "me", admin=False, may_end=True)
-    service_clocks.hear(host, {"Date": date(NOW)})
+    system_clock.note_date(host, {"Date": date(NOW)})
     shown, cycle = NOW + off * MINUTE, 15 * MINUTE
     if not refused:
         admission.refuse_clock([me], shown, cycle)
@@ -100,7 +99,7 @@ def test_a_clock_more_than_a_cycle_away_is_refused(steady: Steady, host: str, of
 
 
 def test_a_guarded_clock_follows_small_steps_and_no_leap(steady: Steady, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_clock.service_clocks, "steady", steady)
+    monkeypatch.setattr(system_clock, "steady", steady)
     shown = [NOW]
     monkeypatch.setattr(SystemClock, "shown", lambda _: shown[0])
     clock = SystemClock()

@@ -8,8 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dc_inject.credentials import Credentials
-from dc_inject.credentials.destinations import ENDPOINT
-from dc_inject.credentials.trust import Wanted
+from dc_inject.credentials.trust import ENDPOINT, Wanted
 from dc_inject.model.errors import UsageError
 from dc_inject.model.events import Silent
 from dc_inject.model.services import DEFAULT, FTS, RUCIO

@@ -7,7 +7,7 @@ import os
 import click
 
 from dc_inject.cli.shared import common, defaults, tables, trusting
-from dc_inject.credentials import TOKEN_FILES, destinations
+from dc_inject.credentials import TOKEN_FILES, trust
 from dc_inject.model.redaction import scrub
 
 COLUMNS = (
@@ -62,6 +62,6 @@ def show(ctx: click.Context, fmt: str) -> None:
     if named is None:
         absent = [path for path in (defaults.SYSTEM, defaults.user_file(os.environ)) if path not in used]
         click.echo(f"not there: {', '.join(map(str, absent))}", err=True) if absent else None
-    others = {*TOKEN_FILES.values(), destinations.TRUST, destinations.ENDPOINT}
+    others = {*TOKEN_FILES.values(), trust.TRUST, trust.ENDPOINT}
     for name, hint in defaults.unread(root.command, root, others).items():
         click.echo(f"nothing reads {name}; {hint}", err=True)

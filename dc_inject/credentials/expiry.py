@@ -11,9 +11,9 @@ Who asks, and what comes of it:
    and raises NeedsOperator with the hold `credentials` for one that has expired or is not valid yet, or whose key
    is that of another certificate or too short: no call is made with it. FTS acts with a proxy that is delegated to
    it for 12 hours at most, and anew below 6 hours (`backends/fts/client.py`).
-2. Rucio: its client finds credentials by rucio.cfg. `credentials_until` in `backends/rucio/identity.py` asks here
-   for the end of what the client uses. Before a proxy or certificate is shown, `check_files` looks at it as in 1;
-   while a token from before is good, none is shown (`backends/rucio/client.py`).
+2. Rucio: its client finds credentials by rucio.cfg. `credentials_until` in `backends/rucio/connection.py` asks
+   here for the end of what the client uses. Before a proxy or certificate is shown, `check_files` looks at it as
+   in 1; while a token from before is good, none is shown (`backends/rucio/client.py`).
 3. The warning: both give their end to `Identity.credentials_until`. `_watch` in `engine/health_checks.py` logs it
    once, and keeps a signal in the ledger while it is soon; `_soon` decides what soon is. From then on the service
    is asked every few minutes whether the credentials have been renewed.

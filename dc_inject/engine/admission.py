@@ -12,7 +12,7 @@ from dc_inject.model import Campaign, FileFilter, Flow, units, urls
 from dc_inject.model.errors import MenuError, Permanent, Problem, UsageError
 from dc_inject.model.ports import Backend, Identity, RseFacts
 from dc_inject.planning import clocks
-from dc_inject.system import service_clocks
+from dc_inject.system import clock as system_clock
 
 ORDINARY = "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin"
 
@@ -31,7 +31,7 @@ def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[st
 
 def clocks_ahead(known: Iterable[Identity], shown: datetime) -> dict[str, timedelta]:
     """Return how far a clock that shows this is ahead of the clocks of services, as far as their answers tell."""
-    told = {identity.service: service_clocks.ahead(identity.address, shown) for identity in known}
+    told = {identity.service: system_clock.measure_lead(identity.address, shown) for identity in known}
     return {service: ahead for service, ahead in told.items() if ahead is not None}
 
 

@@ -7,7 +7,7 @@ else it ends with its lifetime. What it leaves at its destination is *deleted* (
 - How long a lifetime is: `planning/lifetime.py`.
 - What each piece of news makes of an entry: `model/transitions.py`.
 - How an entry stands, and what to do about it: `planning/reconcile.py`.
-- The calls: `observe` and `end` of a back end, such as `backends/rucio/ending.py`.
+- The calls: `observe` and `end` of a back end, such as `backends/rucio/rules.py`.
 
 `Reconciler` is the one way to do this. That an end is asked for is written down before the call leaves, and what
 was seen before anything follows on it, so that a process may die between any two steps. `Rounds` drives it in a

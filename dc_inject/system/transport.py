@@ -35,8 +35,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from dc_inject.model import units, urls
 from dc_inject.model.faults import PROXY_NOTE
 from dc_inject.model.ports import Endpoint
-from dc_inject.system import service_clocks
-from dc_inject.system.tls_alerts import alert, may_hide_alert
+from dc_inject.system import clock as system_clock
 from dc_inject.system.transport_errors import (
     Compressed,
     PlainProxy,
@@ -46,6 +45,8 @@ from dc_inject.system.transport_errors import (
     TooLong,
     TransportError,
     Unverified,
+    alert,
+    may_hide_alert,
 )
 
 __all__ = ["Adapter", "Exchange", "ExchangeLimits", "Session", "TooLarge", "TooLong", "TransportError", "connects"]
@@ -282,7 +283,7 @@ class Adapter(HTTPAdapter):
         if not exchange.gated:
             response.close()
             raise AssertionError("an answer came by a connection without bounds")
-        service_clocks.hear(request.url or "", response.headers)
+        system_clock.note_date(request.url or "", response.headers)
         response.encoding = "utf-8"  # not what the answer says or looks like: some encodings take forever
         _refuse_compression(response, host)
         if stream and getattr(_here, "listing", False) and is_lines(response):

@@ -1,6 +1,21 @@
-"""Why the gate ends or refuses an exchange."""
+"""Why the gate ends or refuses an exchange, and the TLS alert behind a connection that broke.
+
+With TLS 1.3 a server refuses a certificate after the handshake. By then the request is on its way, and a server
+that closes the connection with the request unread resets it: the alert is lost. So a new connection is made on
+which nothing is sent, and the alert is read from it.
+"""
 
 from __future__ import annotations
+
+import contextlib
+import ssl
+from typing import Any
+
+from dc_inject.model.faults import chain
+
+WAIT = 1.0  # seconds for an alert
+_READS = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND"})
+_BROKE = frozenset({"ConnectionResetError", "BrokenPipeError", "RemoteDisconnected", "SSLEOFError"})
 
 
 class TransportError(Exception):
@@ -38,3 +53,27 @@ class ProxyUnusable(TransportError):
 
 class PlainProxy(TransportError):
     """A password or token would pass a proxy in clear."""
+
+
+def may_hide_alert(error: Exception, method: str | None, url: str | None) -> bool:
+    """Return whether an alert may be behind an error; a request that changes something stays in doubt."""
+    tls = (url or "").startswith("https:") and method in _READS
+    return tls and not _BROKE.isdisjoint(type(one).__name__ for one in chain(error))
+
+
+def alert(pool: Any) -> ssl.SSLError | None:  # noqa: ANN401  a pool of urllib3, known to the gate alone
+    """Return the alert with which a server ends a new connection of a pool; None where it sends none."""
+    connection = pool._new_conn()  # noqa: SLF001  there is no other way to a connection without a request
+    try:
+        connection.connect()
+        connection.sock.settimeout(WAIT)
+        connection.sock.recv(1)
+    except ssl.SSLError as error:
+        error.__context__ = None  # what was met before is not behind it
+        return error if "ALERT" in (error.reason or "") else None
+    except Exception:  # noqa: BLE001  whatever else is wrong, the error that was met before tells it
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            connection.close()
+    return None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.backends.rucio.identity import credentials_until
+from dc_inject.backends.rucio.connection import credentials_until
 
 # Made once with `openssl req -x509`; nobody has their keys.
 UNTIL_2027 = """-----BEGIN CERTIFICATE-----

@@ -13,7 +13,7 @@ import pytest
 from rucio.client import baseclient
 
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.backends.rucio import RucioBackend, token_safety
+from dc_inject.backends.rucio import RucioBackend, client
 from dc_inject.backends.rucio.client import QuietClient
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.system import transport
@@ -233,9 +233,9 @@ def test_a_token_that_somebody_else_may_have_planted_is_not_used(
     expiry.write_text("1")
     expiry.chmod(0o600)
     places = (None, str(expiry), str(token), str(folder))
-    token_safety.check_place(places)
-    token_safety.check_place((None, str(folder / "none"), str(folder / "no"), str(folder)))
-    token_safety.check_place((None, str(tmp_path / "x"), str(tmp_path / "y"), str(tmp_path / "no-folder")))
+    client.check_place(places)
+    client.check_place((None, str(folder / "none"), str(folder / "no"), str(folder)))
+    client.check_place((None, str(tmp_path / "x"), str(tmp_path / "y"), str(tmp_path / "no-folder")))
     others = {"owner": token, "folder": folder, "above": folder.parent}.get(plant)
     if others is not None:
         real = Path.stat
@@ -255,22 +255,22 @@ def test_a_token_that_somebody_else_may_have_planted_is_not_used(
     else:
         expiry.chmod(0o666)
     with pytest.raises(NeedsOperator) as refused:
-        token_safety.check_place(places)
+        client.check_place(places)
     wording(refused.value)
 
 
 def test_a_bearer_token_of_somebody_else_is_not_discovered(tmp_path: Path, monkeypatch, wording) -> None:
     file = tmp_path / f"bt_u{os.geteuid()}"
-    token_safety.check_discovery(tmp_path)
+    client.check_discovery(tmp_path)
     file.write_text("planted")
-    token_safety.check_discovery(tmp_path)
+    client.check_discovery(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     file.rename(tmp_path / "bt_u4711")
     with pytest.raises(NeedsOperator) as refused:
-        token_safety.check_discovery(tmp_path)
+        client.check_discovery(tmp_path)
     wording(refused.value)
     monkeypatch.setenv("BEARER_TOKEN_FILE", "/mine")
-    token_safety.check_discovery(tmp_path)
+    client.check_discovery(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------- nothing goes beside it

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio import RucioBackend, file_replicas, replica_check
+from dc_inject.backends.rucio import RucioBackend, replica_check
 from dc_inject.backends.rucio.inventory import complete
 from dc_inject.model import DatasetFilter, Item, Link
 from dc_inject.model.errors import Permanent
@@ -202,7 +202,7 @@ def test_files_are_listed_in_bounded_calls(
 ) -> None:
     """A dataset with more files than fit into an answer is not listed at all."""
     monkeypatch.setattr(replica_check, "MOST_FILES", 10)
-    monkeypatch.setattr(file_replicas, "_FILES_AT_ONCE", 12)
+    monkeypatch.setattr(replica_check, "_FILES_AT_ONCE", 12)
     big = [Candidate(f"cms:/big/{number}", link) for number in range(3)]
     for candidate, count in zip(big, (files, 6, 6), strict=True):
         server.add(str(candidate.item), link.source, files=count)

@@ -13,8 +13,7 @@ from rucio.common import exception as rucio
 
 from dc_inject.apps.data.filling import fill
 from dc_inject.backends.rucio.connection import Connection
-from dc_inject.backends.rucio.found_sets import erase, find_sets, sweep
-from dc_inject.backends.rucio.sets import ASKED, RucioSet
+from dc_inject.backends.rucio.sets import ASKED, RucioSet, erase, find_sets, sweep
 from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model.deletion import NotOurs
 from dc_inject.model.errors import Permanent, Temporary, UsageError

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio import RucioBackend, Survey, survey
-from dc_inject.backends.rucio.survey import Protocols
+from dc_inject.backends.rucio import RucioBackend, Survey, links
+from dc_inject.backends.rucio.links import Protocols
 from dc_inject.model import Link
 from dc_inject.model.errors import NeedsOperator
 
@@ -104,5 +104,5 @@ def test_a_client_with_another_schema_tells_no_activities(source, tmp_path, monk
     if source is not None:
         (tmp_path / "schema").mkdir()
         (tmp_path / "schema" / "generic.py").write_text(source)
-    monkeypatch.setattr(survey, "find_spec", lambda _: Mock(submodule_search_locations=[str(tmp_path)]))
-    assert survey.activities() is None
+    monkeypatch.setattr(links, "find_spec", lambda _: Mock(submodule_search_locations=[str(tmp_path)]))
+    assert links.activities() is None

@@ -17,7 +17,7 @@ from dc_inject.apps.link import checks, hints
 from dc_inject.apps.link.command import link
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli.shared import common
-from dc_inject.credentials.destinations import ENDPOINT
+from dc_inject.credentials.trust import ENDPOINT
 from dc_inject.engine import admission
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.errors import of_system

@@ -243,10 +243,10 @@ SENDERS = {
 }
 NO_SENDERS = {
     (
-        "backends/rucio/identity.py",
+        "backends/rucio/connection.py",
         "_may_end",
     ),  # tries to end a rule that cannot exist, to learn of a right
-    ("storage/errors.py", "of_status"),  # judges an answer
+    ("storage/http_transport.py", "of_status"),  # judges an answer
     ("storage/types.py", ""),  # names of verbs that a storage may allow
     ("apps/preview/online.py", "_check_destination"),  # asks whether it is allowed
     ("apps/report/live_view.py", "lines"),  # cuts a line of text, as does the next one

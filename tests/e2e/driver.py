@@ -21,7 +21,7 @@ from pathlib import Path
 from dc_inject.cli import root
 from dc_inject.metrics import Metrics
 from dc_inject.model.events import Event
-from dc_inject.system import service_clocks
+from dc_inject.system import clock as system_clock
 from dc_inject.system.clock import SystemClock
 
 
@@ -34,7 +34,7 @@ def set_clock(start: datetime, speed: float) -> None:
         return start + timedelta(seconds=speed * (time.monotonic() - begun[0]))
 
     SystemClock.now = now  # type: ignore[method-assign]
-    service_clocks.hear = lambda *_: None  # theirs are not set with it
+    system_clock.note_date = lambda *_: None  # theirs are not set with it
 
 
 def arrange(accident: str, told: Path) -> None:

@@ -62,7 +62,7 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     one = world(tmp_path, made, {"A": items("A", 80, 50 * GB)}, speed=lambda _link: GB)
     one.settings = replace(one.settings, poll=SLICE)
     one.clock = machine = Machine(one.clock, [])  # type: ignore[assignment]
-    monkeypatch.setattr(system_clock.service_clocks, "steady", machine.steady)
+    monkeypatch.setattr(system_clock, "steady", machine.steady)
     return one
 
 

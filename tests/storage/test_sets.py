@@ -11,8 +11,7 @@ import pytest
 from dc_inject.apps.data.filling import BATCH, fill
 from dc_inject.model.errors import Permanent, Temporary, UsageError
 from dc_inject.model.samples import FileSet
-from dc_inject.storage.sets import SetStatus, StorageSet, drop, find_sets
-from dc_inject.storage.upload import Written
+from dc_inject.storage.sets import SetStatus, StorageSet, Written, drop, find_sets
 from tests.storage.server import status
 
 SET = FileSet("one", 7, 1000)

@@ -11,7 +11,7 @@ from dc_inject.model.deletion import SampleFile
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.samples import FileSet
 from dc_inject.storage import AccessDenied, NotFound
-from dc_inject.storage.upload import TRIES, upload
+from dc_inject.storage.sets import TRIES, upload
 from tests.storage.conftest import TOKEN
 from tests.storage.server import hang_up, status
 

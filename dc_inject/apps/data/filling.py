@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
-from dc_inject.storage.upload import Moved, Written
+from dc_inject.storage.sets import Moved, Written
 
 BATCH = 20  # files that are registered in a catalogue at once
 Filled = tuple[int, Written]  # a file by its number

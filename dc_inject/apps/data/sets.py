@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dc_inject.apps.data.filling import SetWriter
 from dc_inject.credentials import Credentials
-from dc_inject.credentials.destinations import Destinations, hint, is_unencrypted, refusal
+from dc_inject.credentials.trust import Destinations, hint, is_unencrypted, refusal
 from dc_inject.engine import admission
 from dc_inject.model import units, urls
 from dc_inject.model.errors import UsageError
@@ -27,7 +27,7 @@ from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio.connection import Connection
-    from dc_inject.backends.rucio.found_sets import RegisteredSet
+    from dc_inject.backends.rucio.sets import RegisteredSet
 
 PER_DATASET = 100  # files
 LIFETIME = "30 d"
@@ -115,7 +115,7 @@ def rucio(timeout: float) -> Connection:
 
 def _own_scope(connection: Connection, scope: str | None) -> str:
     """Return the scope that was named, or that of the account's own."""
-    from dc_inject.backends.rucio.identity import account_of
+    from dc_inject.backends.rucio.connection import account_of
 
     return scope or f"user.{account_of(connection)}"
 
@@ -134,7 +134,7 @@ def found_at_storage(storage: Storage, prefix: str) -> list[FoundSet]:
 def found_in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[FoundSet]:
     """Return the sets in a scope: those at an RSE, or all where none is named."""
     from dc_inject.backends.rucio.connection import understood
-    from dc_inject.backends.rucio.found_sets import find_sets
+    from dc_inject.backends.rucio.sets import find_sets
 
     with understood():
         connection = rucio(timeout)
@@ -175,7 +175,7 @@ def deletions_in_rucio(
 ) -> list[Deletion]:
     """Return what erases the sets of a name at an RSE, or those without a rule; raises UsageError if none is."""
     from dc_inject.backends.rucio.connection import understood
-    from dc_inject.backends.rucio.found_sets import find_sets
+    from dc_inject.backends.rucio.sets import find_sets
 
     with understood():
         connection = rucio(timeout)
@@ -195,12 +195,12 @@ def _erasure(found: RegisteredSet) -> str:
 
 
 def _drop_in_rucio(connection: Connection, storage: Storage, rse: str, found: RegisteredSet) -> Iterator[str]:
-    from dc_inject.backends.rucio import found_sets
     from dc_inject.backends.rucio.connection import understood
+    from dc_inject.backends.rucio.sets import erase, sweep
 
     with understood():
-        dark = found_sets.sweep(connection, storage, found, rse)
-        found_sets.erase(connection, found)
+        dark = sweep(connection, storage, found, rse)
+        erase(connection, found)
     if dark:
         yield f"deleted {units.counted(dark, 'files')} that were never registered"
     yield (

@@ -12,7 +12,7 @@ from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.credentials import destinations, trust
+from dc_inject.credentials import trust
 from dc_inject.credentials.trust import Trust
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.menu import MenuDraft
@@ -115,7 +115,7 @@ def _describe_credentials(drafts: Sequence[MenuDraft], recall: Callable[..., Tru
         return []
     trusted = recall(*sorted({draft.campaign for draft in drafts}))
     ends = trust.ends(flow.link for draft in drafts for flow in draft.preview.flows)
-    endpoint = menu.endpoint_of(drafts) or os.environ.get(destinations.ENDPOINT, "")
+    endpoint = menu.endpoint_of(drafts) or os.environ.get(trust.ENDPOINT, "")
     return [
         f"{label}: "
         + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())

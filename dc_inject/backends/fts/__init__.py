@@ -25,7 +25,7 @@ from dc_inject.backends.fts.limits import limits, queues
 from dc_inject.backends.fts.observing import Observing, Rows
 from dc_inject.backends.fts.removing import CopyDeletion
 from dc_inject.backends.fts.sites import EndpointProbe, Sites, StorageEnd
-from dc_inject.credentials.destinations import hint, refusal
+from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.events import Observer

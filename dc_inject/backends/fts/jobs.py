@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
-from dc_inject.credentials.destinations import hint, refusal
+from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model import Entry, Injection, Link, deletion, naming, urls
 from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, judged
 from dc_inject.model.items import LARGEST_FILE, label_of_job

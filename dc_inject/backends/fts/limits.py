@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from dc_inject.backends.fts.connection import Connection, CredentialSource, Make, checked, real_client, understood
-from dc_inject.credentials.destinations import hint
+from dc_inject.credentials.trust import hint
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.events import Observer

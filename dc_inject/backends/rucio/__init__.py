@@ -8,20 +8,15 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any
 
-from dc_inject.backends.rucio.connection import Connection, quiet_client, understood
-from dc_inject.backends.rucio.ending import RuleEnding
+from dc_inject.backends.rucio.connection import Connection, check, quiet_client, understood
 from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.backends.rucio.facts import Facts, resolve
-from dc_inject.backends.rucio.identity import check
-from dc_inject.backends.rucio.inventory import inventory
+from dc_inject.backends.rucio.inventory import explain, inventory, replicas
+from dc_inject.backends.rucio.links import NamedFts, Survey, queues, surveyed
 from dc_inject.backends.rucio.observing import Observing
-from dc_inject.backends.rucio.queues import NamedFts, queues
 from dc_inject.backends.rucio.replica_check import ReplicaCheck
-from dc_inject.backends.rucio.replicas import replicas
-from dc_inject.backends.rucio.rules import Rules
-from dc_inject.backends.rucio.selection import explain
+from dc_inject.backends.rucio.rules import RuleEnding, Rules
 from dc_inject.backends.rucio.slice_datasets import Slices
-from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item, Link
 from dc_inject.model.errors import Permanent

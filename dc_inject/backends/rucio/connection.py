@@ -1,30 +1,35 @@
-"""The connection to Rucio: one client for each thread, and the only way by which calls leave."""
+"""The connection to Rucio: one client for each thread, who we are there, and the only way by which calls leave."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from rucio.common import constants
 from rucio.common.config import clean_cached_config, config_get, get_config_dirs
-from rucio.common.exception import RuleNotFound
+from rucio.common.exception import AccessDenied, RuleNotFound
 
+from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.errors import WHERE, RucioCallRecord, translate
-from dc_inject.backends.rucio.releases import check_client
-from dc_inject.backends.service_connection import ServiceConnection
+from dc_inject.backends.service_connection import ServiceConnection, unusable
+from dc_inject.credentials import LARGEST
+from dc_inject.credentials.expiry import read_pem, token_until
 from dc_inject.model import urls
-from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.events import Observer
-from dc_inject.model.ports import Clock
+from dc_inject.model.ports import Clock, Identity
 from dc_inject.model.redaction import scrub
 from dc_inject.planning.reconcile import backoff
-from dc_inject.system import transport
+from dc_inject.system import disk, transport
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -33,6 +38,14 @@ MOST_ROWS = 300_000  # of an answer that is kept: in memory a row takes many tim
 ASK = 3  # times at most that a question is asked
 PAUSE = timedelta(milliseconds=200)  # before it is asked again; then twice that
 DOWN_AFTER = 6  # failures in a row, after which questions are asked once only
+OLDEST, NEWEST = 38, 41  # tested; pyproject.toml says the same
+# Schemes that go together in a copy by third party. Releases before 41 have the table under another name.
+SCHEME_MAP: Mapping[str, list[str]] = getattr(constants, "SCHEME_MAP", None) or constants.BASE_SCHEME_MAP
+# The plugin with Rucio's own columns, to be named: clients before 41 ask for another one unless told, which a
+# server of release 41 answers with an error (SQLite), or with names alone (PostgreSQL).
+METADATA_PLUGIN = "DID_COLUMN"
+PROBES = 3  # of the right to end, since planning without it gives links much less
+_FOR_GOOD = timedelta.max
 
 
 def configuration() -> Path | None:
@@ -202,3 +215,92 @@ def understood(*, lost: bool = False) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         message = f"Rucio's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
         raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error
+
+
+def check_client(installed: str = "") -> None:
+    """Raise NeedsOperator unless the installed rucio-clients is of a release that this tool works with."""
+    installed = installed or version("rucio-clients")
+    release = installed.partition(".")[0]
+    if not (release.isdigit() and OLDEST <= int(release) <= NEWEST):
+        raise NeedsOperator(
+            f"rucio-clients {installed} is installed; dc-inject works with releases {OLDEST} to {NEWEST}",
+            f"pip install 'rucio-clients>={OLDEST},<{NEWEST + 1}'",
+        )
+
+
+def check(connection: Connection, service: str) -> Identity:
+    """Return who we are; raises NeedsOperator with address and hint when nothing will work."""
+    connection.renew()
+    try:
+        version = name(connection.call("ping")["version"])
+        account = account_of(connection)
+        client = connection.client()
+        return Identity(
+            service=service,
+            address=connection.address,
+            version=version,
+            vo=str(client.vo),
+            account=account,
+            admin=is_admin(connection),
+            may_end=_may_end(connection),
+            credentials_until=credentials_until(client),
+        )
+    except ServiceError as error:
+        hint = "check rucio_host and auth_host in rucio.cfg, and that the server runs"
+        raise unusable(error, f"Rucio at {connection.address}", hint) from error.__cause__
+
+
+def credentials_until(client: Any) -> datetime | None:  # noqa: ANN401  rucio has no types
+    """Return when what the client authenticates with expires; None when it does not say.
+
+    A password does not expire by itself, and tokens that Rucio gives for it are renewed without anybody.
+    """
+    if client.auth_type == "oidc":
+        return token_until(client.auth_token)
+    names = {"x509_proxy": "client_proxy", "x509": "client_cert"}
+    file = client.creds.get(names.get(client.auth_type, ""))
+    try:
+        return read_pem(disk.read(Path(file), LARGEST)).until if file else None
+    except (OSError, ValueError):
+        return None  # the server will say what is wrong with it
+
+
+def account_of(connection: Connection) -> str:
+    """Return the account that Rucio knows us by; asked once."""
+    return connection.kept(("account",), _FOR_GOOD, lambda: name(connection.call("whoami")["account"]))
+
+
+def is_admin(connection: Connection) -> bool:
+    """Whether this is an administrator's account, which Rucio lets go beyond quotas; asked once."""
+    account = account_of(connection)
+    return connection.kept(("admin",), _FOR_GOOD, lambda: account == "root" or _admin(connection, account))
+
+
+def _admin(connection: Connection, account: str) -> bool:
+    try:
+        rows = _flat(connection.call("list_account_attributes", account))
+    except Permanent:
+        return False  # who may not even read its own attributes is no administrator
+    return any(row["key"] == "admin" and str(row["value"]).lower() not in {"false", "0"} for row in rows)
+
+
+def _flat(rows: Iterable[Any]) -> Iterator[Row]:
+    """Give the attributes one by one: the server sends a list of them in one row."""
+    for row in rows:
+        if isinstance(row, list):
+            yield from _flat(row)
+        else:
+            yield row
+
+
+def _may_end(connection: Connection) -> bool | None:
+    """Find out without harm whether rules can be ended: the right is checked before the rule is looked for."""
+    for _ in range(PROBES):
+        try:
+            connection.call("update_replication_rule", uuid.uuid4().hex, {"lifetime": 0}, writes=True)
+        except ServiceError as error:
+            if isinstance(error.__cause__, RuleNotFound):
+                return True
+            if isinstance(error.__cause__, AccessDenied):
+                return False
+    return None

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from rucio.common.exception import InvalidObject, RucioException
 
 from dc_inject.backends import answers
-from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.releases import METADATA_PLUGIN
+from dc_inject.backends.rucio.connection import METADATA_PLUGIN, Connection, Row
 from dc_inject.model.errors import Permanent
 from dc_inject.model.items import ItemId, SliceId
 

@@ -12,8 +12,7 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
-from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.identity import account_of, is_admin
+from dc_inject.backends.rucio.connection import Connection, Row, account_of, is_admin
 from dc_inject.model import units
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import RseFacts

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from rucio.common.exception import RuleNotFound
 
 from dc_inject.backends.answers import count, utc
-from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.connection import Connection, Row, account_of
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.replica_check import locks_of
 from dc_inject.backends.rucio.rules import Rules, shown_by_lock, shown_by_rule, status
 from dc_inject.model import Entry, State, deletion, units

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.credentials import destinations
+from dc_inject.credentials import trust
 from dc_inject.ledger import LedgerView
 from dc_inject.model import State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed
@@ -84,7 +84,7 @@ def test_files_go_through_fts_between_two_prefixes(service, tmp_path: Path) -> N
     assert "files: {folder: .}" in Path(told["menu"]).read_text()
     assert states(tmp_path, told["campaign"]) == {State.GONE}
     with LedgerView.open(tmp_path / "dc_inject" / f"{told['campaign']}.sqlite") as view:
-        assert set(view.trusted()) == {"fts.example.org", *(destinations.host_of(url(end)) for end in "AB")}
+        assert set(view.trusted()) == {"fts.example.org", *(trust.host_of(url(end)) for end in "AB")}
 
 
 def test_files_that_are_deleted_in_the_end_are_not_said_to_stay(service, tmp_path: Path) -> None:

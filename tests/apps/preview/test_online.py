@@ -18,7 +18,7 @@ pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libss
 from dc_inject.backends.rucio import Survey
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.cli.shared import common
-from dc_inject.credentials.destinations import ENDPOINT
+from dc_inject.credentials.trust import ENDPOINT
 from dc_inject.model import Dataset, File
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 from dc_inject.model.ports import Backend, RseFacts

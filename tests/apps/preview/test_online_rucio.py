@@ -244,7 +244,7 @@ def test_datasets_that_are_too_coarse(check, server):
 
 
 def test_credentials_that_expire_while_the_menus_run(check, server, monkeypatch, wording):
-    import dc_inject.backends.rucio.identity as identity  # noqa: PLC0415  to replace what reads a certificate
+    import dc_inject.backends.rucio.connection as identity  # noqa: PLC0415  to replace what reads a certificate
 
     ends = server.clock.now() + timedelta(hours=23)  # the menu ends after 23 h
     monkeypatch.setattr(identity, "credentials_until", lambda _client: ends)

@@ -9,7 +9,7 @@ import pytest
 
 from dc_inject.backends.fts.limits import REST, NamedServices
 from dc_inject.backends.sim import SimClock
-from dc_inject.credentials.destinations import Destinations
+from dc_inject.credentials.trust import Destinations
 from dc_inject.model.errors import Permanent, ServiceError
 
 from ..support import Heard, fts3_or_skip
