@@ -21,8 +21,7 @@ import click
 
 from dc_inject.cli.shared import common, completion, params, subjects
 from dc_inject.cli.shared.subjects import Subject
-from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Ledger, LedgerView, Reader
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.types import Pause
 from dc_inject.model import overrides, units

@@ -11,7 +11,7 @@ import click
 
 from dc_inject import ledger
 from dc_inject.cli.shared import common, tables, trusting
-from dc_inject.ledger import LedgerView, forgetting, ledger_files
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.summary import active_overrides
@@ -78,7 +78,7 @@ def _row(name: str) -> dict[str, Any]:
                 "start": units.format_time(min(start for start, _ in windows)) if windows else None,
                 "end": units.format_time(max(end for _, end in windows)) if windows else None,
                 "last_cycle": units.format_time(cycle.start) if cycle else None,
-                "unended": forgetting.unended(view),
+                "unended": ledger_files.count_unended(view),
             }
     except LedgerError as error:
         return row | {"error": error.message}
@@ -103,7 +103,7 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
             raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():
         for file in ledger.files(path):
-            forgetting.forget(file, account.who())
+            ledger_files.forget_campaign(file, account.who())
         (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
         click.echo(f"forgotten: {name}", err=True)
 
@@ -112,7 +112,7 @@ def _left(path: Path) -> str:
     """Say what a campaign may have left in services and at storages; nothing where there is nothing."""
     try:
         with LedgerView.open(path) as view:
-            holder, count = view.holder(), forgetting.unended(view)
+            holder, count = view.holder(), ledger_files.count_unended(view)
     except LedgerError as error:
         return f"a ledger that cannot be read ({error.message})"
     if holder:

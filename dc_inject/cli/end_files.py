@@ -13,7 +13,7 @@ import click
 from dc_inject.cli.shared import exits, trusting
 from dc_inject.engine.ending import Drain
 from dc_inject.engine.sweeping import delete, find_strays
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import Injection, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Clock, Removal, Stray

@@ -11,8 +11,7 @@ import click
 
 from dc_inject.cli.shared import common, summary_output, tables
 from dc_inject.cli.shared.summary_output import GOAL, LINK, size
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 
 from dc_inject.engine.calls import Calls
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import Cycle, Entry, units
 from dc_inject.model.errors import LedgerError, ServiceError
 from dc_inject.model.naming import Origin

@@ -28,9 +28,8 @@ from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.context import Planner, Settings
 from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, LedgerView, files, ledger_files, place
+from dc_inject.ledger import Ledger, LedgerView, Reader, files, ledger_files, place
 from dc_inject.ledger.lock import ENDS, InUse
-from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign, FlowKey, Hold
 from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, Temporary
 from dc_inject.model.events import Observer, Silent

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dc_inject.ledger import Ledger, Row, Signal
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Ledger, Reader, Row, Signal
 from dc_inject.model import Cycle, Flow, FlowKey, State
 
 CYCLES = 3  # over which it is measured

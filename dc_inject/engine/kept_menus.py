@@ -9,9 +9,8 @@ from pathlib import Path
 
 from dc_inject import menu
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import LedgerView, MenuInForce, ledger_files
+from dc_inject.ledger import LedgerView, MenuInForce, Reader, ledger_files
 from dc_inject.ledger import place as ledger_place
-from dc_inject.ledger.reading import Reader
 from dc_inject.menu.includes import Load
 from dc_inject.model import Campaign
 from dc_inject.model.errors import LedgerError, MenuError

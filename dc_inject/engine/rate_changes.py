@@ -1,6 +1,6 @@
 """A rate set while running: what a person sets is taken up, and the past does not change.
 
-`dc-inject set` and `unset` write an override into the ledger (`ledger/overrides.py`), also while no run is active.
+`dc-inject set` and `unset` write an override into the ledger (`ledger/records.py`), also while no run is active.
 A run looks for them every few seconds. What they make of the menus is in `planning/overrides.py`:
 
 - The next cycle is due what is set when it begins (`over`), and a missed one what was set then (`missed`).

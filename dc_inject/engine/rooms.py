@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from dc_inject.engine import spaces
 from dc_inject.engine.context import EngineContext, Room
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import Flow, Mode, State
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import lifetime

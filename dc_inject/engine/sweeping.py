@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.naming import Copy

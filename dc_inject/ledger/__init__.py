@@ -1,6 +1,6 @@
 """The durable record of a campaign: due, intents, outcomes, holds and changes, in one SQLite file."""
 
-from dc_inject.ledger.ledger import Ledger
+from dc_inject.ledger.ledger import Ledger, LedgerView, Reader
 from dc_inject.ledger.paths import campaign_of, default_folder, default_path, files, place, shard_of
 from dc_inject.ledger.types import (
     BoundIdentity,
@@ -15,7 +15,6 @@ from dc_inject.ledger.types import (
     SummaryLine,
     Totals,
 )
-from dc_inject.ledger.view import LedgerView
 
 __all__ = [
     "BoundIdentity",
@@ -27,6 +26,7 @@ __all__ = [
     "MenuInForce",
     "Pause",
     "Quarantined",
+    "Reader",
     "Row",
     "Signal",
     "SummaryLine",

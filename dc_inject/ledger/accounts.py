@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from operator import itemgetter
 
-from dc_inject.ledger.database import Database
-from dc_inject.ledger.store import FLOW, Store, flow_key, flow_of
+from dc_inject.ledger.database import FLOW, Database, Store, flow_key, flow_of
 from dc_inject.ledger.types import Totals
 from dc_inject.model import Entry, FlowKey, Hold, State
 

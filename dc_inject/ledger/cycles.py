@@ -8,9 +8,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject.ledger.database import Database, Kept, duration, moment, stored
+from dc_inject.ledger.database import (
+    Database,
+    Kept,
+    cycle_of,
+    duration,
+    flow_key,
+    flow_of,
+    held,
+    hold_columns,
+    moment,
+    read_object,
+    stored,
+)
 from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
-from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns, read_object
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, Numbers, transitions
 from dc_inject.model.goals import Goal

@@ -1,11 +1,10 @@
-"""One SQLite connection: how it is opened, its transactions, and its errors in words."""
+"""One SQLite connection: opening, transactions, and how times, flow keys, holds and JSON are stored."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import json
 import sqlite3
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dc_inject.ledger import errors, paths, schema, together
+from dc_inject.ledger import in_place, paths, schema
 from dc_inject.ledger.errors import translated
-from dc_inject.model import EPOCH
+from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError
 from dc_inject.system import disk
 
@@ -25,11 +24,14 @@ MAKING_TRIES, MAKING_PAUSE = 20, 0.1  # looks at an empty ledger, and seconds be
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 AT_ONCE = 500  # values in one statement
 CACHE = 32_000  # KiB of pages that a writer keeps in memory: keys are random, so each may be on any page
-_MAGIC = b"SQLite format 3\0"
-_HEAD = 100  # bytes of a database's header
 _MICROSECOND = timedelta(microseconds=1)
 
 T = TypeVar("T")
+# What this process has open. Closing any other handle of such a file would drop SQLite's locks on it (POSIX locks
+# belong to the process), and then another process that closes the ledger would remove its log under us.
+OPEN_HERE: Counter[Path] = Counter()
+_DAMAGED = "see what else is damaged with `dc-inject ledger check CAMPAIGN`, and continue with a backup"
+FLOW = "scenario, source, destination, through"  # columns of an account, as `flow_of` takes them
 
 
 @lru_cache(maxsize=1 << 12)  # what happens at once has the same time in thousands of rows
@@ -60,11 +62,6 @@ def duration(number: int) -> timedelta:
     return timedelta(microseconds=number)
 
 
-# What this process has open. Closing any other handle of such a file would drop SQLite's locks on it (POSIX locks
-# belong to the process), and then another process that closes the ledger would remove its log under us.
-OPEN_HERE: Counter[Path] = Counter()
-
-
 class Database:
     """A connection to one ledger file; no error of SQLite leaves it untranslated."""
 
@@ -92,8 +89,8 @@ class Database:
         if paths.files(path) not in ([], [path]):
             raise LedgerError(f"{path} stands for the ledgers of shards", "name one of them to change it")
         if not OPEN_HERE[disk.real(path)]:
-            _make(path)
-        _make_log_ours(path)
+            in_place.make_file(path)
+        in_place.make_log_ours(path)
         with translated(path):
             connection = sqlite3.connect(path, timeout=patience.total_seconds(), isolation_level=None)
         database = cls(path, connection)
@@ -118,7 +115,7 @@ class Database:
                 f"there is no ledger at {path}", "check the campaign's name, or name the file with --ledger"
             )
         if not OPEN_HERE[disk.real(path)]:
-            _refuse_foreign(path)
+            in_place.refuse_foreign(path)
         with translated(path):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE.total_seconds(), isolation_level=None)
@@ -144,7 +141,7 @@ class Database:
                 ":memory:", uri=True, timeout=PATIENCE.total_seconds(), isolation_level=None
             )
             try:
-                together.attach(connection, [f"{file.absolute().as_uri()}?mode=ro" for file in files])
+                schema.attach(connection, [f"{file.absolute().as_uri()}?mode=ro" for file in files])
                 connection.execute("PRAGMA query_only = ON")
             except BaseException:
                 connection.close()
@@ -281,7 +278,7 @@ class Database:
         """Write a copy of the database as it is now; works while others write."""
         if self.files != [self.path]:
             raise LedgerError(f"{self.path} stands for the ledgers of shards", "name one of them to copy it")
-        _make(path)
+        in_place.make_file(path)
         with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)
 
@@ -307,91 +304,52 @@ class Kept(Generic[T]):
         self._value = None
 
 
-# --------------------------------------------------------------------------- files
+class Store:
+    """Some of a ledger's methods; all parts of one ledger work on one connection."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
 
 
-_MEND = "fix that (rights, mount) and start again; with another ledger the campaign would start from zero"
-_ELSEWHERE = "name a file in a folder that you may write to, with --ledger or XDG_STATE_HOME"
+@lru_cache(maxsize=256)
+def cycle_of(start: int, length: int) -> Cycle:
+    """Return a stored cycle; thousands of rows have the same."""
+    return Cycle(moment(start), duration(length))
 
 
-def _make(path: Path) -> None:
-    """Make the file, for us alone, in a folder that is ours alone when we have to make it."""
+def flow_key(row: sqlite3.Row) -> FlowKey:
+    """Return the flow key of an account."""
+    return FlowKey(row["scenario"], Link(row["source"], row["destination"], row["through"]))
+
+
+@lru_cache(maxsize=1 << 14)  # a campaign has few of them, and each is in thousands of rows
+def flow_of(scenario: str, source: str, destination: str, through: str) -> FlowKey:
+    """Return the flow key of the columns `FLOW`: taken by their place, since a look-up by name costs much more."""
+    return FlowKey(scenario, Link(source, destination, through))
+
+
+def hold_columns(held: Held | None) -> tuple[str | None, str | None]:
+    """Return a hold and its numbers as they are stored."""
+    return (None, None) if held is None else (str(held.hold), json.dumps(dict(held.numbers)))
+
+
+def held(hold: str | None, numbers: str | None) -> Held | None:
+    """Return a stored hold."""
+    return None if hold is None else Held(Hold(hold), read_object(numbers or "{}"))
+
+
+def read_json(text: str, *, kind: type = object) -> Any:  # noqa: ANN401  whatever was stored
+    """Return a stored JSON value; raises LedgerError for a text that is none, or not of this kind."""
     try:
-        paths.make_folder(path.parent)
-        handle = disk.opened(disk.real(path), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
-    except disk.NotRegularError:
-        raise LedgerError(f"{path} is not a ledger: it is not a regular file", schema.ANOTHER) from None
-    except OSError as error:
-        if errors.full(error):
-            raise errors.of_system(path, error) from error
-        raise LedgerError(
-            f"the ledger {path} cannot be opened for writing: {error.strerror}",
-            _MEND if os.path.lexists(path) else _ELSEWHERE,
-        ) from None
-    try:
-        status = os.fstat(handle)
-        ours = _is_ours(path, os.pread(handle, _HEAD, 0))
-        if status.st_uid != os.geteuid():
-            raise LedgerError(f"{path} belongs to another user (uid {status.st_uid})", schema.ANOTHER)
-        if ours and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kind) or value is None:
+        raise LedgerError(f"the ledger is damaged: it contains {text[:60]!r} instead of JSON", _DAMAGED)
+    return value
 
 
-def _make_log_ours(path: Path) -> None:
-    """Let us write what a reader has left beside a ledger.
-
-    SQLite makes the log for a reader too, with the rights that the ledger has just then, perhaps none to write;
-    and only a writer removes it.
-    """
-    real = disk.real(path)
-    for file in (real.with_name(f"{real.name}{end}") for end in ("-wal", "-shm")):
-        with contextlib.suppress(FileNotFoundError):
-            status = file.lstat()
-            if status.st_uid != os.geteuid():
-                raise LedgerError(
-                    f"{file} belongs to another user (uid {status.st_uid}), who has read the ledger",
-                    "as root, give it to the owner of the ledger with `chown`; let others read copies",
-                )
-            if stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) != 0o600:
-                file.chmod(0o600)
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Raise LedgerError for a file that is no SQLite database, before SQLite touches it."""
-    try:
-        head = disk.read(path, _HEAD)
-    except OSError as error:
-        raise LedgerError(
-            f"the ledger {path} cannot be read: {error.strerror}", "check its owner and rights"
-        ) from None
-    _is_ours(path, head)
-
-
-def _is_ours(path: Path, head: bytes) -> bool:
-    """Tell by the head of a file whether it is a ledger or empty; a new one's head may still be in its log.
-
-    Raises LedgerError for what is certainly neither, before SQLite touches it.
-    """
-    if head and not head.startswith(_MAGIC):
-        raise LedgerError(f"{path} is not a ledger, and not a database", schema.ANOTHER)
-    application = int.from_bytes(head[68:72], "big")  # https://www.sqlite.org/fileformat.html#the_database_header
-    if application not in {0, schema.APPLICATION_ID}:
-        schema.refuse_version(path, None)
-    return not head or application == schema.APPLICATION_ID
-
-
-def kind(path: Path) -> str | None:
-    """Return the code of what makes a file no ledger of this version; None where it is one, or cannot be seen."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            number = schema.version(connection)
-            if number in schema.READABLE:
-                return "schema" if schema.differences(connection) else None
-    except sqlite3.OperationalError:  # it cannot be opened, or others keep it locked
-        return None
-    except sqlite3.DatabaseError as error:
-        return "no-ledger" if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB" else "damaged"
-    return "no-ledger" if number is None else "version"
+def read_object(text: str) -> dict[str, Any]:
+    """Return a stored JSON object; raises LedgerError for a text that is none."""
+    value: dict[str, Any] = read_json(text, kind=dict)
+    return value

@@ -11,9 +11,17 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from dc_inject.ledger.database import duration, moment, stored, stored_or_none
+from dc_inject.ledger.database import (
+    Store,
+    cycle_of,
+    duration,
+    moment,
+    read_json,
+    read_object,
+    stored,
+    stored_or_none,
+)
 from dc_inject.ledger.schema import ENDS
-from dc_inject.ledger.store import Store, cycle_of, read_json, read_object
 from dc_inject.model import (
     Bundle,
     Cycle,

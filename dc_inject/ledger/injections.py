@@ -14,9 +14,8 @@ from types import MappingProxyType
 from dc_inject.ledger import active_entries, entry_rows, tape
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.active_entries import Completion, Completions, Living
-from dc_inject.ledger.database import Database, duration, moment, stored
+from dc_inject.ledger.database import FLOW, Database, duration, flow_key, flow_of, moment, stored
 from dc_inject.ledger.schema import ENDS
-from dc_inject.ledger.store import FLOW, flow_key, flow_of
 from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError

@@ -1,4 +1,4 @@
-"""Inventories, signals and quarantine: what is known of the world, and of what to leave alone in it."""
+"""Inventories, signals, quarantine and a mini-challenge's readings: what is known of the world."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from datetime import datetime
+from typing import Any, NamedTuple
 
-from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.database import Store, moment, moment_or_none, read_object, stored, stored_or_none
 from dc_inject.ledger.records import INJECTOR
-from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import Quarantined, Signal
 from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
@@ -206,3 +206,34 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
         if not values.get(name, True):
             del values[name]  # as in ledgers from before there were any
     return service, pool.source, json.dumps(values, sort_keys=True, default=asdict)
+
+
+class ChallengeRecord(NamedTuple):
+    """One thing that is kept of a mini-challenge: `asked`, a `reading`, or `stopped` with a last reading."""
+
+    at: datetime
+    kind: str
+    values: Mapping[str, Any]
+
+
+class ChallengeReader(Store):
+    """Reads the records of a mini-challenge."""
+
+    def challenge(self) -> tuple[ChallengeRecord, ...]:
+        """Return all that is kept, in the order in which it was written; nothing for other campaigns."""
+        rows = self._db.rows("SELECT * FROM challenge ORDER BY id")
+        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], read_object(row["text"])) for row in rows)
+
+
+class Challenge(ChallengeReader):
+    """What is written of it."""
+
+    def keep_challenge(self, kind: str, values: Mapping[str, Any], now: datetime) -> None:
+        """Keep one thing more."""
+        with self._db.write():
+            self._db.run(
+                "INSERT INTO challenge (at, kind, text) VALUES (?, ?, ?)",
+                stored(now),
+                kind,
+                json.dumps(dict(values)),
+            )

@@ -1,25 +1,91 @@
-"""The ledger of one campaign: the durable record of due, intents, outcomes, holds and changes."""
+"""The ledger of one campaign: `Ledger` writes and reads it, `LedgerView` only reads it, from any process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-from dc_inject.ledger import database, in_place, lock
+from dc_inject.ledger import database, in_place, lock, paths
 from dc_inject.ledger.accounts import recomputed
-from dc_inject.ledger.challenge import Challenge
 from dc_inject.ledger.cycles import Cycles
-from dc_inject.ledger.database import PATIENCE, Database
-from dc_inject.ledger.inventory import Inventory
-from dc_inject.ledger.overrides import Overrides
-from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.store import flow_key
-from dc_inject.ledger.types import Totals
+from dc_inject.ledger.database import PATIENCE, Database, flow_key
+from dc_inject.ledger.inventory import Challenge, ChallengeReader, Inventory, InventoryReader
+from dc_inject.ledger.records import OverrideReader, Overrides
+from dc_inject.ledger.series import SeriesReader
+from dc_inject.ledger.tape import TapeReader
+from dc_inject.ledger.types import SummaryLine, Totals
 from dc_inject.model import FlowKey
 from dc_inject.system import disk
+
+
+class Reader(SeriesReader, OverrideReader, InventoryReader, ChallengeReader, TapeReader):
+    """Reads one ledger; nothing here changes it."""
+
+    @property
+    def path(self) -> Path:
+        """The ledger's file."""
+        return self._db.path
+
+    def close(self) -> None:
+        """Close the file; twice is once."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that is read inside be of one instant, whatever an injector writes meanwhile; may be nested."""
+        return self._db.snapshot()
+
+    def summary(self) -> tuple[SummaryLine, ...]:
+        """Return the closing table: a line for every flow key, by scenario and link."""
+        with self.snapshot():
+            holds, cycles = self.hold_counts(), self.cycle_counts()
+            return tuple(
+                SummaryLine(key, totals, cycles[key], holds.get(key, {}))
+                for key, totals in self.accounts().items()
+            )
+
+    def totals(self) -> Totals:
+        """Return the totals of the whole campaign."""
+        return sum(self.accounts().values(), Totals())
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The ledger's file, or those of all shards."""
+        return self._db.files
+
+    def holder(self) -> str | None:
+        """Return who injects with this ledger now, in words; None when nobody does. Of shards it names each."""
+        if self.files == [self.path]:
+            return lock.holder(self.path)
+        holders = {paths.shard_of(file)[0]: lock.holder(file) for file in self.files}
+        count = max(paths.shard_of(file)[1] for file in self.files)
+        words = (f"shard {index}: {holders.get(index) or 'none is running'}" for index in range(count))
+        return "; ".join(words) if any(holders.values()) else None
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the ledger as it is now, for us alone; works while an injector runs."""
+        self._db.copy_to(path)
+
+
+class LedgerView(Reader):
+    """A ledger, read-only, also while an injector writes it.
+
+    `with view.snapshot():` makes what is read inside of one instant. Keep it short: while it lasts, the ledger's
+    write-ahead log cannot be cleared.
+    """
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a ledger that exists; raises LedgerError with a hint."""
+        return cls(Database.readable(path))
 
 
 class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):

@@ -1,21 +1,25 @@
 """Where ledgers are: that of a campaign, the one that was named in its place, and all that there are here.
 
 A command takes a campaign, whose ledger is in the default folder (`ledger/paths.py`), or a ledger's file: what has
-a slash in it or ends with `.sqlite`. Some have --ledger for the file as well. Who names a campaign that has none
-is told which have one.
+a slash in it or ends with `.sqlite`. Some have --ledger for the file as well. An error for a campaign without a
+ledger lists those that have one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 from dc_inject import ledger
-from dc_inject.ledger import LedgerView
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, lock
+from dc_inject.ledger.errors import translated
+from dc_inject.ledger.ledger import Reader
+from dc_inject.model import State
 from dc_inject.model.errors import LedgerError
 
 
@@ -93,3 +97,28 @@ def copy_of(path: Path) -> Iterator[Path]:
             with LedgerView.open(path) as view:
                 view.copy_to(copy)
         yield copy
+
+
+def remove_log(path: Path) -> None:
+    """Let a closed ledger do without its log, so that readers leave no files beside it; a writer makes it anew."""
+    with translated(path), contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def count_unended(view: Reader) -> int:
+    """Return how many rules and jobs may still exist, or have left files that only this ledger knows of."""
+    in_service = view.entries(*(state for state in State if state.in_service))
+    ended = view.entries(State.ENDED)
+    return len(in_service) + sum(1 for entry in ended if not entry.injection.link.service.cleans_up)
+
+
+def forget_campaign(path: Path, who: str) -> None:
+    """Delete a ledger, its log and its lock; raises LedgerError while it is used, or if that fails."""
+    with lock.held(path, who, timedelta(0)):
+        try:
+            for end in ("", "-wal", "-shm"):
+                path.with_name(path.name + end).unlink(missing_ok=True)
+            lock.lock_file(path).unlink(missing_ok=True)
+        except OSError as error:
+            message = f"{error.filename or path} cannot be deleted: {error.strerror or error}"
+            raise LedgerError(message, "check the rights on its folder") from None

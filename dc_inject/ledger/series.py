@@ -22,9 +22,8 @@ from operator import add
 from typing import NamedTuple
 
 from dc_inject.ledger.cycles import CycleReader
-from dc_inject.ledger.database import duration, moment, moment_or_none, stored
+from dc_inject.ledger.database import duration, flow_key, held, moment, moment_or_none, read_object, stored
 from dc_inject.ledger.entry_rows import PLAINLY, entry_of
-from dc_inject.ledger.store import flow_key, held, read_object
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, losses
 from dc_inject.model.goals import Mode
 

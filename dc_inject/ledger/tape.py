@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 
-from dc_inject.ledger.database import Database, stored
-from dc_inject.ledger.store import FLOW, Store, flow_of, read_json
+from dc_inject.ledger.database import FLOW, Database, Store, flow_of, read_json, stored
 from dc_inject.model import FlowKey, State, TapeFiles
 
 _MOVING = frozenset({State.CALLED.value, State.LIVE.value})

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from dc_inject.engine.engine import Engine
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.menu.values import WrongError
 from dc_inject.model import thresholds as grammar
 from dc_inject.model.errors import ThresholdMissed, UsageError

@@ -8,8 +8,7 @@ from datetime import datetime
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.engine import kept_menus
-from dc_inject.ledger import MenuInForce, Pause
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import MenuInForce, Pause, Reader
 from dc_inject.model import Campaign, Menu
 from dc_inject.model.errors import MenuError
 from dc_inject.model.overrides import Kind, Override, shown

@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from operator import add, sub
 from typing import TypeVar
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.ledger.series import NO_TIME, CycleKind, Period, Span, Sums
 from dc_inject.model import EPOCH, Cycle, FlowKey
 from dc_inject.summary.days import Days

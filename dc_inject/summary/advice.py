@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.ledger.series import Advised
 from dc_inject.model import FlowKey, Hold
 from dc_inject.model.holds import IN_SHORT

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dc_inject.ledger import SummaryLine, Totals
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, SummaryLine, Totals
 from dc_inject.model import FlowKey
 from dc_inject.summary import why
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject import menu
-from dc_inject.ledger import MenuInForce
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import MenuInForce, Reader
 from dc_inject.model import EPOCH, Cycle
 from dc_inject.model.units import format_time
 from dc_inject.system import files

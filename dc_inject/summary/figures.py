@@ -26,8 +26,8 @@ from datetime import datetime, timedelta
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
+from dc_inject.ledger import Reader
 from dc_inject.ledger.injections import quantile
-from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums, Window
 from dc_inject.model import EPOCH, Cycle, FlowKey, Hold, units
 from dc_inject.model.errors import UsageError

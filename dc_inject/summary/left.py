@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import LedgerBroken, LedgerError
 

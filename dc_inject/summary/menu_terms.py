@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from dc_inject import menu
 from dc_inject.engine import kept_menus
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import Exclusion, FlowKey
 from dc_inject.model.errors import MenuError
 from dc_inject.model.urls import host_of

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from dc_inject.engine.queues import MOST
-from dc_inject.ledger import Row
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, Row
 from dc_inject.model import FlowKey
 from dc_inject.planning import ramp
 from dc_inject.planning.ramp import FOLLOWS

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
 from dc_inject.model.estimates import Estimate

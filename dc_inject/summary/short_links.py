@@ -24,8 +24,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dc_inject.engine.queues import MOST
-from dc_inject.ledger import Row
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, Row
 from dc_inject.model import EPOCH, FlowKey, Held, Hold, Numbers, units
 from dc_inject.model.holds import Trait, forgives, sentence
 from dc_inject.model.services import SERVICES

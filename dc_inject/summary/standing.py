@@ -7,9 +7,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dc_inject.ledger import ControlDecision, LedgerView, Row
+from dc_inject.ledger import ControlDecision, LedgerView, Reader, Row
 from dc_inject.ledger.lock import lock_file
-from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
 from dc_inject.summary import first_lines, tape, why
 from dc_inject.summary.closing import about, goals_of

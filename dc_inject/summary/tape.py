@@ -7,7 +7,7 @@ from datetime import timedelta
 from statistics import median
 from typing import Any
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import units
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from dc_inject import menu
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import Cycle, FlowKey, units
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError

@@ -24,8 +24,7 @@ from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 from dc_inject.engine.context import BLAMED
-from dc_inject.ledger import Row, Signal, SummaryLine
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, Row, Signal, SummaryLine
 from dc_inject.ledger.series import HeldFlow
 from dc_inject.model import FlowKey, Held, Hold, State, units
 from dc_inject.model.holds import Trait, read_hold, sentence

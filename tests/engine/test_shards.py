@@ -14,9 +14,8 @@ import pytest
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine.context import Settings
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, LedgerView, files, place
+from dc_inject.ledger import Ledger, LedgerView, Reader, files, place
 from dc_inject.ledger.check import check
-from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import Campaign, Exclusion, FlowKey, Hold, Item, Limits, Link
 from dc_inject.model.errors import LedgerError, MenuError

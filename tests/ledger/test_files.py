@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, forgetting, lock, paths, schema
+from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, ledger_files, lock, paths, schema
 from dc_inject.ledger.errors import translated
-from dc_inject.ledger.finished import without_log
+from dc_inject.ledger.ledger_files import remove_log
 from dc_inject.model.errors import LedgerError
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
@@ -409,10 +409,10 @@ def test_a_ledger_that_the_disk_does_not_let_go_is_not_forgotten(tmp_path, monke
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    wording(refused(forgetting.forget, path, "me"))
+    wording(refused(ledger_files.forget_campaign, path, "me"))
     monkeypatch.undo()
     assert path.exists()
-    forgetting.forget(path, "me")
+    ledger_files.forget_campaign(path, "me")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -429,6 +429,6 @@ def test_no_sql_is_newer_than_sqlite_3_34():
 def test_a_ledger_that_nobody_writes_any_more_is_read_without_a_log(tmp_path):
     opened(tmp_path).close()
     path = tmp_path / "dc27.sqlite"
-    without_log(path)
+    remove_log(path)
     with LedgerView.open(path):
         assert list(tmp_path.iterdir()) == [path]

@@ -17,8 +17,7 @@ from dc_inject.apps.link.judging.steps import Ladder, Next
 from dc_inject.apps.link.judging.verdict import EARLY, StepOutcome
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.options import LinkOptions
-from dc_inject.ledger import Ledger, LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Ledger, LedgerView, Reader, ledger_files
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units
 from dc_inject.model.errors import LedgerError, UsageError

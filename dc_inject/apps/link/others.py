@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Entry, Link, State, units
 from dc_inject.model.errors import LedgerError
 

@@ -10,9 +10,8 @@ from typing import Any
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder
-from dc_inject.ledger import Totals
-from dc_inject.ledger.challenge import ChallengeRecord
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, Totals
+from dc_inject.ledger.inventory import ChallengeRecord
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
 from dc_inject.model.errors import UsageError
 from dc_inject.summary import why

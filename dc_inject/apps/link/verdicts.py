@@ -12,8 +12,7 @@ from dc_inject.apps.link import challenges
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.ledger import LedgerView, default_folder, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, default_folder, ledger_files
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES

@@ -29,8 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from dc_inject import ledger, menu
 from dc_inject.apps.report.planned_flows import PlannedFlow
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.ledger.series import Period
 from dc_inject.model import Campaign, Entry, units
 from dc_inject.model.errors import LedgerError, UsageError

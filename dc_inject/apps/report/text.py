@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 
 from dc_inject.apps.report.sections import heading, sections, title
 from dc_inject.apps.report.tables import NONE, Report, Section, Table
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import UsageError

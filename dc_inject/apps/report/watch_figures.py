@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import EPOCH, Cycle, units
 from dc_inject.model.holds import format_numbers

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dc_inject.apps.link.running import classify
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Entry, FlowKey, Held, Hold, State, units
 from dc_inject.model.causes import FILE_CLASSES, Party
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dc_inject.apps.twin import own_menus
 from dc_inject.apps.twin.own_menus import Ends, OwnForecast, OwnMenus, grid_ends, grid_name
 from dc_inject.engine.context import Settings
-from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.ledger.series import Accepted, CycleKind, Period
 from dc_inject.model import Cycle, Hold, units, urls
 from dc_inject.model.errors import UsageError

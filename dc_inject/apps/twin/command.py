@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.apps.twin import calibrating, calibration_tables, printing, several_seeds, simulation
 from dc_inject.cli.shared import common, exits, hangup, log_output, menu_files, params
-from dc_inject.ledger import finished
+from dc_inject.ledger import ledger_files
 from dc_inject.model.errors import Problem, UsageError
 from dc_inject.system import files
 
@@ -169,7 +169,7 @@ def _interruptible(ledger_path: Path | None) -> Iterator[None]:
 
 def _keep(ledger: Path, goal: Path) -> None:
     """Copy a ledger to where it was asked for: as a whole, or not at all."""
-    finished.without_log(ledger)
+    ledger_files.remove_log(ledger)
     rights = stat.S_IMODE(ledger.stat().st_mode)  # of us alone
     with ledger.open("rb") as source, files.whole(goal, force=False, mode=rights) as copy:
         shutil.copyfileobj(source, copy)

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.apps.twin import inconclusive, shortfalls
-from dc_inject.ledger import SummaryLine
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, SummaryLine
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, units
 from dc_inject.summary import advice, closing, why

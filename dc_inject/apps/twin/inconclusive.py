@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.summary.adding import add_up

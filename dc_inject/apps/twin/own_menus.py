@@ -22,8 +22,7 @@ from typing import Any
 
 from dc_inject import menu
 from dc_inject.apps.twin import simulation
-from dc_inject.ledger import MenuInForce
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import MenuInForce, Reader
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import Cycle, Link, units, urls
 from dc_inject.model.errors import MenuError, ServiceError, UsageError

@@ -11,7 +11,7 @@ from dc_inject.apps.twin import forecast, several_seeds
 from dc_inject.apps.twin.several_seeds import SeedRun
 from dc_inject.cli.shared import summary_output, tables
 from dc_inject.cli.shared.summary_output import MOST_ROWS
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader
 from dc_inject.model import units
 from dc_inject.summary import advice, closing
 

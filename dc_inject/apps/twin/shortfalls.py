@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dc_inject.ledger import SummaryLine
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Reader, SummaryLine
 from dc_inject.model import Cycle, FlowKey, Hold
 from dc_inject.summary import why
 from dc_inject.summary.why import FILLED, MOST_CAUSES, OF_LINK, OF_SPACE, SELDOM, Cause, Kind, ShortLink

@@ -13,8 +13,7 @@ import click
 
 from dc_inject import ledger
 from dc_inject.cli.shared import completion
-from dc_inject.ledger import Ledger, LedgerView, ledger_files
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import Ledger, LedgerView, Reader, ledger_files
 from dc_inject.menu import addresses, values
 from dc_inject.model import FlowKey, overrides, units
 from dc_inject.model.errors import LedgerError, UsageError

@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from dc_inject.cli.shared import log_output, tables
-from dc_inject.ledger import LedgerView
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader
 from dc_inject.model import units
 from dc_inject.model.errors import DcInjectError, LedgerError
 from dc_inject.summary import advice, closing, left

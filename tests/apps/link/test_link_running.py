@@ -12,8 +12,7 @@ from dc_inject.apps.link import challenges
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.ledger import LedgerView
-from dc_inject.ledger.reading import Reader
+from dc_inject.ledger import LedgerView, Reader
 from tests.apps.link.linking import SEARCH, A, B, signalled
 from tests.cli.ledgers import START, run
 from tests.engine.world import GB

@@ -38,8 +38,7 @@ from dc_inject.apps.twin import simulation
 from dc_inject.apps.twin.grid.world import step_for
 from dc_inject.apps.twin.several_seeds import peaks_to_means
 from dc_inject.ledger import Ledger, Row
-from dc_inject.ledger.database import moment
-from dc_inject.ledger.store import flow_of
+from dc_inject.ledger.database import flow_of, moment
 from dc_inject.menu import campaign
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, rates, units
 from dc_inject.system import files
