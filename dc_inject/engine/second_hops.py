@@ -76,6 +76,6 @@ def _left(context: EngineContext, hop: FlowKey, waiting: Sequence[WaitingCopy]) 
     if not waiting:
         return []
     keys = [entry.injection.key for copy in waiting for entry in (copy.first, *copy.gone_on)]
-    named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now())
+    named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now()).keys()
     items = ((copy, not_gone_on(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
     return [(copy, item) for copy, item in items if item is not None]

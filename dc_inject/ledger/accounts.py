@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from operator import itemgetter
 
-from dc_inject.ledger.database import FLOW, Database, Store, flow_key, flow_of
+from dc_inject.ledger.database import FLOW, Database, Kept, Store, flow_key, flow_of
 from dc_inject.ledger.types import Totals
 from dc_inject.model import Entry, FlowKey, Hold, State
 
@@ -19,8 +19,7 @@ class AccountReader(Store):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._ids: dict[FlowKey, int] = {}  # as they were read last
-        self._ids_at: object = None
+        self._ids = Kept(database, self._read_ids)
 
     def accounts(self) -> Mapping[FlowKey, Totals]:
         """Return the totals of every flow key that the campaign ever had, in the order of the keys."""
@@ -31,6 +30,9 @@ class AccountReader(Store):
         """Return the bytes that overheads added to the dues of every flow key so far."""
         rows = self._db.rows(f"SELECT {FLOW}, extra FROM account")  # noqa: S608  our own words
         return {flow_of(*flow): extra for *flow, extra in rows}
+
+    def _read_ids(self) -> dict[FlowKey, int]:
+        return {flow_of(*flow): number for number, *flow in self._db.rows(f"SELECT id, {FLOW} FROM account")}  # noqa: S608  our own words
 
     def resident(self) -> Mapping[str, int]:
         """Return, for each destination, our bytes that are there or may come there, intents included."""
@@ -86,15 +88,8 @@ class AccountReader(Store):
         return {destination: size for destination, size in sums.items() if size}
 
     def _open_accounts(self, keys: Iterable[FlowKey] = ()) -> Mapping[FlowKey, int]:
-        """Return the numbers of all accounts, opening those of `keys` that there are not yet.
-
-        They are read anew when another connection has written to the file, or a transaction was undone.
-        """
-        version = self._db.version()
-        if version != self._ids_at:
-            rows = self._db.rows(f"SELECT id, {FLOW} FROM account")  # noqa: S608  our own words
-            self._ids, self._ids_at = {flow_of(*flow): number for number, *flow in rows}, version
-        ids = self._ids
+        """Return the numbers of all accounts, opening those of `keys` that there are not yet."""
+        ids = self._ids()
         for key in sorted(set(keys) - ids.keys()):
             self._db.run(
                 "INSERT INTO account (scenario, source, destination, through) VALUES (?, ?, ?, ?)",

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from dc_inject.ledger.database import Database, stored
+from dc_inject.ledger.database import Database, Kept, stored
 from dc_inject.model import Bundle, Entry, FlowKey, State, transitions
 
 KEPT = timedelta(hours=4)  # before what was asked for: plans ask for six hours, control for eight cycles
@@ -36,46 +36,36 @@ def by_release(entry: Entry) -> tuple[datetime, datetime, str]:
 
 
 class Living:
-    """Entries in these states by their keys, in the order of their release: read once, and followed from then on.
-
-    They are read anew when another connection has written to the file, and when a change did not come to its end.
-    """
+    """Entries in these states by their keys, in the order of their release: read once, then followed."""
 
     def __init__(self, database: Database, read: Callable[[], Iterable[Entry]]) -> None:
         """Take the database, and what reads all entries in these states from it."""
-        self._db = database
-        self._read = read
-        self._entries: dict[str, Entry] | None = None
-        self._version: object = None
-        self._in_order = False
+        self._kept = Kept(database, lambda: {one.injection.key: one for one in sorted(read(), key=by_release)})
+        self._in_order = True
 
     def entries(self) -> dict[str, Entry]:
         """Return them as they are now; not to be changed."""
-        version = self._db.version()
-        if self._entries is None or version != self._version:
-            self._entries = {entry.injection.key: entry for entry in self._read()}
-            self._version = version  # as it was before the reading: what came between is seen the next time
-            self._in_order = False
+        entries = self._kept()
         if not self._in_order:
-            ordered = sorted(self._entries.values(), key=by_release)
-            self._entries = {entry.injection.key: entry for entry in ordered}
+            ordered = sorted(entries.values(), key=by_release)
+            entries.clear()
+            entries.update((entry.injection.key, entry) for entry in ordered)
             self._in_order = True
-        return self._entries
+        return entries
 
     @contextmanager
     def changing(self) -> Iterator[Callable[[Entry], None]]:
-        """Write inside, and tell of each entry that was written; after an error nothing is known any more."""
-        entries, self._entries = self.entries(), None
+        """Write inside, and report each entry that was written; after an error all are read again."""
+        with self._kept.changing() as entries:
 
-        def put(entry: Entry) -> None:
-            if entry.state in STATES:
-                self._in_order = self._in_order and entry.injection.key in entries
-                entries[entry.injection.key] = _as_read(entry)
-            else:
-                entries.pop(entry.injection.key, None)
+            def put(entry: Entry) -> None:
+                if entry.state in STATES:
+                    self._in_order = self._in_order and entry.injection.key in entries
+                    entries[entry.injection.key] = _as_read(entry)
+                else:
+                    entries.pop(entry.injection.key, None)
 
-        yield put
-        self._entries = entries
+            yield put
 
 
 class Completions:
@@ -83,34 +73,35 @@ class Completions:
 
     def __init__(self, database: Database, read: Callable[[datetime], Iterable[Completion]]) -> None:
         """Take the database, and what reads all of it since a moment."""
-        self._db = database
-        self._read = read
-        self._known: deque[Completion] = deque()
-        self._begin: datetime | None = None  # since when it is known
-        self._version: object = None
+        self._begin = datetime.max.replace(tzinfo=UTC)  # since when it is known
+        self._kept = Kept(database, lambda: deque(read(self._begin)))
 
     def since(self, moment: datetime) -> Iterator[Completion]:
         """Yield what was completed since a moment."""
-        version = self._db.version()
-        if self._begin is None or moment < self._begin or version != self._version:
-            self._known, self._begin, self._version = deque(self._read(moment)), moment, version
-        while self._begin < moment - KEPT and self._known and self._known[0].at < moment - KEPT:
-            self._known.popleft()
+        if moment < self._begin:
+            self._begin = moment
+            self._kept.forget()
+        known = self._kept()
+        while known and self._begin < moment - KEPT and known[0].at < moment - KEPT:
+            known.popleft()
         self._begin = max(self._begin, moment - KEPT)
-        return (completion for completion in self._known if completion.at >= moment)
+        return (completion for completion in known if completion.at >= moment)
 
     @contextmanager
     def changing(self) -> Iterator[Callable[[Entry, Entry], None]]:
-        """Write inside, and tell of each entry that was written, before and after; an error forgets everything."""
-        begin, self._begin = self._begin, None
+        """Write inside, and report each entry that was written, before and after; an error forgets everything."""
+        with self._kept.changing() as known:
 
-        def put(before: Entry, entry: Entry) -> None:
-            if before.completed_at is None and entry.completed_at is not None and entry.accepted_at is not None:
-                taken = stored(entry.completed_at - entry.accepted_at)
-                self._known.append(Completion(entry.completed_at, entry.injection.flow, max(taken, 0)))
+            def put(before: Entry, entry: Entry) -> None:
+                if (
+                    before.completed_at is None
+                    and entry.completed_at is not None
+                    and entry.accepted_at is not None
+                ):
+                    taken = stored(entry.completed_at - entry.accepted_at)
+                    known.append(Completion(entry.completed_at, entry.injection.flow, max(taken, 0)))
 
-        yield put
-        self._begin = begin
+            yield put
 
 
 def _as_read(entry: Entry) -> Entry:

@@ -7,6 +7,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from dc_inject.ledger.database import (
     Database,
@@ -20,10 +21,11 @@ from dc_inject.ledger.database import (
     moment,
     read_object,
     stored,
+    stored_or_never,
 )
-from dc_inject.ledger.injections import NEVER, InjectionReader, Injections
+from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.types import ControlDecision, Row
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, Numbers, transitions
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, transitions
 from dc_inject.model.goals import Goal
 from dc_inject.model.holds import choose_control_hold, forgives
 from dc_inject.model.plan import FlowDecision, Plan
@@ -38,7 +40,8 @@ KEPT_CLOSED = 8  # cycles: plans and control look back at four
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
 _ROWS = (
     "SELECT cycle, length, closed_at IS NOT NULL AS closed, "  # noqa: S608  our own words
-    "scenario, source, destination, through, r.due, want, cap, budget, r.forgiven, "
+    "scenario, source, destination, through, r.due, coalesce(want, 0), coalesce(cap, 0), coalesce(budget, 0), "
+    "r.forgiven, "
     + ", ".join(f"iif({_NEWS}, a.{name} - reported_{name}, r.{name}) AS {name}" for name in REPORTED)
     + ", hold, numbers, lifetime, pool_items, pool_bytes"
     + " FROM cycle_row AS r JOIN cycle ON cycle.start = cycle JOIN account AS a ON a.id = account"
@@ -123,7 +126,7 @@ class CycleReader(InjectionReader):
                 conditions.append(condition)
                 values.append(stored(value))
         rows = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
-        return tuple(sorted((_row(*row) for row in rows), key=lambda row: (row.cycle.start, row.key)))
+        return tuple(sorted(map(_row, rows), key=lambda row: (row.cycle.start, row.key)))
 
     def decisions(self, since: datetime | None = None) -> tuple[ControlDecision, ...]:
         """Return what control decided or advised in the cycles from a start on, by cycle, scenario and link."""
@@ -218,7 +221,7 @@ class Cycles(Injections, CycleReader):
         rows = self._db.rows(
             "SELECT start, length FROM cycle WHERE start >= ? AND start < ? ORDER BY start",
             0 if since is None else stored(since),
-            NEVER if before is None else stored(before),
+            stored_or_never(before),
         )
         return [cycle_of(*row) for row in rows]
 
@@ -278,9 +281,7 @@ class Cycles(Injections, CycleReader):
             if not planned:
                 return
             accounts = self._open_accounts(decision.key for decision in plan.decisions)
-            self._db.run_many(
-                _DECIDE, ((start, accounts[decision.key], *_columns(decision)) for decision in plan.decisions)
-            )
+            self._db.run_many(_DECIDE, ((start, accounts[one.key], *_columns(one)) for one in plan.decisions))
             self.add_injections(plan.injections, now)
 
     def record_decisions(self, decisions: Iterable[ControlDecision]) -> None:
@@ -298,7 +299,7 @@ class Cycles(Injections, CycleReader):
                         decision.target,
                         decision.bias,
                         json.dumps(dict(decision.numbers)),
-                        _guards(decision.guards),
+                        json.dumps({hold.value: dict(numbers) for hold, numbers in decision.guards.items()}),
                     )
                     for decision in decisions
                 ),
@@ -366,7 +367,7 @@ _TELL = (
     f"UPDATE cycle_row SET ({', '.join(REPORTED)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
     "WHERE id = cycle_row.account) WHERE cycle = ?"
 )
-_DECIDED = ("want", "cap", "budget", "forgiven", "lifetime", "pool_items", "pool_bytes")
+_DECIDED = ("want", "cap", "budget", "forgiven", "pool_items", "lifetime", "pool_bytes")
 _DECIDE = (
     f"INSERT INTO cycle_row (cycle, account, due, hold, numbers, {', '.join(_DECIDED)}) "  # noqa: S608  our own words
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cycle, account) DO UPDATE SET "
@@ -375,63 +376,17 @@ _DECIDE = (
 )
 
 
-def _guards(guards: Mapping[Hold, Numbers]) -> str:
-    return json.dumps({hold.value: dict(numbers) for hold, numbers in guards.items()}) if guards else "{}"
-
-
 def _columns(decision: FlowDecision) -> tuple[object, ...]:
-    return (
-        decision.due,
-        *hold_columns(decision.held),
-        decision.want,
-        decision.cap,
-        decision.budget,
-        decision.forgiven,
-        stored(decision.lifetime),
-        decision.pool_items,
-        None if decision.pool_bytes is None else min(decision.pool_bytes, 2**63 - 1),  # a sum of many sizes
-    )
+    pool_bytes = (
+        None if decision.pool_bytes is None else min(decision.pool_bytes, 2**63 - 1)
+    )  # a sum of many sizes
+    plain = (getattr(decision, name) for name in _DECIDED[:5])
+    return decision.due, *hold_columns(decision.held), *plain, stored(decision.lifetime), pool_bytes
 
 
-def _row(
-    start: int,
-    length: int,
-    closed: int,
-    scenario: str,
-    source: str,
-    destination: str,
-    through: str,
-    due: int,
-    want: int | None,
-    cap: int | None,
-    budget: int | None,
-    forgiven: int,
-    injected: int,
-    moved: int,
-    estimated: int,
-    rules: int,
-    hold: str | None,
-    numbers: str | None,
-    lifetime: int | None,
-    pool_items: int | None,
-    pool_bytes: int | None,
-) -> Row:
-    """Return the row of the columns `_ROWS`, in their order."""
-    return Row(
-        cycle_of(start, length),
-        flow_of(scenario, source, destination, through),
-        due,
-        want or 0,
-        cap or 0,
-        budget or 0,
-        forgiven,
-        injected,
-        moved,
-        estimated,
-        rules,
-        held(hold, numbers),
-        None if lifetime is None else duration(lifetime),
-        pool_items,
-        pool_bytes,
-        bool(closed),
-    )
+def _row(columns: Any) -> Row:  # noqa: ANN401  those of `_ROWS`, by their place: by name they cost much more
+    start, length, closed, scenario, source, destination, through = columns[:7]
+    hold, numbers, lifetime, *pool = columns[16:]
+    cycle, key = cycle_of(start, length), flow_of(scenario, source, destination, through)
+    stays = None if lifetime is None else duration(lifetime)
+    return Row._make((cycle, key, *columns[7:16], held(hold, numbers), stays, *pool, bool(closed)))

@@ -24,6 +24,7 @@ MAKING_TRIES, MAKING_PAUSE = 20, 0.1  # looks at an empty ledger, and seconds be
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 AT_ONCE = 500  # values in one statement
 CACHE = 32_000  # KiB of pages that a writer keeps in memory: keys are random, so each may be on any page
+NEVER = 2**63 - 1  # later than any time that is kept
 _MICROSECOND = timedelta(microseconds=1)
 
 T = TypeVar("T")
@@ -43,6 +44,11 @@ def stored(moment: datetime | timedelta) -> int:
 def stored_or_none(moment: datetime | timedelta | None) -> int | None:
     """Return what `stored` returns; None stays None."""
     return None if moment is None else stored(moment)
+
+
+def stored_or_never(moment: datetime | None) -> int:
+    """Return what `stored` returns; for None a time later than any that is kept."""
+    return NEVER if moment is None else stored(moment)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -300,8 +306,16 @@ class Kept(Generic[T]):
         return self._value[1]
 
     def forget(self) -> None:
-        """Read it anew the next time, since we change it."""
+        """Read it again the next time, since we change it."""
         self._value = None
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[T]:
+        """Give it to be changed with what is written inside; after an error it is read again."""
+        value = self()
+        kept, self._value = self._value, None
+        yield value
+        self._value = kept
 
 
 class Store:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from dc_inject.ledger import active_entries, entry_rows, tape
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.active_entries import Completion, Completions, Living
-from dc_inject.ledger.database import FLOW, Database, duration, flow_key, flow_of, moment, stored
+from dc_inject.ledger.database import FLOW, Database, duration, flow_key, flow_of, moment, stored, stored_or_never
 from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
@@ -22,7 +22,6 @@ from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
 
-NEVER = 2**63 - 1  # later than any time that is kept
 LONG = timedelta(days=1)  # before its deletion an injection has begun, as far as deletions are measured
 # Bytes of the stuck files, rounded down; a product of bytes and files may be more than SQLite's numbers hold.
 _STUCK = "(bytes / max(files, 1) * files_stuck + bytes % max(files, 1) * files_stuck / max(files, 1))"
@@ -100,7 +99,7 @@ class InjectionReader(AccountReader, UniquenessReader):
             f"SELECT completed_at, completed_at - accepted_at, {FLOW} "  # noqa: S608  our own words
             "FROM injection JOIN account ON account.id = account WHERE completed_at >= ? AND completed_at < ?",
             stored(since),
-            NEVER if until is None else stored(until),
+            stored_or_never(until),
         ):
             yield Completion(moment(at), flow_of(*flow), max(taken, 0))
 

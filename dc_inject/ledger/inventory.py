@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger.database import Store, moment, moment_or_none, read_object, stored, stored_or_none
 from dc_inject.ledger.records import INJECTOR
-from dc_inject.ledger.types import Quarantined, Signal
+from dc_inject.ledger.types import Signal
 from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
 _TURNED = ("cycle", "injector")  # the signal that keeps when an injector last turned to a new cycle
@@ -21,6 +21,14 @@ OUTAGES = frozenset(  # signals whose loss is an event, as is a site's own word 
     | {"readable", "writable"}
 )
 Reading = tuple[str, str, float | str | None, str]  # a signal's name, its subject, its value, why it is missing
+
+
+class ChallengeRecord(NamedTuple):
+    """One thing that is kept of a mini-challenge: `asked`, a `reading`, or `stopped` with a last reading."""
+
+    at: datetime
+    kind: str
+    values: Mapping[str, Any]
 
 
 class InventoryReader(Store):
@@ -69,32 +77,23 @@ class InventoryReader(Store):
         )
         return None if row is None else moment_or_none(row["at"])
 
-    def quarantine_list(self, now: datetime) -> tuple[Quarantined, ...]:
-        """Return what is set aside at a time, with the reasons."""
+    def quarantined(self, now: datetime) -> Mapping[tuple[str, str], str]:
+        """Return every (item, destination) that is set aside at a time, and why."""
         rows = self._db.rows(
-            "SELECT * FROM quarantine WHERE until IS NULL OR until > ? ORDER BY item, destination", stored(now)
+            "SELECT item, destination, why FROM quarantine WHERE until IS NULL OR until > ?", stored(now)
         )
-        return tuple(
-            Quarantined(
-                row["item"],
-                row["destination"],
-                row["why"],
-                moment(row["since"]),
-                moment_or_none(row["until"]),
-                row["times"],
-            )
-            for row in rows
-        )
-
-    def quarantined(self, now: datetime) -> set[tuple[str, str]]:
-        """Return every (item, destination) that is set aside at a time."""
-        return {(entry.item, entry.destination) for entry in self.quarantine_list(now)}
+        return {(row["item"], row["destination"]): row["why"] for row in rows}
 
     def times_set_aside(self, item: str, destination: str) -> int:
         """Return how often an item was set aside for a destination."""
         sql = "SELECT times FROM quarantine WHERE item = ? AND destination = ?"
         row = self._db.row(sql, item, destination)
         return 0 if row is None else int(row["times"])
+
+    def challenge(self) -> tuple[ChallengeRecord, ...]:
+        """Return all that is kept of a mini-challenge, in the order in which it was written."""
+        rows = self._db.rows("SELECT * FROM challenge ORDER BY id")
+        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], read_object(row["text"])) for row in rows)
 
 
 class Inventory(InventoryReader):
@@ -114,13 +113,14 @@ class Inventory(InventoryReader):
                 *key,
                 stored(now),
             )
-            number = self._db.row("SELECT id FROM pool WHERE service = ? AND source = ? AND datasets = ?", *key)[
-                "id"
-            ]
+            (number,) = self._db.row("SELECT id FROM pool WHERE service = ? AND source = ? AND datasets = ?", *key)
             self._db.run("DELETE FROM pool_item WHERE pool = ?", number)
             self._db.run_many(
                 "INSERT INTO pool_item (pool, item, bytes, files, checksum) VALUES (?, ?, ?, ?, ?)",
-                ((number, i.name, i.bytes, i.files, _checksum(i)) for _, i in sorted(coming.items())),
+                (
+                    (number, i.name, i.bytes, i.files, getattr(i, "checksum", "") or None)
+                    for _, i in sorted(coming.items())
+                ),
             )
 
     def signal(self, name: str, subject: str, value: float | str | None, now: datetime, why: str = "") -> None:
@@ -176,6 +176,12 @@ class Inventory(InventoryReader):
                 stored_or_none(until),
             )
 
+    def keep_challenge(self, kind: str, values: Mapping[str, Any], now: datetime) -> None:
+        """Keep one more record of a mini-challenge."""
+        sql = "INSERT INTO challenge (at, kind, text) VALUES (?, ?, ?)"
+        with self._db.write():
+            self._db.run(sql, stored(now), kind, json.dumps(dict(values)))
+
 
 def _works(value: float | str | None) -> bool:
     """Whether a signal is a good one: it has a value, and none that says no."""
@@ -191,10 +197,6 @@ def _columns(name: str, subject: str, value: float | str | None, why: str, at: i
     return name, subject, value, at, why
 
 
-def _checksum(item: Item) -> str | None:
-    return item.checksum or None if isinstance(item, File) else None
-
-
 def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
     datasets = pool.datasets
     if isinstance(datasets, FileFilter) and datasets.listing is not None:
@@ -206,34 +208,3 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
         if not values.get(name, True):
             del values[name]  # as in ledgers from before there were any
     return service, pool.source, json.dumps(values, sort_keys=True, default=asdict)
-
-
-class ChallengeRecord(NamedTuple):
-    """One thing that is kept of a mini-challenge: `asked`, a `reading`, or `stopped` with a last reading."""
-
-    at: datetime
-    kind: str
-    values: Mapping[str, Any]
-
-
-class ChallengeReader(Store):
-    """Reads the records of a mini-challenge."""
-
-    def challenge(self) -> tuple[ChallengeRecord, ...]:
-        """Return all that is kept, in the order in which it was written; nothing for other campaigns."""
-        rows = self._db.rows("SELECT * FROM challenge ORDER BY id")
-        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], read_object(row["text"])) for row in rows)
-
-
-class Challenge(ChallengeReader):
-    """What is written of it."""
-
-    def keep_challenge(self, kind: str, values: Mapping[str, Any], now: datetime) -> None:
-        """Keep one thing more."""
-        with self._db.write():
-            self._db.run(
-                "INSERT INTO challenge (at, kind, text) VALUES (?, ?, ?)",
-                stored(now),
-                kind,
-                json.dumps(dict(values)),
-            )

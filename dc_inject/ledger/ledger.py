@@ -12,8 +12,8 @@ from dc_inject.ledger import database, in_place, lock, paths
 from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.cycles import Cycles
 from dc_inject.ledger.database import PATIENCE, Database, flow_key
-from dc_inject.ledger.inventory import Challenge, ChallengeReader, Inventory, InventoryReader
-from dc_inject.ledger.records import OverrideReader, Overrides
+from dc_inject.ledger.inventory import Inventory, InventoryReader
+from dc_inject.ledger.records import RecordReader, Records
 from dc_inject.ledger.series import SeriesReader
 from dc_inject.ledger.tape import TapeReader
 from dc_inject.ledger.types import SummaryLine, Totals
@@ -21,7 +21,7 @@ from dc_inject.model import FlowKey
 from dc_inject.system import disk
 
 
-class Reader(SeriesReader, OverrideReader, InventoryReader, ChallengeReader, TapeReader):
+class Reader(SeriesReader, RecordReader, InventoryReader, TapeReader):
     """Reads one ledger; nothing here changes it."""
 
     @property
@@ -88,7 +88,7 @@ class LedgerView(Reader):
         return cls(Database.readable(path))
 
 
-class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
+class Ledger(Cycles, Records, Inventory, Reader):
     """One file, one campaign, one injector at a time; every method is one transaction and takes the time.
 
     Only one thread may use a Ledger. Other processes may write small things to the same file meanwhile, such as a

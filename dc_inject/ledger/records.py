@@ -20,6 +20,7 @@ from dc_inject.ledger.database import (
     moment_or_none,
     read_json,
     stored,
+    stored_or_never,
     stored_or_none,
 )
 from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
@@ -38,6 +39,10 @@ NOTE = "note"  # what a change is called that is a person's remark; its text is 
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _SCALE = "run --scale "  # what a change begins with by which a run multiplies all rates of the menus
 _SHARD = ("shard", "this")  # under which a resolution says of which shard this ledger is
+_PAUSES, _OVERRIDES = (  # those in force at a moment
+    f"SELECT * FROM {table} WHERE since <= ?1 AND (until IS NULL OR until > ?1)"  # noqa: S608  our own words
+    for table in ("pause", "override")
+)
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -117,11 +122,16 @@ class RecordReader(Store):
 
     def pauses(self, at: datetime | None = None) -> tuple[Pause, ...]:
         """Return what is paused now, or was paused at a moment."""
-        rows = self._db.rows("SELECT * FROM pause WHERE until IS NULL ORDER BY subject")
-        if at is not None:
-            sql = "SELECT * FROM pause WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY subject, since"
-            rows = self._db.rows(sql, stored(at), stored(at))
+        rows = self._db.rows(f"{_PAUSES} ORDER BY subject, since", stored_or_never(at))
         return tuple(Pause(row["subject"], row["who"], row["why"], moment(row["since"])) for row in rows)
+
+    def overrides(self, at: datetime | None = None) -> tuple[Override, ...]:
+        """Return what is set over the menus now, or was set at a moment, by subject and kind."""
+        rows = self._db.rows(f"{_OVERRIDES} ORDER BY subject, kind", stored_or_never(at))
+        return tuple(
+            Override(row["subject"], Kind(row["kind"]), row["value"], row["who"], row["why"], moment(row["since"]))
+            for row in rows
+        )
 
     def pauses_between(self, since: datetime, until: datetime) -> tuple[tuple[Pause, datetime | None], ...]:
         """Return what was paused at any moment of a time, oldest first, and until when (None: it still is)."""
@@ -169,11 +179,16 @@ class Records(RecordReader):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._pauses = Kept(database, super().pauses)  # asked for at each step of the engine
+        self._pauses = Kept(database, super().pauses)  # both are asked for at each step of the engine
+        self._overrides = Kept(database, super().overrides)
 
     def pauses(self, at: datetime | None = None) -> tuple[Pause, ...]:
         """Return what is paused now, or was paused at a moment."""
         return self._pauses() if at is None else super().pauses(at)
+
+    def overrides(self, at: datetime | None = None) -> tuple[Override, ...]:
+        """Return what is set over the menus now, or was set at a moment, by subject and kind."""
+        return self._overrides() if at is None else super().overrides(at)
 
     def bind(
         self,
@@ -318,6 +333,46 @@ class Records(RecordReader):
                 self.change(who, f"resume {shown(subject, EVERYTHING)}", why, now)
         return bool(was)
 
+    def override(self, subject: str, kind: Kind, value: float, who: str, why: str, now: datetime) -> bool:
+        """Set a rate (bytes per second) or a scale for a subject, in place of the one before.
+
+        Returns False, and writes nothing, when it is so already.
+        """
+        with self._db.write():
+            if any((o.subject, o.kind, o.value) == (subject, kind, value) for o in self.overrides()):
+                return False
+            self._lift(subject, kind, now)
+            self._db.run(
+                "INSERT INTO override (subject, kind, value, who, why, since) VALUES (?, ?, ?, ?, ?, ?)",
+                subject,
+                str(kind),
+                float(value),
+                who,
+                why,
+                stored(now),
+            )
+            self._overrides.forget()
+            self.change(who, f"set {shown(subject, EVERYTHING)} {describe(kind, value)}", why, now)
+        return True
+
+    def unset(self, subject: str, kind: Kind | None, who: str, why: str, now: datetime) -> tuple[Override, ...]:
+        """Take back what is set for a subject (of one kind, or all), and return it."""
+        with self._db.write():
+            ours = tuple(o for o in self.overrides() if o.subject == subject and kind in {None, o.kind})
+            for override in ours:
+                self._lift(subject, override.kind, now)
+                self.change(who, f"unset {shown(subject, EVERYTHING)} {override.words}", why, now)
+        return ours
+
+    def _lift(self, subject: str, kind: Kind, now: datetime) -> None:
+        self._db.run(
+            "UPDATE override SET until = ? WHERE subject = ? AND kind = ? AND until IS NULL",
+            stored(now),
+            subject,
+            str(kind),
+        )
+        self._overrides.forget()
+
     def note(self, text: str, now: datetime) -> None:
         """Keep a remark or a trace: of one text the first and the last, in all the newest NOTES_KEPT."""
         if len(text) > LONGEST_NOTE:
@@ -374,70 +429,3 @@ def _place(address: str) -> str:
     """Return host and port, also where an address leaves its scheme's own port out."""
     parts = urlsplit(address)
     return f"{_host(address)}:{parts.port or _PORTS.get(parts.scheme, '')}"
-
-
-class OverrideReader(RecordReader):
-    """What can be read of them."""
-
-    def overrides(self, at: datetime | None = None) -> tuple[Override, ...]:
-        """Return what is set now, or was set at a moment, by subject and kind."""
-        rows = self._db.rows("SELECT * FROM override WHERE until IS NULL ORDER BY subject, kind")
-        if at is not None:
-            sql = "SELECT * FROM override WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY subject, kind"
-            rows = self._db.rows(sql, stored(at), stored(at))
-        return tuple(
-            Override(row["subject"], Kind(row["kind"]), row["value"], row["who"], row["why"], moment(row["since"]))
-            for row in rows
-        )
-
-
-class Overrides(Records, OverrideReader):
-    """What is written of them; each is a change of a person, and kept as one."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._overrides = Kept(database, super().overrides)  # asked for at each step of the engine
-
-    def overrides(self, at: datetime | None = None) -> tuple[Override, ...]:
-        """Return what is set now, or was set at a moment, by subject and kind."""
-        return self._overrides() if at is None else super().overrides(at)
-
-    def override(self, subject: str, kind: Kind, value: float, who: str, why: str, now: datetime) -> bool:
-        """Set a rate (bytes per second) or a scale for a subject, in place of the one before.
-
-        Returns False, and writes nothing, when it is so already.
-        """
-        with self._db.write():
-            if any((o.subject, o.kind, o.value) == (subject, kind, value) for o in self.overrides()):
-                return False
-            self._lift(subject, kind, now)
-            self._db.run(
-                "INSERT INTO override (subject, kind, value, who, why, since) VALUES (?, ?, ?, ?, ?, ?)",
-                subject,
-                str(kind),
-                float(value),
-                who,
-                why,
-                stored(now),
-            )
-            self._overrides.forget()
-            self.change(who, f"set {shown(subject, EVERYTHING)} {describe(kind, value)}", why, now)
-        return True
-
-    def unset(self, subject: str, kind: Kind | None, who: str, why: str, now: datetime) -> tuple[Override, ...]:
-        """Take back what is set for a subject (of one kind, or all), and return it."""
-        with self._db.write():
-            ours = tuple(o for o in self.overrides() if o.subject == subject and kind in {None, o.kind})
-            for override in ours:
-                self._lift(subject, override.kind, now)
-                self.change(who, f"unset {shown(subject, EVERYTHING)} {override.words}", why, now)
-        return ours
-
-    def _lift(self, subject: str, kind: Kind, now: datetime) -> None:
-        self._db.run(
-            "UPDATE override SET until = ? WHERE subject = ? AND kind = ? AND until IS NULL",
-            stored(now),
-            subject,
-            str(kind),
-        )
-        self._overrides.forget()

@@ -159,18 +159,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
-    """An (item, destination) that is set aside until a time (None: for good), and how often that happened."""
-
-    item: str
-    destination: str
-    why: str
-    since: datetime
-    until: datetime | None
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
 class Signal:
     """The latest reading of a signal; without a value the signal is missing, and `why` says the reason."""
 

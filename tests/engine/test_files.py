@@ -248,7 +248,7 @@ def test_a_job_that_is_refused_for_good_is_not_asked_for_again_and_again(tmp_pat
     rows = {(row.key.link.destination, row.cycle.start): row for row in one.ledger.rows()}
     assert rows[url("B"), START].held.hold is Hold.QUARANTINED
     assert rows[url("C"), START].injected == DUE
-    assert not one.ledger.quarantine_list(one.clock.now())
+    assert not one.ledger.quarantined(one.clock.now())
 
 
 def test_what_does_not_arrive_is_a_backlog_and_not_fed_for_ever(tmp_path):

@@ -131,7 +131,7 @@ def test_what_another_account_is_moving_is_left_to_it(tmp_path: Path, server: Se
     ledger = run(tmp_path, server, link())
     assert full(ledger)
     assert given(ledger, "shared") == given(ledger, "data#07") == 0
-    aside = {found.item for found in ledger.quarantine_list(START + CYCLE)}
+    aside = {item for item, _ in ledger.quarantined(START + CYCLE)}
     assert aside
 
 
@@ -173,7 +173,7 @@ def test_a_call_in_doubt_of_an_earlier_process_keeps_its_files(tmp_path: Path) -
     one.backend.fault = lambda _method, _subject: None
     one.run(cycles=1)
     assert [entry.state for entry in one.ledger.entries()] == [State.CALLED]
-    assert {found.why for found in one.ledger.quarantine_list(one.clock.now())} == {SHARED}
+    assert set(one.ledger.quarantined(one.clock.now()).values()) == {SHARED}
 
 
 def test_a_rule_that_another_account_makes_after_the_look_is_seen_afterwards(

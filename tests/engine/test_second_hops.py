@@ -57,7 +57,7 @@ def test_what_has_landed_is_judged_by_its_rule_and_not_by_a_summary_that_lags(tm
     one.settings = replace(one.settings, drain=True)
     one.run()
     assert one.ledger.accounts()[then.key].moved == TB
-    assert not one.ledger.quarantine_list(START)
+    assert not one.ledger.quarantined(START)
     assert one.clock.now() < START + timedelta(hours=2), "nothing waits for the summary"
 
 

@@ -74,7 +74,7 @@ def test_a_pool_is_dry_only_if_nothing_is_left_in_it(
     (row,) = one.ledger.rows()
     assert row.held is not None
     assert (row.held.hold, row.held.numbers["message"]) == (hold, "it is still open")
-    aside = len(one.ledger.quarantine_list(START))
+    aside = len(one.ledger.quarantined(START))
     assert row.held.numbers["times"] == aside
     assert row.held.numbers.get("pool_items", 0) == stock - aside
 
@@ -104,7 +104,7 @@ def test_a_dataset_whose_files_cannot_be_listed_is_set_aside_with_all_its_slices
     assert asked
     assert len(asked) <= 2 * 4, "those of one plan, once an hour"
     assert len(set(asked)) <= 2
-    aside = {found.item: found.why for found in one.ledger.quarantine_list(START)}
+    aside = {item: why for (item, _), why in one.ledger.quarantined(START).items()}
     assert "be listed" in aside[bad[0]]
     assert (
         one.ledger.accounts()[made.flows[0].key].injected >= 0.95 * 6 * made.flows[0].rate * CYCLE.total_seconds()
