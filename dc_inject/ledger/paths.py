@@ -21,20 +21,8 @@ _SHARD = re.compile(r"(?P<campaign>.+)\.shard-(?P<index>[0-9]+)-of-(?P<count>[0-
 MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "auristorfs", "coda", "lustre", "gpfs"}
-    | {
-        "ceph",
-        "9p",
-        "virtiofs",
-        "glusterfs",
-        "beegfs",
-        "pvfs2",
-        "orangefs",
-        "panfs",
-        "gfs2",
-        "ocfs2",
-        "cvmfs",
-        "eos",
-    }
+    | {"ceph", "9p", "virtiofs", "glusterfs", "beegfs", "pvfs2", "orangefs", "panfs", "gfs2", "ocfs2", "cvmfs"}
+    | {"eos"}
 )
 _NETWORK_FUSE = frozenset(
     {"sshfs", "cvmfs2", "cvmfs", "eosxd", "eos", "ceph", "ceph-fuse", "glusterfs", "rclone", "s3fs", "davfs"}
@@ -56,12 +44,6 @@ def default_folder(environ: Mapping[str, str]) -> Path:
 def default_path(campaign: str, environ: Mapping[str, str]) -> Path:
     """Return where a campaign's ledger lives unless told otherwise: `<campaign>.sqlite` in the default folder."""
     return default_folder(environ) / f"{campaign}.sqlite"
-
-
-def of_shard(path: Path, shard: str) -> Path:
-    """Return the ledger of a shard, beside the place of its campaign's: `dc27.shard-2-of-4.sqlite` for `2/4`."""
-    index, _, count = shard.partition("/")
-    return path.with_name(f"{path.stem}.shard-{index}-of-{count}{path.suffix}")
 
 
 def files(path: Path) -> list[Path]:
@@ -93,11 +75,12 @@ def campaign_of(file: Path) -> str:
 
 
 def place(path: Path, shard: str) -> Path:
-    """Return the ledger of a shard, or of all (`""`), by the place of its campaign's.
+    """Return the ledger of a shard, or of all (`""`): `dc27.shard-2-of-4.sqlite` for `2/4`.
 
     Raises LedgerError where it has a ledger of another number of shards: destinations would be in two ledgers.
     """
-    own = of_shard(path, shard) if shard else path
+    index, _, number = shard.partition("/")
+    own = path.with_name(f"{path.stem}.shard-{index}-of-{number}{path.suffix}") if shard else path
     count = shard_of(own)[1]
     if others := [other for file in files(path) if (other := shard_of(file)[1]) != count]:
         was, how = (
@@ -175,11 +158,7 @@ def mounted_as(path: Path, mounts: str) -> str:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = Path(_unescaped(fields[1]))
+        point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1]))  # as for blanks
         if path.is_relative_to(point) and len(point.parts) >= longest:  # a later mount hides an earlier one
             kind, longest = fields[2], len(point.parts)
     return kind
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -172,6 +172,10 @@ class SeriesReader(CycleReader):
         )
         return [(Cycle(moment(row["start"]), duration(row["length"])), CycleKind(row["kind"])) for row in rows]
 
+    def _keys(self) -> dict[int, FlowKey]:
+        """Return the flow keys of accounts, by their numbers."""
+        return {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+
     def first_cycle(self) -> Cycle | None:
         """Return the oldest cycle."""
         row = self._db.row("SELECT start, length FROM cycle ORDER BY start LIMIT 1")
@@ -182,7 +186,7 @@ class SeriesReader(CycleReader):
 
         Steps count from 1970, or from `phase` (less than a step) later.
         """
-        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        keys = self._keys()
         kind, values = _kind(period, keys)
         starts: dict[int, datetime] = {}
         sums = ", ".join(f"sum({name})" for name in _OF_ROWS)
@@ -227,7 +231,7 @@ class SeriesReader(CycleReader):
 
     def by_scenario(self, period: Period) -> Iterator[tuple[Cycle, str, int, int]]:
         """Yield what each scenario was due, and what of it moved, in each cycle that counts, oldest first."""
-        kind, values = _kind(period, {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")})
+        kind, values = _kind(period, self._keys())
         rows = self._db.stream(
             f"SELECT start, length, scenario, sum(r.due), sum(r.moved), {kind} AS kind FROM cycle "  # noqa: S608  our own words
             f"JOIN ({_ROWS}) AS r ON start = at JOIN account AS a ON a.id = account "
@@ -242,31 +246,18 @@ class SeriesReader(CycleReader):
 
     def accepted(self) -> Iterator[Accepted]:
         """Yield every rule and job that was ever accepted, in the order in which they were."""
-        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
-        for account, activity, priority, size, files, *rest in self._db.stream(
+        keys = self._keys()
+        for account, activity, priority, size, files, at, until, *ends, done, stuck in self._db.stream(
             "SELECT account, activity, service_priority, bytes - present, files, accepted_at, expires_at, "
             "completed_at, ended_at, gone_at, files_done, files_stuck FROM injection "
             "WHERE accepted_at IS NOT NULL ORDER BY accepted_at, key"
         ):
-            sent, until, completed, ended, gone, done, stuck = rest
-            yield Accepted(
-                keys[account],
-                activity,
-                priority,
-                size,
-                files,
-                moment(sent),
-                moment(until),
-                moment_or_none(completed),
-                moment_or_none(ended),
-                moment_or_none(gone),
-                done,
-                stuck,
-            )
+            times = (moment(at), moment(until), *map(moment_or_none, ends))
+            yield Accepted._make((keys[account], activity, priority, size, files, *times, done, stuck))
 
     def held_in(self, hold: Hold) -> Iterator[tuple[FlowKey, datetime, int]]:
         """Yield each flow key that a hold led, with the beginning of the cycle, and the bytes missing in it."""
-        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        keys = self._keys()
         for account, start, missing in self._db.stream(
             "SELECT account, cycle, max(due - injected, 0) FROM cycle_row WHERE hold = ?", hold.value
         ):
@@ -287,7 +278,7 @@ class SeriesReader(CycleReader):
 
     def releases(self, before: datetime) -> Iterator[tuple[FlowKey, datetime, int]]:
         """Yield flow key, moment and bytes of each injection that was released before a moment and accepted."""
-        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        keys = self._keys()
         for account, release, size in self._db.stream(
             "SELECT account, release, bytes FROM injection WHERE accepted_at IS NOT NULL AND release < ?",
             stored(before),
@@ -366,7 +357,7 @@ class SeriesReader(CycleReader):
 
     def advice(self) -> Iterator[Advised]:
         """Yield what control advised of each link in each cycle, one cycle after the other."""
-        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        keys = self._keys()
         for cycle, account, hold, numbers, injected in self._db.stream(
             "SELECT d.cycle, d.account, d.hold, d.numbers, r.injected FROM decision AS d "
             "JOIN cycle_row AS r ON r.cycle = d.cycle AND r.account = d.account WHERE mode = ? ORDER BY d.cycle",
