@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.fts import failed_files
 from dc_inject.model import Hold
+from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import IN_SHORT
 from tests import size, unit
 
@@ -348,7 +348,7 @@ def test_every_hold_is_explained_once_and_in_the_order_of_precedence():
 
 def test_every_class_of_failure_is_explained():
     page = (ROOT / "docs" / "reference" / "fts.md").read_text()
-    assert [word for word in failed_files.CLASSES if f"\n| `{word}` | " not in page] == []
+    assert [word for word in FILE_CLASSES if f"\n| `{word}` | " not in page] == []
 
 
 def test_no_path_of_this_machine_is_committed():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dc_inject.backends.sim import SimBackend
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
+from dc_inject.model import DatasetFilter, FileFilter, Item, Link
 from dc_inject.model.ports import (
     Backend,
     Candidate,
@@ -16,22 +16,18 @@ from dc_inject.model.ports import (
     LinkQueue,
     Missing,
     Note,
-    Observation,
-    Outcome,
-    Removal,
     ReplicaStatus,
     RseFacts,
 )
 
 
-class DryBackend:
+class DryBackend(SimBackend):
     """Reads from the real service; rules exist only in a simulation, where they complete at once."""
 
     def __init__(self, real: Backend, clock: Clock) -> None:
         """Take the service to read, and the clock that simulated rules live on."""
+        super().__init__(clock, items={}, name=real.name)
         self._real = real
-        self._sim = SimBackend(clock, items={}, name=real.name)
-        self.name = real.name
 
     def check(self) -> Identity:
         """Ask the real service who we are."""
@@ -49,31 +45,15 @@ class DryBackend:
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Ask the real service; what has landed in the simulation is there."""
-        simulated = self._sim.check_replicas(candidates)
+        simulated = super().check_replicas(candidates)
         landed = {candidate: status for candidate, status in simulated.items() if status.item}
         real = self._real.check_replicas(candidates)
-        self._sim.files |= {candidate.item: status.files for candidate, status in real.items() if status.files}
+        self.files |= {candidate.item: status.files for candidate, status in real.items() if status.files}
         real = {
-            candidate: replace(status, destination_busy=status.destination_busy or self._sim.is_busy(candidate))
+            candidate: replace(status, destination_busy=status.destination_busy or self.is_busy(candidate))
             for candidate, status in real.items()
         }
         return {**real, **landed}
-
-    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
-        """Accept in the simulation; the real service hears nothing."""
-        return self._sim.submit(injections)
-
-    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Return the state of the simulated rules."""
-        return self._sim.observe(entries, exact=exact)
-
-    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """End simulated rules."""
-        return self._sim.end(entries)
-
-    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        """Let go of what was only simulated."""
-        return self._sim.remove(entries)
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Ask the real service."""

@@ -1,4 +1,4 @@
-"""What connections to services have in common: a record of each thread's calls, and what became of each call."""
+"""What connections to services have in common: a record of each thread's calls, what became of them, a breaker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,31 @@ class CallRecord(Protocol):
         ...
 
 
+E = TypeVar("E")
 N = TypeVar("N", bound=CallRecord)
+
+
+class Breaker(Generic[E]):
+    """Opens after some failures in a row, from any thread: a service that does not answer gets a rest."""
+
+    def __init__(self, most: int) -> None:
+        """Take how many failures in a row open it."""
+        self._most = most
+        self._in_a_row = 0
+        self._lock = threading.Lock()
+        self.last: E | None = None  # failure
+
+    def note(self, failure: E | None) -> None:
+        """Take a failure, or None for an answer."""
+        with self._lock:
+            self._in_a_row = 0 if failure is None else self._in_a_row + 1
+            self.last = self.last if failure is None else failure
+
+    @property
+    def open(self) -> E | None:
+        """The last failure while there are too many in a row."""
+        with self._lock:
+            return self.last if self._in_a_row >= self._most else None
 
 
 def unusable(error: ServiceError, where: str, hint: str) -> NeedsOperator:

@@ -9,10 +9,8 @@ from math import ceil
 
 from dc_inject.backends.fts.connection import (
     Connection,
-    CredentialSource,
     Delegation,
     Make,
-    Purpose,
     check,
     checked,
     delegation,
@@ -24,7 +22,8 @@ from dc_inject.backends.fts.jobs import JobList, Jobs
 from dc_inject.backends.fts.limits import limits, queues
 from dc_inject.backends.fts.observing import Observing, Rows
 from dc_inject.backends.fts.removing import CopyDeletion
-from dc_inject.backends.fts.sites import EndpointProbe, Sites, StorageEnd
+from dc_inject.backends.fts.sites import Sites, StorageEnd
+from dc_inject.credentials import TOKEN_FILES, Credentials, Purpose
 from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
 from dc_inject.model.errors import Permanent, ServiceError
@@ -72,7 +71,7 @@ class FtsBackend:
         campaign: str,
         clock: Clock,
         observer: Observer,
-        credentials: CredentialSource,
+        credentials: Credentials,
         timeout: float = 60.0,
         threads: int = 8,
         replicas: Replicas | None = None,
@@ -119,21 +118,18 @@ class FtsBackend:
         self._copy_deletion = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
-        asking = Workers(threads, "storage")
-        self._sites = Sites(source, destination, self._alike, asking, clock)
-        self._ends = EndpointProbe(source, destination, asking)
+        self._sites = Sites(source, destination, self._alike, Workers(threads, "storage"), clock)
 
     def check(self) -> Identity:
         """Return who we are; credentials are read anew, and a proxy is delegated where that is needed.
 
         Raises NeedsOperator also when what opens the storages cannot be used: no job could be made, or be deleted.
         """
-        purposes: tuple[Purpose, ...] = ("fts", "source", "destination")
         with understood():
-            for purpose in purposes:
+            for purpose in TOKEN_FILES:
                 self._credentials.access(purpose)
-            ends = [self._credentials.until(purpose) for purpose in purposes]
-            return check(self.connection, self.name, min((end for end in ends if end is not None), default=None))
+            ends = [end for purpose in TOKEN_FILES if (end := self._credentials.until(purpose)) is not None]
+            return check(self.connection, self.name, min(ends, default=None))
 
     def resolve(self, expression: str) -> tuple[str, ...]:
         """Return the URL prefix itself: FTS knows no expressions."""
@@ -198,10 +194,9 @@ class FtsBackend:
     def credentials_from(self) -> str:
         """Return in words what FTS is asked with, and where it comes from."""
         access = self._credentials.access("fts")
-        kind, origin = getattr(access, "kind", "nothing"), getattr(access, "origin", "")
-        if kind == "nothing":
+        if access.kind == "nothing":
             return "none found"
-        return f"{kind} of {origin}" if origin else str(kind)
+        return f"{access.kind} of {access.origin}" if access.origin else access.kind
 
     def delegation(self) -> Delegation:
         """Return whether FTS acts with a proxy of ours, and how long the one that it has is good."""
@@ -210,11 +205,11 @@ class FtsBackend:
 
     def storages(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
         """Return for storage prefixes, as sources and destinations, whether they answer and what they allow."""
-        return self._ends.ask(sources, destinations)
+        return self._sites.ask(sources, destinations)
 
     def stat_sources(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
         """Return the status of source files, or why that cannot be done."""
-        return self._ends.stat(files)
+        return self._sites.stat(files)
 
     def limits(self, links: Iterable[Link]) -> list[TransferLimit]:
         """Return how many transfers at a time FTS will allow on links, and out of and into their storages."""
@@ -246,12 +241,9 @@ class FtsBackend:
         """Delete files of a campaign below a prefix, and then empty folders; tell what stood in the way."""
         return self._copy_deletion.delete(urls, prefix, campaign)
 
-    def _sends(self, purpose: Purpose) -> bool:
-        """Whether storages of a purpose are opened with a token, which they could use elsewhere."""
-        return bool(self._credentials.access(purpose).token)
-
     def _may_open(self, purpose: Purpose, url: str) -> None:
-        if self._sends(purpose) and not self._trusted(url):
+        if self._credentials.access(purpose).token and not self._trusted(url):
+            # A storage could use the token elsewhere.
             raise AccessDenied(refusal(url, "your token"), hint(url), hold="credentials")
 
     def _alike(self) -> bool:

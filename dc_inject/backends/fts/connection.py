@@ -9,12 +9,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, FtsCallRecord, translate
 from dc_inject.backends.service_connection import ServiceConnection, unusable
+from dc_inject.credentials import Credentials
 from dc_inject.menu import addresses
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
@@ -24,32 +25,11 @@ from dc_inject.model.redaction import scrub
 from dc_inject.storage.http_transport import trust
 from dc_inject.storage.types import Access, credential
 
-Purpose = Literal["fts", "source", "destination"]
 # What may be asked before it is known whom FTS takes us for: nothing of it is about jobs.
 _BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "delegated_until"})
 _REMEMBERED = 16  # credentials that FTS has recognised
 Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
 _NOBODY = "anon"  # what FTS calls somebody without credentials
-
-
-class CredentialSource(Protocol):
-    """What opens FTS and the storages, such as `dc_inject.credentials.Credentials`."""
-
-    def access(self, purpose: Purpose) -> Access:
-        """Return what opens a service or storage now; raises NeedsOperator when that cannot be used."""
-        ...
-
-    def until(self, purpose: Purpose) -> datetime | None:
-        """Return when what is used for a purpose expires, if that is known."""
-        ...
-
-    def transfer_tokens(self) -> tuple[str, str] | None:
-        """Return the tokens for sources and destinations that FTS is to use; None when there are none."""
-        ...
-
-    def scrub(self, text: str) -> str:
-        """Return a text without any token that was in use, or anything that looks like a secret."""
-        ...
 
 
 class Me(NamedTuple):
@@ -91,7 +71,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
         timeout: float,
         clock: Clock,
         observer: Observer,
-        credentials: CredentialSource,
+        credentials: Credentials,
         make: Make = real_client,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""

@@ -31,9 +31,8 @@ import re
 from dc_inject.model.causes import FILE_CLASSES
 
 CANCELED = "canceled"
-CLASSES = tuple(FILE_CLASSES)
 FINISHED = "FINISHED"  # the only state of a file that has moved
-_FAILED = frozenset({"FAILED", "NOT_USED"})  # also in a job that we cancelled
+FAILED = frozenset({"FAILED", "NOT_USED"})  # also in a job that we cancelled
 UNFIT = frozenset(name for name, about in FILE_CLASSES.items() if about.unfit)
 
 _READ = 1024  # characters of a reason: what counts stands at its beginning, and storages send whole pages
@@ -98,11 +97,6 @@ _WORDS = (
 )
 
 
-def has_failed(state: str, asked: bool) -> bool:
-    """Whether a file of a job that is over has failed; `asked` says that we cancelled the job."""
-    return state in _FAILED if asked else state != FINISHED
-
-
 def classify(state: str, reason: str) -> str:
     """Return the class of a file that did not arrive, from its state and FTS's reason.
 
@@ -110,7 +104,7 @@ def classify(state: str, reason: str) -> str:
     although its job is over, as for a token, was cancelled with it.
     """
     text = " ".join(reason[:_READ].split())
-    if state not in _FAILED and "too long" not in text:
+    if state not in FAILED and "too long" not in text:
         return CANCELED
     if word := _of_the_file(text) or _of_remote(text):
         return word

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from dc_inject.backends.fts.storage_breaker import Trouble
+from dc_inject.backends.fts.sites import GIVE_UP_AFTER, StorageBreaker
 from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.items import LARGEST_FILE
@@ -98,7 +98,7 @@ class Inventory:
 
     def _sized(self, source: str, items: Iterable[File]) -> Iterator[File]:
         unknown: list[str] = []
-        trouble, none = Trouble(), True
+        trouble, none = StorageBreaker(GIVE_UP_AFTER), True
         left = iter(items)
         while batch := list(islice(left, _AT_ONCE)):
             names = [item.name for item in batch if not item.bytes]
@@ -120,9 +120,9 @@ class Inventory:
                 unknown[0],
             )
 
-    def _size(self, url: str, trouble: Trouble) -> int:
+    def _size(self, url: str, trouble: StorageBreaker) -> int:
         """Ask for a size, 0 if there is none; raises when the storage gives no answers at all."""
-        if hopeless := trouble.hopeless:
+        if hopeless := trouble.open:
             raise _of_source(hopeless)
         error: ServiceError | None = None
         try:

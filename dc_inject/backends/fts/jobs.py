@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
+from dc_inject.backends.service_connection import Breaker
 from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model import Entry, Injection, Link, deletion, naming, urls
 from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, judged
@@ -62,16 +63,16 @@ class Jobs:
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a job for each; trouble that all share ends the asking, and the rest is known not to be made."""
         outcomes: list[Outcome] = []
-        outages = 0  # in a row: one may be that of a single job, several are of FTS
+        outages = Breaker[ServiceError](_OUTAGES)  # one may be that of a single job, several are of FTS
         for number, injection in enumerate(injections):
             try:
                 outcomes.append(self._submit(injection))
-                outages = 0
+                outages.note(None)
             except ServiceError as error:
                 error = _with_end_named(error, injection)
                 outcomes.append(Outcome(injection.key, error=error))
-                outages = outages + 1 if error.outage else 0
-                shared = isinstance(error, NeedsOperator | LinkRefused) or outages == _OUTAGES
+                outages.note(error if error.outage else None)
+                shared = isinstance(error, NeedsOperator | LinkRefused) or outages.open
                 if shared or self.connection.status in _SHARED:
                     unasked = _unasked(error)
                     outcomes += [Outcome(other.key, error=unasked) for other in injections[number + 1 :]]

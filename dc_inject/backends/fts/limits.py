@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from dc_inject.backends.fts.connection import Connection, CredentialSource, Make, checked, real_client, understood
+from dc_inject.backends.fts.connection import Connection, Make, checked, real_client, understood
+from dc_inject.credentials import Credentials
 from dc_inject.credentials.trust import hint
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
@@ -165,7 +166,7 @@ class NamedServices:
 
     clock: Clock
     observer: Observer
-    credentials: CredentialSource
+    credentials: Credentials
     trusted: Callable[[str], bool]
     timeout: float
     make: Make = real_client

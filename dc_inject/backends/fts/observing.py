@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Slow
-from dc_inject.backends.fts.failed_files import FINISHED, UNFIT, classify, has_failed
+from dc_inject.backends.fts.failed_files import FAILED, FINISHED, UNFIT, classify
 from dc_inject.backends.fts.jobs import AT_ONCE, OVER, Jobs, Row, true_size
 from dc_inject.model import Bundle, Entry, Item, State, TapeFiles, units, urls
 from dc_inject.model.errors import ServiceError
@@ -207,7 +207,8 @@ class Observing:
         over, asked = status is not Status.MOVING, entry.end_asked_at is not None
         arrived = {FINISHED} if over else _ARRIVED
         done = [n for n, file in enumerate(files) if file["file_state"] in arrived]
-        failed = [file for file in files if over and has_failed(file["file_state"], asked)]
+        ours = [file for file in files if file["file_state"] in FAILED]  # the others were cancelled with it
+        failed = (ours if asked else [file for file in files if file["file_state"] != FINISHED]) if over else []
         words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
         missing = max(item.files - len(files), 0) if over and not asked else 0
         total = item.bytes if size is None else size

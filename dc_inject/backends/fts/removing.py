@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from dc_inject.backends.fts.storage_breaker import GIVE_UP_AFTER, Trouble
+from dc_inject.backends.fts.sites import GIVE_UP_AFTER, StorageBreaker
 from dc_inject.model import Entry, Injection, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
@@ -49,12 +49,12 @@ class CopyDeletion:
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Delete the files of ended jobs and return what is known of them."""
-        storages: dict[str, Trouble] = {}
+        storages: dict[str, StorageBreaker] = {}
         uncancelled = self._cancel_lost(entries)
         return [
             self._remove(
                 entry,
-                storages.setdefault(entry.injection.link.destination, Trouble()),
+                storages.setdefault(entry.injection.link.destination, StorageBreaker(GIVE_UP_AFTER)),
                 uncancelled.get(entry.injection.key),
             )
             for entry in entries
@@ -71,7 +71,7 @@ class CopyDeletion:
         except ServiceError as error:
             return {entry.injection.key: error for entry in lost}
 
-    def _remove(self, entry: Entry, storage: Trouble, uncancelled: ServiceError | None) -> Removal:
+    def _remove(self, entry: Entry, storage: StorageBreaker, uncancelled: ServiceError | None) -> Removal:
         injection, now = entry.injection, self._clock.now()
         files = deletion.copies(injection)
         # A few first: a storage that hangs holds a few threads, and not all that others want.
@@ -99,8 +99,8 @@ class CopyDeletion:
             return Removal(injection.key, gone=False, again_at=quiet_at)
         return Removal(injection.key, gone=True)
 
-    def _delete(self, file: deletion.CopiedFile, storage: Trouble) -> ServiceError | None:
-        if hopeless := storage.hopeless:
+    def _delete(self, file: deletion.CopiedFile, storage: StorageBreaker) -> ServiceError | None:
+        if hopeless := storage.open:
             return hopeless
         error: ServiceError | None = None
         try:
@@ -133,7 +133,7 @@ class CopyDeletion:
 
         Nobody may be at work on those jobs. What is not proved to be a file of the campaign there is refused.
         """
-        where, storage = urls.normal(prefix), Trouble()
+        where, storage = urls.normal(prefix), StorageBreaker(GIVE_UP_AFTER)
         files = [deletion.CopiedFile(where, url, campaign) for url in dict.fromkeys(urls_)]
         errors = self._workers.map(lambda file: self._delete(file, storage), files)
         results = [(file.url, error) for file, error in zip(files, errors, strict=True)]
@@ -214,7 +214,7 @@ class Folders:
             folders = []
         except ServiceError as error:
             return error
-        storage, levels = Trouble(), defaultdict[int, list[str]](list)
+        storage, levels = StorageBreaker(GIVE_UP_AFTER), defaultdict[int, list[str]](list)
         for url in folders:
             if naming.is_folder(where, url):
                 levels[url.count("/")].append(url)
@@ -225,8 +225,8 @@ class Folders:
                     return stood  # those above it are not empty then
         return self._delete(deletion.CopyFolder(where, top, campaign))
 
-    def _ask(self, folder: deletion.CopyFolder, storage: Trouble) -> ServiceError | None:
-        error = storage.hopeless or self._delete(folder)
+    def _ask(self, folder: deletion.CopyFolder, storage: StorageBreaker) -> ServiceError | None:
+        error = storage.open or self._delete(folder)
         storage.note(error)
         return error
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from dc_inject.backends.service_connection import Breaker
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, RseFacts
-from dc_inject.storage import VERBS, FileStatus, Reach, Storage
+from dc_inject.storage import VERBS, FileStatus, Later, Reach, Storage
 from dc_inject.system.executor import Workers
 
+GIVE_UP_AFTER = 3  # requests in a row that a storage does not answer
 FRESH = timedelta(seconds=30)  # 1,200 links do not ask one storage 1,200 times
 
 log = logging.getLogger(__name__)
@@ -21,6 +23,14 @@ log = logging.getLogger(__name__)
 _Answer = Reach | ServiceError
 _NO_SPACE_TOLD = "the storage does not tell its space (quota-available-bytes)"
 Role = Literal["source", "destination"]
+
+
+class StorageBreaker(Breaker[ServiceError]):
+    """Opens when a storage keeps failing to answer in one round: each request would cost a time-out."""
+
+    def note(self, failure: ServiceError | None) -> None:
+        """Take what became of a request; what a storage reports of one file, or will do later, is an answer."""
+        super().note(None if isinstance(failure, Permanent | Later) else failure)
 
 
 class Sites:
@@ -33,8 +43,7 @@ class Sites:
         self, source: Storage, destination: Storage, alike: Callable[[], bool], workers: Workers, clock: Clock
     ) -> None:
         """Take the storages with short timeouts, and what says whether their credentials are the same."""
-        self._source = source
-        self._destination = destination
+        self._storages: Mapping[Role, Storage] = {"source": source, "destination": destination}
         self._alike = alike
         self._workers = workers
         self._clock = clock
@@ -55,10 +64,46 @@ class Sites:
                 self._kept[name] = self._clock.now(), fact
         return {name: facts[name] for name in names}
 
+    def ask(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
+        """Return for each prefix whether it can be reached, and which verbs are allowed there."""
+        asked: list[tuple[Role, str]] = [("source", prefix) for prefix in sorted(set(sources))]
+        asked += [("destination", prefix) for prefix in sorted(set(destinations))]
+        return list(self._workers.map(self._end, asked))
+
+    def stat(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
+        """Return the status of source files, or why that cannot be done."""
+        return list(self._workers.map(self._stat, files))
+
+    def _end(self, asked: tuple[Role, str]) -> StorageEnd:
+        role, prefix = asked
+        unknown: Mapping[str, bool | None] = dict.fromkeys(VERBS)
+        try:
+            reach = self._storages[role].reachable(prefix)
+        except ServiceError as error:
+            # One that does not answer is not asked again, each time until the timeout.
+            verbs = unknown if isinstance(error, Temporary) else self._verbs(role, prefix)
+            return StorageEnd(prefix, role, verbs, error=error)
+        return StorageEnd(prefix, role, self._verbs(role, prefix), reach)
+
+    def _verbs(self, role: Role, prefix: str) -> Mapping[str, bool | None]:
+        try:
+            return self._storages[role].verbs(prefix)
+        except ServiceError:  # some refuse OPTIONS itself: then nothing is known
+            return dict.fromkeys(VERBS)
+
+    def _stat(self, url: str) -> FileStatus | ServiceError:
+        storage = self._storages["source"]
+        try:
+            status = storage.stat(url)
+            nearline = storage.reachable(url).nearline if status.exists else None
+        except ServiceError as error:
+            return error
+        return replace(status, nearline=nearline)
+
     def _ask(self, prefix: str) -> RseFacts:
-        as_destination = _reach(self._destination, prefix)
+        as_destination = _reach(self._storages["destination"], prefix)
         silent = isinstance(as_destination, Temporary)  # whoever asks: it is not waited for twice
-        as_source = as_destination if silent or self._alike() else _reach(self._source, prefix)
+        as_source = as_destination if silent or self._alike() else _reach(self._storages["source"], prefix)
         self._say(prefix, as_source, as_destination)
         readable, writable = _usable(as_source), _usable(as_destination)
         why = {
@@ -131,48 +176,3 @@ class StorageEnd:
     def reachable(self) -> bool | None:
         """Whether it answers; None when it, or what opens it, refused the question."""
         return True if self.reach else False if isinstance(self.error, Temporary) else None
-
-
-class EndpointProbe:
-    """Asks storages questions that change nothing; what goes wrong is part of the answer."""
-
-    def __init__(self, source: Storage, destination: Storage, workers: Workers) -> None:
-        """Take the storages as they are opened for sources and for destinations."""
-        self._storages: Mapping[Role, Storage] = {"source": source, "destination": destination}
-        self._workers = workers
-
-    def ask(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
-        """Return for each prefix whether it can be reached, and which verbs are allowed there."""
-        asked: list[tuple[Role, str]] = [("source", prefix) for prefix in sorted(set(sources))]
-        asked += [("destination", prefix) for prefix in sorted(set(destinations))]
-        return list(self._workers.map(self._end, asked))
-
-    def stat(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
-        """Return the status of source files, or why that cannot be done."""
-        return list(self._workers.map(self._stat, files))
-
-    def _end(self, asked: tuple[Role, str]) -> StorageEnd:
-        role, prefix = asked
-        unknown: Mapping[str, bool | None] = dict.fromkeys(VERBS)
-        try:
-            reach = self._storages[role].reachable(prefix)
-        except ServiceError as error:
-            # One that does not answer is not asked again, each time until the timeout.
-            verbs = unknown if isinstance(error, Temporary) else self._verbs(role, prefix)
-            return StorageEnd(prefix, role, verbs, error=error)
-        return StorageEnd(prefix, role, self._verbs(role, prefix), reach)
-
-    def _verbs(self, role: Role, prefix: str) -> Mapping[str, bool | None]:
-        try:
-            return self._storages[role].verbs(prefix)
-        except ServiceError:  # some refuse OPTIONS itself: then nothing is known
-            return dict.fromkeys(VERBS)
-
-    def _stat(self, url: str) -> FileStatus | ServiceError:
-        storage = self._storages["source"]
-        try:
-            status = storage.stat(url)
-            nearline = storage.reachable(url).nearline if status.exists else None
-        except ServiceError as error:
-            return error
-        return replace(status, nearline=nearline)

@@ -20,7 +20,7 @@ from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.errors import WHERE, RucioCallRecord, translate
-from dc_inject.backends.service_connection import ServiceConnection, unusable
+from dc_inject.backends.service_connection import Breaker, ServiceConnection, unusable
 from dc_inject.credentials import LARGEST
 from dc_inject.credentials.expiry import read_pem, token_until
 from dc_inject.model import urls
@@ -72,6 +72,15 @@ def quiet_client(record: RucioCallRecord, timeout: float) -> Any:  # noqa: ANN40
     return QuietClient(record, timeout)
 
 
+def _configured(option: str) -> str:
+    """Return an option of the client's configuration; empty where it has none, or cannot be read."""
+    try:
+        refuse_odd_configuration()
+        return str(config_get("client", option))
+    except Exception:  # noqa: BLE001  whatever is wrong with it is reported where it is used
+        return ""
+
+
 def _all(rows: Iterator[Any]) -> list[Any]:
     """Return all rows; raises TooLarge where they are too many."""
     result = list(islice(rows, MOST_ROWS + 1))
@@ -98,7 +107,7 @@ class Connection(ServiceConnection[RucioCallRecord]):
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
         super().__init__("rucio", RucioCallRecord, clock, observer)
         self._sleep = sleep
-        self._failures = 0  # of all threads' calls in a row; an estimate, as it needs no lock
+        self._breaker = Breaker[ServiceError](DOWN_AFTER)  # of all threads' calls
         self._timeout = timeout
         self._make = make
         self._kept: dict[tuple[str, ...], tuple[datetime, Any]] = {}
@@ -118,12 +127,13 @@ class Connection(ServiceConnection[RucioCallRecord]):
                     result = _all(answer) if isinstance(answer, Iterator) else answer
             except Temporary as error:
                 took_long = (self._clock.now() - began).total_seconds() > self._timeout / 2
-                self._failures += error.outage
-                if not more or took_long or self._failures >= DOWN_AFTER or not error.outage:
+                if error.outage:
+                    self._breaker.note(error)
+                if not more or took_long or self._breaker.open or not error.outage:
                     raise
                 self._sleep(backoff(ASK - more, method, PAUSE).total_seconds())
             else:
-                self._failures = 0
+                self._breaker.note(None)
                 return result
         raise AssertionError("one of the tries returns or raises")
 
@@ -169,23 +179,16 @@ class Connection(ServiceConnection[RucioCallRecord]):
     def address(self) -> str:
         """The server's address, if the configuration has it."""
         host = getattr(getattr(self._local, "client", None), "host", None)
-        if host is None:
-            try:
-                refuse_odd_configuration()
-                host = config_get("client", "rucio_host")
-            except Exception:  # noqa: BLE001  whatever is wrong with it is reported where it is used
-                return "(no address)"
-        return scrub(str(host))
+        return scrub(str(host or _configured("rucio_host") or "(no address)"))
 
     def unencrypted(self) -> list[str]:
         """Return the servers on other machines that would be spoken to without TLS, as far as that is known."""
         servers = set()
         for key in ("rucio_host", "auth_host"):
             try:
-                refuse_odd_configuration()
-                url = urlsplit(str(config_get("client", key)))
+                url = urlsplit(_configured(key))
                 host, port = url.hostname or "", f":{url.port}" if url.port else ""
-            except Exception:  # noqa: BLE001, S112  whatever is wrong with it is reported where it is used
+            except ValueError:  # no URL, which is reported where it is used
                 continue
             if url.scheme == "http" and host and not urls.is_loopback(host):
                 servers.add(scrub(f"http://{host}{port}"))

@@ -19,10 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from rucio.common.exception import RSEProtocolNotSupported
-
 from dc_inject.backends.answers import count, name
-from dc_inject.backends.rucio.connection import SCHEME_MAP, Connection, Row
+from dc_inject.backends.rucio.connection import SCHEME_MAP, Connection
 from dc_inject.backends.rucio.facts import attributes
 from dc_inject.backends.rucio.write_endpoints import protocols
 from dc_inject.model import Link
@@ -154,11 +152,12 @@ def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
             missing[signal] = f"{errors[0].message} ({len(errors)} of {len(subjects)})"
         return {subject: answer for subject, answer in answers.items() if not isinstance(answer, ServiceError)}
 
-    protocols = ask("protocols", rses, lambda rse: _protocols(connection, rse))
+    copying = [f"third_party_copy_{what}" for what in ("read", "write")]
+    schemes = ask("protocols", rses, lambda rse: Protocols(*(_schemes(connection, rse, what) for what in copying)))
     expired = ask("expired", rses, lambda rse: _expired(connection, rse))
     distances = ask("distances", links, lambda pair: _distance(connection, pair))
     return Survey(
-        {rse: answer for rse, answer in protocols.items() if isinstance(answer, Protocols)},
+        {rse: answer for rse, answer in schemes.items() if isinstance(answer, Protocols)},
         {rse: answer for rse, answer in expired.items() if isinstance(answer, int)},
         {pair: answer if isinstance(answer, int) else None for pair, answer in distances.items()},
         activities(),
@@ -176,19 +175,9 @@ def _tried(read: Callable[[T], object], subject: T) -> object:
         return Permanent(f"the answer cannot be understood ({type(error).__name__})")
 
 
-def _protocols(connection: Connection, rse: str) -> Protocols:
-    try:
-        answer = connection.call("get_protocols", rse)
-    except Permanent as error:
-        if not isinstance(error.__cause__, RSEProtocolNotSupported):
-            raise
-        answer = []  # it has none
-    rows: list[Row] = [answer] if isinstance(answer, Mapping) else list(answer)
-    return Protocols(_schemes(rows, "third_party_copy_read"), _schemes(rows, "third_party_copy_write"))
-
-
-def _schemes(rows: Iterable[Row], operation: str) -> frozenset[str]:
+def _schemes(connection: Connection, rse: str, operation: str) -> frozenset[str]:
     """Return the schemes of protocols that allow an operation: its priority is not 0."""
+    rows = protocols(connection, rse)
     return frozenset(name(row["scheme"]) for row in rows if row["domains"].get("wan", {}).get(operation))
 
 

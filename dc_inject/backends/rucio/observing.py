@@ -15,6 +15,7 @@ from dc_inject.backends.rucio.connection import Connection, Row, account_of
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.replica_check import locks_of
 from dc_inject.backends.rucio.rules import Rules, shown_by_lock, shown_by_rule, status
+from dc_inject.backends.service_connection import Breaker
 from dc_inject.model import Entry, State, deletion, units
 from dc_inject.model.deletion import NotOurs, ObservedRule
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
@@ -63,7 +64,7 @@ class Observing:
         held, own = {shown.did for shown in rows}, {(s.did, s.rse) for s in rows if s.account == account}
         locks: dict[str, Row] = {}  # by key
         moving: list[Entry] = []
-        failures = 0  # in a row
+        breaker = Breaker[Observation](GIVE_UP_AFTER)
         for entry in entries:
             key, place = entry.injection.key, (str(dids[entry.injection.key]), entry.injection.link.destination)
             lock = rows.get(ObservedRule(entry.external_id, account, *place))
@@ -74,11 +75,8 @@ class Observing:
                 # A complete rule has a lock. The answer has locks of its dataset, so it is not incomplete.
                 seen[key] = _gone(entry)
             else:
-                observation = (
-                    _unknown(entry) if failures == GIVE_UP_AFTER else self._look_at(entry, lock, exact=exact)
-                )
-                failures = min(failures + 1, GIVE_UP_AFTER) if observation.silent else 0
-                seen[key] = observation
+                seen[key] = _unknown(entry) if breaker.open else self._look_at(entry, lock, exact=exact)
+                breaker.note(seen[key] if seen[key].silent else None)
         seen |= {entry.injection.key: _glance(entry, locks[entry.injection.key]) for entry in moving}
         seen |= self._progress(self._to_look_at(moving, locks))
         for key in [key for key, observation in seen.items() if observation.status is not Status.UNKNOWN]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.backends.fts.failed_files import CLASSES, UNFIT, classify
+from dc_inject.backends.fts.failed_files import UNFIT, classify
 from dc_inject.model.causes import FILE_CLASSES, Party
 
 
@@ -114,7 +114,7 @@ def test_what_real_services_write_has_the_class_that_an_operator_would_give(reas
     assert classify("FAILED", reason) == word
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", FILE_CLASSES)
 def test_each_class_has_whose_fault_it_is(name: str) -> None:
     about = FILE_CLASSES[name]
     assert about.party in Party
@@ -149,5 +149,5 @@ def test_only_the_beginning_of_a_reason_is_looked_at() -> None:
 
 @given(st.sampled_from(["FAILED", "CANCELED", "NOT_USED"]), st.text())
 def test_any_reason_has_a_class_of_the_list(state: str, reason: str) -> None:
-    assert classify(state, reason) in CLASSES
-    assert set(CLASSES) >= UNFIT
+    assert classify(state, reason) in FILE_CLASSES
+    assert set(FILE_CLASSES) >= UNFIT
