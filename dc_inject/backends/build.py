@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 def rucio(wanted: Wanted) -> RucioBackend:
     """Return the back end of the Rucio that this environment configures."""
+    from dc_inject.backends.fts.connection import Connection
     from dc_inject.backends.fts.limits import NamedServices
     from dc_inject.backends.rucio import RucioBackend
 
-    # Nobody counts their calls: what they do says nothing of the campaign's own services.
-    credentials = Credentials(os.environ, wanted.clock)
-    named = NamedServices(wanted.clock, Silent(), credentials, wanted.trusted.allow, wanted.timeout)
+    def connect(address: str) -> Connection:
+        # Their calls are not counted: they mean nothing for the campaign's own services.
+        keys = Credentials(os.environ, wanted.clock)
+        return Connection(address, timeout=wanted.timeout, clock=wanted.clock, observer=Silent(), credentials=keys)
+
     backend = RucioBackend(
         campaign=wanted.campaign,
         timeout=wanted.timeout,
         observer=wanted.observer,
         clock=wanted.clock,
-        fts=named,
+        fts=NamedServices(wanted.clock, wanted.trusted.allow, connect),
         origin=wanted.origin,
     )
     wanted.warn(backend.warnings())

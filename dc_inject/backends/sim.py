@@ -13,25 +13,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject.model import Bundle, DatasetFilter, Entry, File, FileFilter, Injection, Item, Link, Slice, units
+from dc_inject.model import (
+    Bundle,
+    DatasetFilter,
+    Entry,
+    File,
+    FileFilter,
+    Injection,
+    Item,
+    Link,
+    Slice,
+    ports,
+    units,
+)
 from dc_inject.model.errors import Permanent, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId
-from dc_inject.model.ports import (
-    Candidate,
-    Clock,
-    Endpoint,
-    Finished,
-    Identity,
-    LinkQueue,
-    Missing,
-    Note,
-    Observation,
-    Outcome,
-    Removal,
-    ReplicaStatus,
-    RseFacts,
-    Status,
-)
 from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.planning import pool
 
@@ -58,18 +54,18 @@ class InlineExecutor:
     def __init__(self, clock: SimClock) -> None:
         """Take the clock that `wait` moves."""
         self._clock = clock
-        self._finished: deque[Finished] = deque()
+        self._finished: deque[ports.Finished] = deque()
 
     def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         """Run the task now; its end is handed back by the next `wait`."""
         del lane
         try:
-            done = Finished(tag, task(), None)
+            done = ports.Finished(tag, task(), None)
         except Exception as error:  # noqa: BLE001  handed to the engine, which decides
-            done = Finished(tag, None, error)
+            done = ports.Finished(tag, None, error)
         self._finished.append(done)
 
-    def wait(self, until: datetime) -> list[Finished]:
+    def wait(self, until: datetime) -> list[ports.Finished]:
         """Hand back what has run; with nothing to hand back, let the time until `until` pass."""
         if not self._finished:
             self._clock.advance(until)
@@ -107,7 +103,7 @@ class SimBackend:
     the call was carried out: raising there loses the answer.
     """
 
-    clock: Clock
+    clock: ports.Clock
     items: Mapping[str, Sequence[Item]]
     speed: Callable[[Link], float] = lambda _link: 1e15
     deletion_lag: timedelta = timedelta(0)
@@ -116,8 +112,8 @@ class SimBackend:
     )  # after which the summary of a copy that was made here says that it is whole
     space: Mapping[str, int] = field(default_factory=dict)
     quota: Mapping[str, int] = field(default_factory=dict)
-    served_at: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
-    queued: Mapping[Link, LinkQueue | Missing] = field(default_factory=dict)
+    served_at: Mapping[str, Sequence[ports.Endpoint]] = field(default_factory=dict)
+    queued: Mapping[Link, ports.LinkQueue | ports.Missing] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
     undeleting: set[str] = field(default_factory=set)
@@ -141,10 +137,10 @@ class SimBackend:
         self._cleans_up = SERVICES[self.name].cleans_up
         self._named = {source: {item.name: item for item in items} for source, items in self.items.items()}
 
-    def check(self) -> Identity:
+    def check(self) -> ports.Identity:
         """Return who we are: the simulated account."""
         self._call("check", None)
-        return Identity(self.name, "sim://", "1", "def", "sim", admin=False, may_end=self.may_end)
+        return ports.Identity(self.name, "sim://", "1", "def", "sim", admin=False, may_end=self.may_end)
 
     def resolve(self, expression: str) -> tuple[str, ...]:
         """Only plain names and `*` mean anything here."""
@@ -154,7 +150,7 @@ class SimBackend:
         raise Permanent(f"the simulated service knows no RSE expression {expression!r}")
 
     def inventory(
-        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+        self, source: str, datasets: DatasetFilter | FileFilter, note: ports.Note | None = None
     ) -> Iterator[Item]:
         """Stream the items of the source that pass the filter."""
         self._call("inventory", source)
@@ -166,13 +162,15 @@ class SimBackend:
                 note(item, in_container=False)
         return (item for item in items if pool.matches(item, datasets))
 
-    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(
+        self, candidates: Sequence[ports.Candidate]
+    ) -> Mapping[ports.Candidate, ports.ReplicaStatus]:
         """Say which candidates are whole at the source and which are at the destination."""
         self._call("check_replicas", candidates)
         self._advance()
         return {candidate: self._replica_status(candidate) for candidate in candidates}
 
-    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+    def submit(self, injections: Sequence[Injection]) -> list[ports.Outcome]:
         """Accept each injection unless its (item, destination) is taken; the same key is adopted."""
         self._call("submit", injections)
         self._advance()
@@ -180,14 +178,14 @@ class SimBackend:
         self.answer("submit", injections)
         return outcomes
 
-    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[ports.Observation]:
         """Return how far each rule got; everything here is exact."""
         del exact
         self._call("observe", entries)
         self._advance()
         return [self._observation(entry) for entry in entries]
 
-    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def end(self, entries: Sequence[Entry]) -> list[ports.Outcome]:
         """End rules; one that is gone is a success."""
         self._call("end", entries)
         self._advance()
@@ -195,13 +193,13 @@ class SimBackend:
             rule = self.rules.get(entry.injection.key)
             if self.may_end is False:
                 denied = Permanent("the account may not end rules")
-                return [Outcome(entry.injection.key, error=denied) for entry in entries]
+                return [ports.Outcome(entry.injection.key, error=denied) for entry in entries]
             if rule is not None and rule.ended is None:
                 rule.ended = self.clock.now()
         self.answer("end", entries)
-        return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
+        return [ports.Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
-    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+    def remove(self, entries: Sequence[Entry]) -> list[ports.Removal]:
         """Return whose bytes are gone; where the service does not clean up, they go now."""
         self._call("remove", entries)
         self._advance()
@@ -212,9 +210,12 @@ class SimBackend:
                 del self._there[self._place(entry.injection)]
         self.answer("remove", entries)
         left = {entry.injection.key: self._there.get(self._place(entry.injection)) for entry in entries}
-        return [Removal(key, gone=rule is None, left=int(rule.moved) if rule else 0) for key, rule in left.items()]
+        return [
+            ports.Removal(key, gone=rule is None, left=int(rule.moved) if rule else 0)
+            for key, rule in left.items()
+        ]
 
-    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+    def sites(self, rses: Iterable[str]) -> Mapping[str, ports.RseFacts]:
         """Return space, quota and availability."""
         names = sorted(rses)
         self._call("sites", names)
@@ -228,7 +229,7 @@ class SimBackend:
             if rule.ended is None and destination in locked:
                 locked[destination] += rule.injection.item.bytes
         return {
-            name: RseFacts(
+            name: ports.RseFacts(
                 name,
                 readable=name not in self.unreadable,
                 writable=name not in self.unwritable,
@@ -240,11 +241,11 @@ class SimBackend:
             for name in names
         }
 
-    def endpoints(self, rse: str) -> list[Endpoint]:
+    def endpoints(self, rse: str) -> list[ports.Endpoint]:
         """Return where a storage is served, if it was said."""
         return list(self.served_at.get(rse, ()))
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue | ports.Missing]:
         """Return the queues that were set."""
         self._call("queues", links)
         return {link: self.queued[link] for link in links if link in self.queued}
@@ -253,17 +254,17 @@ class SimBackend:
         self.calls[method] = self.calls.get(method, 0) + 1
         self.fault(method, subject)
 
-    def _accept(self, injection: Injection) -> Outcome:
+    def _accept(self, injection: Injection) -> ports.Outcome:
         rule = self.rules.get(injection.key)
         if rule is not None:
-            return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
+            return ports.Outcome(injection.key, f"sim-{injection.key}", adopted=True)
         pair = self._place(injection)
         if pair in self._there or self._overlapping(*pair):
-            return Outcome(injection.key, error=TryOtherItem(f"{pair[0]} is at {pair[1]} already"))
+            return ports.Outcome(injection.key, error=TryOtherItem(f"{pair[0]} is at {pair[1]} already"))
         now = self.clock.now()
         self._cut = self._cut or isinstance(injection.item, Slice)
         self.rules[injection.key] = self._there[pair] = _Rule(injection, now, now + injection.lifetime)
-        return Outcome(injection.key, f"sim-{injection.key}")
+        return ports.Outcome(injection.key, f"sim-{injection.key}")
 
     def _overlapping(self, item: ItemId, destination: str) -> list[_Rule]:
         """Return the rules at a destination that have files of a slice, or of a parent of slices."""
@@ -279,7 +280,7 @@ class SimBackend:
         """Return what can be at a destination once only: an item, or the copies of one injection."""
         return (injection.item.id if self._cleans_up else injection.key, injection.link.destination)
 
-    def _replica_status(self, candidate: Candidate) -> ReplicaStatus:
+    def _replica_status(self, candidate: ports.Candidate) -> ports.ReplicaStatus:
         wanted, until = candidate.item, None
         item = None if isinstance(wanted, SliceId) else self._named.get(candidate.link.source, {}).get(wanted)
         summed_up = True
@@ -294,7 +295,7 @@ class SimBackend:
             if parent is not None and parent.files == files.of:
                 item = Slice(wanted, parent.bytes * files.files // parent.files)
             rule = next(iter(self._overlapping(wanted, candidate.link.destination)), None)
-        return ReplicaStatus(
+        return ports.ReplicaStatus(
             item=item,
             closed=True,
             source_complete=item is not None and summed_up,
@@ -306,24 +307,24 @@ class SimBackend:
             files=self.files.get(wanted, frozenset()),
         )
 
-    def is_busy(self, candidate: Candidate) -> bool:
+    def is_busy(self, candidate: ports.Candidate) -> bool:
         """Whether the destination has files of a candidate by rules of other items."""
         files, destination = self.files.get(candidate.item, frozenset()), candidate.link.destination
         others = (self.files.get(item, frozenset()) for item, place in self._there if place == destination)
         return bool(files) and not all(files.isdisjoint(other) for other in others)
 
-    def _observation(self, entry: Entry) -> Observation:
+    def _observation(self, entry: Entry) -> ports.Observation:
         key, item = entry.injection.key, entry.injection.item
         rule = self.rules.get(key)
         if rule is None or (rule.ended is not None and self._cleans_up):
-            return Observation(key, Status.ABSENT)
+            return ports.Observation(key, ports.Status.ABSENT)
         done = rule.completed is not None
         members = rule.injection.item.members if isinstance(rule.injection.item, Bundle) else ()
         failed = [file for file in members if self.failing(file)] if done else []
         lost = sum(file.bytes for file in failed)
-        return Observation(
+        return ports.Observation(
             key,
-            Status.ABSENT if rule.ended else Status.COMPLETE if done else Status.MOVING,
+            ports.Status.ABSENT if rule.ended else ports.Status.COMPLETE if done else ports.Status.MOVING,
             f"sim-{key}",
             files_done=item.files - len(failed) if done else int(item.files * rule.moved / item.bytes),
             files_stuck=len(failed),

@@ -9,7 +9,7 @@ repeated. No message has a secret.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +25,12 @@ from dc_inject.model.causes import Cause, Peer, Remedy
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, judged, make_service_error
 from dc_inject.model.faults import Facts, Fault
 from dc_inject.model.redaction import scrub
-from dc_inject.storage.types import Access, AccessDenied, Body, NotFound, credential
+from dc_inject.storage.types import Access, AccessDenied, Body, DirEntry, NotFound, credential
 from dc_inject.system.transport import TOTAL, Adapter, Exchange, ExchangeLimits, Session, TooLarge, TransportError
 
 GRID = Path("/etc/grid-security/certificates")
 MOST_REDIRECTS = 5
+DEEPEST = 64  # levels of folders: a storage with links can go round for ever
 CHUNK = 65536
 LONGEST_WORDS = 2048  # bytes of an error's body that are looked at
 LARGEST = 256_000_000  # bytes of any answer: a listing is read as it comes, and not kept
@@ -61,6 +62,30 @@ def canonical(url: str) -> urls.Url:
         return urls.parse(url)
     except ValueError as error:
         raise Permanent(str(error)) from None
+
+
+def walk(
+    request: str, top: str, depth: int | None, limit: int, read: Callable[[str, int], Sequence[DirEntry]]
+) -> Iterator[DirEntry]:
+    """Give what lies below a folder, as `Storage.list` wants; a folder that goes meanwhile is left out.
+
+    `read` returns what is right below a folder, or raises Permanent where that is more than it is given.
+    """
+    waiting, given = [(top, 1)], 0
+    while waiting:
+        where, level = waiting.pop()
+        try:
+            children = read(where, limit - given)
+        except NotFound:
+            if level == 1:
+                raise
+            continue
+        given += len(children)
+        yield from children
+        if level != depth:
+            if level == DEEPEST:
+                raise Permanent(f"{request} {top}: folders are nested more than {DEEPEST} deep")
+            waiting += [(entry.url, level + 1) for entry in children if entry.folder]
 
 
 class Answer:
@@ -102,7 +127,7 @@ class HttpTransport:
         self,
         access: Callable[[], Access],
         *,
-        verify: str | bool,
+        verify: str | bool = True,
         connect: float = 10.0,
         read: float = 60.0,
         longest: float | None = None,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from dc_inject.model import deletion, units, urls
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
-from dc_inject.storage.http_transport import Answer, HttpTransport, canonical
+from dc_inject.storage.http_transport import Answer, HttpTransport, canonical, walk
 from dc_inject.storage.listing import DavResponse, Unreadable
-from dc_inject.storage.types import MOST_ENTRIES, VERBS, Access, Body, DirEntry, FileStatus, Later, NotFound, Reach
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, Body, DirEntry, FileStatus, Later, NotFound, Reach
 
 log = logging.getLogger(__name__)
 
-DEEPEST = 64  # levels of folders: a storage with links can go round for ever
 SLOWEST = 100_000  # bytes/s: what is written more slowly is given up
 _GONE = frozenset({404, 410})
 _XML = {"Content-Type": 'text/xml; charset="utf-8"'}
@@ -31,53 +30,24 @@ class _Folder:
     strangers: int
 
 
-class WebDav:
-    """A `Storage` over WebDAV."""
-
-    def __init__(
-        self,
-        access: Callable[[], Access],
-        *,
-        verify: str | bool = True,
-        connect: float = 10.0,
-        read: float = 60.0,
-        longest: float | None = None,
-        may_open: Callable[[str], None] = lambda _url: None,
-    ) -> None:
-        """Take who is asked for credentials and for leave at each call, whom to trust, and timeouts in seconds."""
-        self._http = HttpTransport(
-            access, verify=verify, connect=connect, read=read, longest=longest, may_open=may_open
-        )
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
+class WebDav(HttpTransport):
+    """A `Storage` over WebDAV; it is made with what `HttpTransport` takes."""
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, as `Storage` says; a folder that goes meanwhile is left out."""
-        top = str(canonical(url))
-        waiting, given = [(top, 1)], 0
-        while waiting:
-            where, level = waiting.pop()
-            try:
-                folder = self._read_folder(where, limit - given)
-            except NotFound:
-                if level == 1:
-                    raise
-                continue
+
+        def read(where: str, most: int) -> Sequence[DirEntry]:
+            folder = self._read_folder(where, most)
             if folder.itself is None or not folder.itself.folder:
                 raise Permanent(f"PROPFIND {where}: it is not a folder, or the storage does not list it")
-            given += len(folder.children)
-            yield from folder.children
-            if level != depth:
-                if level == DEEPEST:
-                    raise Permanent(f"PROPFIND {top}: folders are nested more than {DEEPEST} deep")
-                waiting += [(entry.url, level + 1) for entry in folder.children if entry.folder]
+            return folder.children
+
+        return walk("PROPFIND", str(canonical(url)), depth, limit, read)
 
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Ask by HEAD, as `Storage` says."""
         headers = {"Want-Digest": "adler32"} if checksum else {}
-        with self._http.ask("HEAD", url, headers) as answer:
+        with self.ask("HEAD", url, headers) as answer:
             if answer.status in _GONE:
                 return FileStatus(exists=False)
             if answer.status != 200:
@@ -88,7 +58,7 @@ class WebDav:
     def put(self, url: str, body: Body) -> None:
         """Write a file by PUT, as `Writable` says; it is streamed, and no piece of it is kept."""
         headers = {"Content-Type": "application/octet-stream"}
-        with self._http.ask("PUT", url, headers, body, more=len(body) / SLOWEST) as answer:
+        with self.ask("PUT", url, headers, body, more=len(body) / SLOWEST) as answer:
             if answer.status not in {200, 201, 204}:
                 raise answer.error()
 
@@ -124,7 +94,7 @@ class WebDav:
 
     def reachable(self, url: str) -> Reach:
         """Ask by PROPFIND of the thing alone, as `Storage` says."""
-        with self._http.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
+        with self.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
             if answer.status in _GONE:
                 return Reach(exists=False)
             first: DavResponse | None = None
@@ -139,7 +109,7 @@ class WebDav:
 
         XRootD allows MKCOL and COPY without telling so: what its list leaves out is not known.
         """
-        with self._http.ask("OPTIONS", url) as answer:
+        with self.ask("OPTIONS", url) as answer:
             if answer.status not in {200, 204}:
                 raise answer.error()
             allowed = {verb.strip().upper() for verb in answer.headers.get("Allow", "").split(",")} - {""}
@@ -147,7 +117,7 @@ class WebDav:
         return {verb: True if verb in allowed else None if partial else False for verb in VERBS}
 
     def _make_folder(self, where: str) -> ServiceError | None:
-        with self._http.ask("MKCOL", f"{where}/") as answer:
+        with self.ask("MKCOL", f"{where}/") as answer:
             if answer.status not in {200, 201, 405}:  # 405: it is there already
                 return answer.error()
             return None
@@ -155,7 +125,7 @@ class WebDav:
     def _delete(self, thing: deletion.StoredFile | deletion.StoredFolder, slash: str = "") -> bool:
         """Delete what is proved to be ours; the only place from which a storage is asked to."""
         where = f"{deletion.address(thing)}{slash}"
-        with self._http.ask("DELETE", where) as answer:
+        with self.ask("DELETE", where) as answer:
             if answer.status in _GONE:
                 return False
             if answer.status == 202:
@@ -165,7 +135,7 @@ class WebDav:
             return True
 
     def _read_folder(self, where: str, most: int, *, follow: bool = True) -> _Folder:
-        with self._http.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY, follow=follow) as answer:
+        with self.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY, follow=follow) as answer:
             folder = _Folder(None, [], 0)
             here = _names(answer.path)
             for row in self._rows(answer, where):

@@ -16,10 +16,9 @@ from dc_inject.model.errors import Permanent, ServiceError, judged, make_service
 from dc_inject.model.faults import Facts, judge
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
-from dc_inject.storage.http_transport import canonical
+from dc_inject.storage.http_transport import canonical, walk
 from dc_inject.storage.types import MOST_ENTRIES, VERBS, AccessDenied, DirEntry, FileStatus, NotFound, Reach
 
-DEEPEST = 64
 _MISSING, _NOT_AUTHENTICATED = 3011, 3030
 # The HTTP status that means the same as a code of XRootD's; of another one the request may be made again.
 _STATUSES = dict.fromkeys((3000, 3006, 3008, 3014, 3016, 3017, 3018, 3021, 3025), 400) | {
@@ -57,25 +56,14 @@ class Xrootd:
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, as `Storage` says."""
-        top = str(canonical(url))
-        waiting, given = [(top, 1)], 0
-        while waiting:
-            where, level = waiting.pop()
-            try:
-                entries = self._entries(where)
-            except NotFound:
-                if level == 1:
-                    raise
-                continue
-            given += len(entries)
-            if given > limit:
-                raise Permanent(f"dirlist {top}: too many entries", "use a folder with fewer entries")
-            children = self._children(where, entries)
-            yield from children
-            if level != depth:
-                if level == DEEPEST:
-                    raise Permanent(f"dirlist {top}: folders are nested more than {DEEPEST} deep")
-                waiting += [(entry.url, level + 1) for entry in children if entry.folder]
+
+        def read(where: str, most: int) -> Sequence[DirEntry]:
+            entries = self._entries(where)
+            if len(entries) > most:
+                raise Permanent(f"dirlist {where}: too many entries", "use a folder with fewer entries")
+            return self._children(where, entries)
+
+        return walk("dirlist", str(canonical(url)), depth, limit, read)
 
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Ask by stat, and by a query for the checksum."""

@@ -115,7 +115,7 @@ def test_whatever_a_storage_answers_to_propfind(body: bytes, cut: int | None) ->
     def ask(*_: object, **__: object) -> Iterator[_Answer]:
         yield _Answer(207, body if cut is None else body[:cut])
 
-    with mock.patch.object(dav._http, "ask", ask):
+    with mock.patch.object(dav, "ask", ask):
         try:
             for found in dav.list(TOP, depth=1):
                 assert urls.parent(found.url) == TOP

@@ -119,7 +119,7 @@ def test_an_answer_that_is_cut_is_for_later(server, hasty, length, sent):
 
 
 def test_an_answer_without_end_is_bounded(server, storage, monkeypatch):
-    monkeypatch.setattr(storage._http, "_limits", ExchangeLimits(60, 100_000))
+    monkeypatch.setattr(storage, "_limits", ExchangeLimits(60, 100_000))
     server.tricks["PROPFIND"] = propfind('<D:multistatus xmlns:D="DAV:">' + "<a></a>" * 100_000)
     error = error_of(lambda: list(storage.list(f"{server.url}/dc")))
     assert type(error) is Permanent
@@ -146,7 +146,7 @@ def test_an_answer_that_drips_is_given_up(server, access, call, start):
 
 def test_in_all_an_answer_may_take_ten_times_the_silence(access):
     storage = WebDav(lambda: access, read=7)
-    assert storage._http._limits.seconds == 70
+    assert storage._limits.seconds == 70
     storage.close()
 
 
@@ -154,10 +154,10 @@ def test_a_connection_that_was_cut_is_not_used_again(server, access):
     storage = WebDav(lambda: access, read=30)
     server.put("/dc/a")
     assert storage.stat(f"{server.url}/dc/a").exists
-    storage._http._limits = ExchangeLimits(0.1)
+    storage._limits = ExchangeLimits(0.1)
     server.tricks["DELETE"] = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     assert isinstance(error_of(lambda: storage.delete(copy(f"{server.url}/dc"))), Temporary)
-    storage._http._limits = ExchangeLimits(60)
+    storage._limits = ExchangeLimits(60)
     assert storage.stat(f"{server.url}/dc/a").exists
     assert len(server.connections) == 2
     storage.close()

@@ -115,7 +115,7 @@ def test_a_checksum_is_read_as_owncloud_and_others_write_it(server, storage):
 def test_of_an_answer_only_known_properties_are_kept(server, storage):
     unknown = "".join(f"<c:p{number}>{'x' * 100}</c:p{number}>" for number in range(500))
     server.tricks["PROPFIND"] = rows(row("/dc/a", f"<D:getcontentlength>7</D:getcontentlength>{unknown}"))
-    with storage._http.ask("PROPFIND", f"{server.url}/dc", {"Depth": "1"}) as answer:
+    with storage.ask("PROPFIND", f"{server.url}/dc", {"Depth": "1"}) as answer:
         (found,) = listing.rows(answer.body())
     assert found.values == {"getcontentlength": "7"}
 

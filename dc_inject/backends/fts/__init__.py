@@ -25,26 +25,10 @@ from dc_inject.backends.fts.removing import CopyDeletion
 from dc_inject.backends.fts.sites import Sites, StorageEnd
 from dc_inject.credentials import TOKEN_FILES, Credentials, Purpose
 from dc_inject.credentials.trust import hint, refusal
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, ports, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
-from dc_inject.model.ports import (
-    Candidate,
-    Clock,
-    Endpoint,
-    FoundInjection,
-    Identity,
-    LinkQueue,
-    Made,
-    Note,
-    Observation,
-    Outcome,
-    Removal,
-    ReplicaStatus,
-    RseFacts,
-    Stray,
-)
 from dc_inject.model.services import FTS
 from dc_inject.model.transfers import TransferLimit
 from dc_inject.storage import AccessDenied, AnyStorage, FileStatus, Storage, WebDav, Xrootd, trust
@@ -53,7 +37,7 @@ from dc_inject.system.executor import Workers
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
 
 QUICK = 10.0  # seconds of silence in which a storage has to say that it is there; in all it may take twice that
-_NOTHING = ReplicaStatus(None, True, True, True, None, 0, False)
+_NOTHING = ports.ReplicaStatus(None, True, True, True, None, 0, False)
 
 
 class FtsBackend:
@@ -69,7 +53,7 @@ class FtsBackend:
         endpoint: str,
         *,
         campaign: str,
-        clock: Clock,
+        clock: ports.Clock,
         observer: Observer,
         credentials: Credentials,
         timeout: float = 60.0,
@@ -120,7 +104,7 @@ class FtsBackend:
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
         self._sites = Sites(source, destination, self._alike, Workers(threads, "storage"), clock)
 
-    def check(self) -> Identity:
+    def check(self) -> ports.Identity:
         """Return who we are; credentials are read anew, and a proxy is delegated where that is needed.
 
         Raises NeedsOperator also when what opens the storages cannot be used: no job could be made, or be deleted.
@@ -139,7 +123,7 @@ class FtsBackend:
             raise Permanent(f"{expression!r} is no end of a link through FTS: {error}") from None
 
     def inventory(
-        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+        self, source: str, datasets: DatasetFilter | FileFilter, note: ports.Note | None = None
     ) -> Iterator[Item]:
         """Stream the files below a source that pass the filter, each with its URL and size."""
         del note  # FTS has no datasets
@@ -148,43 +132,45 @@ class FtsBackend:
         with understood():
             yield from self._inventory.read(source, datasets)
 
-    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(
+        self, candidates: Sequence[ports.Candidate]
+    ) -> Mapping[ports.Candidate, ports.ReplicaStatus]:
         """Return nothing new: every copy has a name of its own, so nothing can be in its way.
 
         What became of the source files since the inventory shows when they are copied.
         """
         return dict.fromkeys(candidates, _NOTHING)
 
-    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+    def submit(self, injections: Sequence[Injection]) -> list[ports.Outcome]:
         """Make a job for each injection; one that is known already is adopted."""
         with understood(lost=True):
             return self._jobs.submit(injections)
 
-    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[ports.Observation]:
         """Return the state of jobs; everything here is exact."""
         del exact
         with understood():
             return self._observing.observe(entries)
 
-    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def end(self, entries: Sequence[Entry]) -> list[ports.Outcome]:
         """Cancel jobs; one that is over is a success."""
         with understood(lost=True):
             return self._jobs.cancel(entries)
 
-    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+    def remove(self, entries: Sequence[Entry]) -> list[ports.Removal]:
         """Delete the copies of ended jobs, and return which of them are known to be gone."""
         return self._copy_deletion.remove(entries)
 
-    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+    def sites(self, rses: Iterable[str]) -> Mapping[str, ports.RseFacts]:
         """Return for storage prefixes whether they answer, and their free space."""
         return self._sites.sites(rses)
 
-    def endpoints(self, rse: str) -> list[Endpoint]:
+    def endpoints(self, rse: str) -> list[ports.Endpoint]:
         """Return where a URL prefix is served."""
         parsed = urls.parse(rse)
         return [(parsed.host, parsed.port or urls.PORTS[parsed.scheme])]
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue]:
         """Return the transfers that wait on links, whoever submitted them."""
         pairs = {link: (urls.host_key(link.source), urls.host_key(link.destination)) for link in links}
         with understood():
@@ -216,17 +202,19 @@ class FtsBackend:
         with understood():
             return limits(self.connection, links)
 
-    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
+    def ours(
+        self, campaign: str | None = None, *, since: datetime | None = None
+    ) -> Iterator[ports.FoundInjection]:
         """Stream the jobs of this campaign (or of another one) that FTS has, found by what they say."""
         with understood():
             yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)
 
-    def made(self, campaign: str, *, since: datetime) -> Iterator[Made]:
+    def made(self, campaign: str, *, since: datetime) -> Iterator[ports.Made]:
         """Stream who made the jobs of a campaign since then."""
         with understood():
             yield from JobList(self.connection, self.name).made(campaign, since)
 
-    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
+    def sweep(self, prefix: str, campaign: str) -> Iterator[ports.Stray]:
         """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""
         return self._copy_deletion.sweep(prefix, campaign)
 

@@ -7,19 +7,17 @@ person has named its host, as for FTS services in menus. Otherwise a hint shows 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
-from dc_inject.backends.fts.connection import Connection, Make, checked, real_client, understood
-from dc_inject.credentials import Credentials
+from dc_inject.backends.fts.connection import Connection, checked, understood
 from dc_inject.credentials.trust import hint
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
-from dc_inject.model.events import Observer
 from dc_inject.model.ports import Clock, LinkQueue
 from dc_inject.model.redaction import scrub
 from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
@@ -160,19 +158,15 @@ def _of_storage(storage: str, direction: str, storages: Mapping[str, Row]) -> in
     return None
 
 
-@dataclass(slots=True)
 class NamedServices:
-    """Asks each FTS by a connection of its own; `trusted` says whether the person has named the host of a URL."""
+    """Asks each FTS by a connection of its own."""
 
-    clock: Clock
-    observer: Observer
-    credentials: Credentials
-    trusted: Callable[[str], bool]
-    timeout: float
-    make: Make = real_client
-    _connections: dict[str, Connection] = field(default_factory=dict)
-    _resting: dict[str, tuple[datetime, str]] = field(default_factory=dict)  # until when, and why
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, clock: Clock, trusted: Callable[[str], bool], connect: Callable[[str], Connection]) -> None:
+        """Take what says whether the person has named the host of a URL, and what connects to an address."""
+        self._clock = clock
+        self._trusted = trusted
+        self._connect = cache(connect)
+        self._resting: dict[str, tuple[datetime, str]] = {}  # until when, and why
 
     def refusal(self, endpoint: str) -> str:
         """Say why an FTS is not asked, and how a person allows it; nothing where it may be."""
@@ -180,10 +174,10 @@ class NamedServices:
             address = checked(endpoint)
         except UsageError as error:
             return error.message
-        if not self.trusted(address):
+        if not self._trusted(address):
             return f"it is asked only if you name it: {hint(address)}"
         until, why = self._resting.get(endpoint, (None, ""))
-        return why if until is not None and self.clock.now() < until else ""
+        return why if until is not None and self._clock.now() < until else ""
 
     def queues(self, endpoint: str, pairs: Sequence[Pair]) -> Mapping[Pair, LinkQueue]:
         """Return the queues of links between storages that an FTS knows. Raises ServiceError.
@@ -194,21 +188,8 @@ class NamedServices:
             raise Permanent(why)
         try:
             with understood():
-                queues_by_pair = queues(self._connection(checked(endpoint)), pairs)
+                queues_by_pair = queues(self._connect(checked(endpoint)), pairs)
         except ServiceError as error:
-            self._resting[endpoint] = self.clock.now() + REST, error.message
+            self._resting[endpoint] = self._clock.now() + REST, error.message
             raise
         return {pair: replace(queue, by=endpoint) for pair, queue in queues_by_pair.items()}
-
-    def _connection(self, address: str) -> Connection:
-        with self._lock:
-            if address not in self._connections:
-                self._connections[address] = Connection(
-                    address,
-                    timeout=self.timeout,
-                    clock=self.clock,
-                    observer=self.observer,
-                    credentials=self.credentials,
-                    make=self.make,
-                )
-            return self._connections[address]

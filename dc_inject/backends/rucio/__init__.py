@@ -18,28 +18,10 @@ from dc_inject.backends.rucio.replica_check import ReplicaCheck
 from dc_inject.backends.rucio.rules import RuleEnding, Rules
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.backends.rucio.write_endpoints import endpoints
-from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item, Link
+from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item, Link, ports
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
-from dc_inject.model.ports import (
-    FILES_AT_ONCE,
-    INJECTIONS_AT_ONCE,
-    Candidate,
-    Clock,
-    Endpoint,
-    FoundInjection,
-    Identity,
-    LinkQueue,
-    Made,
-    Missing,
-    Note,
-    Observation,
-    Outcome,
-    Removal,
-    ReplicaStatus,
-    RseFacts,
-)
 from dc_inject.model.services import RUCIO
 
 __all__ = ["RucioBackend", "Survey"]
@@ -54,11 +36,11 @@ class RucioBackend:
         self,
         *,
         campaign: str,
-        clock: Clock,
+        clock: ports.Clock,
         observer: Observer,
         timeout: float = 60.0,
-        batch_files: int = FILES_AT_ONCE,
-        batch_rules: int = INJECTIONS_AT_ONCE,
+        batch_files: int = ports.FILES_AT_ONCE,
+        batch_rules: int = ports.INJECTIONS_AT_ONCE,
         estimates: int = 15,
         make: Callable[[RucioCallRecord, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,
@@ -96,7 +78,7 @@ class RucioBackend:
                 "our name; write https:// into rucio.cfg if the server has it"
             )
 
-    def check(self) -> Identity:
+    def check(self) -> ports.Identity:
         """Return who we are and what we may do; configuration and credentials are read anew."""
         with understood():
             return check(self.connection, self.name)
@@ -107,7 +89,7 @@ class RucioBackend:
             return resolve(self.connection, expression)
 
     def inventory(
-        self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
+        self, source: str, datasets: DatasetFilter | FileFilter, note: ports.Note | None = None
     ) -> Iterator[Item]:
         """Stream the datasets of a source that pass the filter; `note` is given all that the source has."""
         if not isinstance(datasets, DatasetFilter):
@@ -125,44 +107,46 @@ class RucioBackend:
         with understood():
             yield from replicas(self.connection, source, datasets)
 
-    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(
+        self, candidates: Sequence[ports.Candidate]
+    ) -> Mapping[ports.Candidate, ports.ReplicaStatus]:
         """Check candidates in bulk, just before use."""
         with understood():
             return self._replica_check.check(candidates)
 
-    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+    def submit(self, injections: Sequence[Injection]) -> list[ports.Outcome]:
         """Make a rule for each injection, in batches; a duplicate of our own making is adopted."""
         with understood(lost=True):
             return self._rules.submit(injections)
 
-    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[ports.Observation]:
         """Return the state of rules; `exact` adds up the bytes of the locks of those that are not complete."""
         with understood():
             return self._observing.observe(entries, exact=exact)
 
-    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def end(self, entries: Sequence[Entry]) -> list[ports.Outcome]:
         """Let rules expire now; one that is gone already is a success."""
         with understood(lost=True):
             return self._ending.end(entries)
 
-    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+    def remove(self, entries: Sequence[Entry]) -> list[ports.Removal]:
         """Return which replicas the reaper has deleted: nothing of them is available at the destination."""
-        places = [(Candidate(e.injection.item.id, e.injection.link), e.injection.key) for e in entries]
+        places = [(ports.Candidate(e.injection.item.id, e.injection.link), e.injection.key) for e in entries]
         with understood():
             left = self._replica_check.left([place for place, _ in places])
-        return [Removal(key, gone=left[place] == (0, False), left=left[place][0]) for place, key in places]
+        return [ports.Removal(key, gone=left[place] == (0, False), left=left[place][0]) for place, key in places]
 
-    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+    def sites(self, rses: Iterable[str]) -> Mapping[str, ports.RseFacts]:
         """Return space, quota and availability; a signal that cannot be read is named as missing."""
         with understood():
             return self._facts.sites(rses)
 
-    def endpoints(self, rse: str) -> list[Endpoint]:
+    def endpoints(self, rse: str) -> list[ports.Endpoint]:
         """Return where the protocols of an RSE are served."""
         with understood():
             return endpoints(self.connection, rse)
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue | ports.Missing]:
         """Return what waits on links in the FTS that their destinations name, if the person has named it too."""
         with understood():
             return queues(self.connection, links, self._fts)
@@ -172,13 +156,15 @@ class RucioBackend:
         with understood():
             return surveyed(self.connection, pairs)
 
-    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
+    def ours(
+        self, campaign: str | None = None, *, since: datetime | None = None
+    ) -> Iterator[ports.FoundInjection]:
         """Stream the rules of this campaign (or of another one) that Rucio has, found by their comments."""
         with understood():
             yield from self._rules.ours(campaign or self.campaign, since=since)
 
-    def made(self, campaign: str, *, since: datetime) -> Iterator[Made]:
+    def made(self, campaign: str, *, since: datetime) -> Iterator[ports.Made]:
         """Stream who made the rules of a campaign since then."""
         with understood():
             for rule in self._rules.ours(campaign, since=since):
-                yield Made(rule.key, rule.origin, rule.created_at)
+                yield ports.Made(rule.key, rule.origin, rule.created_at)

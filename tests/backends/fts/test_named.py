@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
+from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.limits import REST, NamedServices
 from dc_inject.backends.sim import SimClock
 from dc_inject.credentials.trust import Destinations
@@ -24,7 +26,8 @@ ROW = {
 
 
 def services(clock: SimClock, keys: Keys, *named: str, **more: Any) -> NamedServices:
-    return NamedServices(clock, Heard(), keys, Destinations(named).allow, 30.0, **more)
+    connect = partial(Connection, timeout=30.0, clock=clock, observer=Heard(), credentials=keys, **more)
+    return NamedServices(clock, Destinations(named).allow, connect)
 
 
 def test_an_fts_that_is_named_tells_its_queues_and_decisions(fts: FakeFts, clock: SimClock, keys: Keys) -> None:
