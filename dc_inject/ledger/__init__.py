@@ -3,7 +3,6 @@
 from dc_inject.ledger.ledger import Ledger, LedgerView, Reader
 from dc_inject.ledger.paths import campaign_of, default_folder, default_path, files, place, shard_of
 from dc_inject.ledger.types import (
-    BoundIdentity,
     Change,
     ControlDecision,
     Finding,
@@ -16,7 +15,6 @@ from dc_inject.ledger.types import (
 )
 
 __all__ = [
-    "BoundIdentity",
     "Change",
     "ControlDecision",
     "Finding",

@@ -53,18 +53,20 @@ class CycleReader(InjectionReader):
 
     def last_cycle(self) -> Cycle | None:
         """Return the newest cycle that was opened."""
-        row = self._db.row("SELECT start, length FROM cycle ORDER BY start DESC LIMIT 1")
-        return None if row is None else cycle_of(row["start"], row["length"])
+        return self._last("opened_at")
 
     def last_closed(self) -> Cycle | None:
         """Return the newest cycle that is closed."""
-        row = self._db.row("SELECT * FROM cycle WHERE closed_at IS NOT NULL ORDER BY start DESC LIMIT 1")
-        return None if row is None else cycle_of(row["start"], row["length"])
+        return self._last("closed_at")
 
     def last_planned(self) -> Cycle | None:
         """Return the newest cycle whose plan is on disk."""
-        row = self._db.row("SELECT * FROM cycle WHERE planned_at IS NOT NULL ORDER BY start DESC LIMIT 1")
-        return None if row is None else cycle_of(row["start"], row["length"])
+        return self._last("planned_at")
+
+    def _last(self, time: str) -> Cycle | None:
+        """Return the newest cycle that has a time of this name."""
+        row = self._db.row(f"SELECT start, length FROM cycle WHERE {time} IS NOT NULL ORDER BY start DESC LIMIT 1")  # noqa: S608  our own words
+        return None if row is None else cycle_of(*row)
 
     def silent_since(self) -> datetime | None:
         """Return since when nothing has arrived on any link; None unless that lasts for two cycles and 30 minutes.

@@ -28,7 +28,6 @@ from dc_inject.model import (
     Entry,
     File,
     Injection,
-    Item,
     JobOptions,
     Link,
     ReadOptions,
@@ -40,15 +39,8 @@ from dc_inject.model import (
 
 # Columns of an injection that are called as the attributes of its entry: those that are times, and the others.
 _TIMES = (
-    "not_before",
-    "called_at",
-    "accepted_at",
-    "expires_at",
-    "completed_at",
-    "end_asked_at",
-    "ended_at",
-    "gone_at",
-    "observed_at",
+    *("not_before", "called_at", "accepted_at", "expires_at", "completed_at", "end_asked_at", "ended_at"),
+    *("gone_at", "observed_at"),
 )
 _PLAIN = ("external_id", "attempt", "present", "failed", "moved", "files_done", "files_stuck", "error")
 _KEPT = (
@@ -60,6 +52,7 @@ _NAMED = (*_PLAIN, *_TIMES)
 _AFTER = len(_KEPT)  # columns of other tables
 _PLAINS = slice(_KEPT.index(_PLAIN[0]), _KEPT.index(_PLAIN[0]) + len(_PLAIN))
 _MOMENTS = slice(_KEPT.index(_TIMES[0]), _KEPT.index(_TIMES[0]) + len(_TIMES))
+_link = lru_cache(maxsize=1 << 14)(Link)
 STATE_OF = {str(state): state for state in State}
 _FROM = "FROM injection JOIN account ON account.id = injection.account JOIN cycle ON cycle.start = injection.cycle"
 WITH_FILES = f"SELECT {_COLUMNS}, members {_FROM}"
@@ -69,17 +62,8 @@ _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _HERE = frozenset({State.LIVE, State.COMPLETE})
 
 _GIVEN = (
-    "bytes",
-    "files",
-    "release",
-    "lifetime",
-    "activity",
-    "service_priority",
-    "contact",
-    "intended_at",
-    "job",
-    "keeps_files",
-    "members",
+    *("bytes", "files", "release", "lifetime", "activity", "service_priority", "contact", "intended_at", "job"),
+    *("keeps_files", "members"),
 )
 _BECOME = ("state", "moved_exact", "undone", "dropped_at", *_PLAIN, *_TIMES)  # what follows from all that happened
 _ALL = ("key", "account", "cycle", "campaign", "item", *_GIVEN, *_BECOME)
@@ -97,15 +81,15 @@ _SPECIAL = {
 
 def intended(intent: Entry, account: int, now: datetime) -> tuple[object, ...]:
     """Return what INTEND writes of a new intent."""
-    injection = intent.injection
+    injection, item = intent.injection, intent.injection.item
     return (
         injection.key,
         account,
         stored(injection.cycle.start),
         injection.campaign,
-        injection.item.name,
-        injection.item.bytes,
-        injection.item.files,
+        item.name,
+        item.bytes,
+        item.files,
         stored(injection.release),
         stored(injection.lifetime),
         injection.activity,
@@ -114,7 +98,7 @@ def intended(intent: Entry, account: int, now: datetime) -> tuple[object, ...]:
         stored(now),
         None if injection.job is None else _job_text(injection.job),
         int(injection.keeps_files),
-        _members_text(injection.item),
+        json.dumps([[m.name, m.bytes, m.checksum] for m in item.members]) if isinstance(item, Bundle) else None,
         *written(intent, _BECOME, now),
     )
 
@@ -218,15 +202,6 @@ def entry_of(row: sqlite3.Row) -> Entry:
         undone=() if undone is None else tuple(read_json(undone, kind=list)),
         **values,
     )
-
-
-@lru_cache(maxsize=1 << 14)
-def _link(source: str, destination: str, through: str) -> Link:
-    return Link(source, destination, through)
-
-
-def _members_text(item: Item) -> str | None:
-    return json.dumps([[m.name, m.bytes, m.checksum] for m in item.members]) if isinstance(item, Bundle) else None
 
 
 def _members(text: str | None) -> tuple[File, ...]:

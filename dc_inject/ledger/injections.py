@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
+from statistics import median
 from types import MappingProxyType
 
 from dc_inject.ledger import active_entries, entry_rows, tape
@@ -77,13 +78,10 @@ class InjectionReader(AccountReader, UniquenessReader):
         ):
             yield read_id(row["item"]), row["source"], moment(row["cycle"])
 
-    def completion_times(self, since: datetime, part: float = 0.5) -> Mapping[FlowKey, timedelta]:
-        """Return the time from acceptance to completion in which a part of what was completed since then was.
-
-        That is the median, or with 0.9 the 90th percentile.
-        """
+    def completion_times(self, since: datetime) -> Mapping[FlowKey, timedelta]:
+        """Return the median time from acceptance to completion of what was completed since then."""
         times = self.times_to_completion(since)
-        return {key: duration(round(quantile(durations, part))) for key, durations in times.items()}
+        return {key: duration(round(median(durations))) for key, durations in times.items()}
 
     def times_to_completion(
         self, since: datetime, until: datetime | None = None
@@ -121,7 +119,7 @@ class InjectionReader(AccountReader, UniquenessReader):
         for row in rows:
             times[row["destination"]].append(max(row["taken"], 0))
             sizes[row["destination"]] += row["size"]
-        return {place: (duration(round(quantile(taken, 0.5))), sizes[place]) for place, taken in times.items()}
+        return {place: (duration(round(median(taken))), sizes[place]) for place, taken in times.items()}
 
     def on_their_way_since(self) -> Mapping[FlowKey, tuple[datetime, datetime]]:
         """Return since when the oldest of what is on its way is so, and since when not all of it was looked at.
@@ -209,14 +207,6 @@ class InjectionReader(AccountReader, UniquenessReader):
             entry_rows.entry_of(row)
             for row in self._db.rows_among(entry_rows.PLAINLY + " WHERE key IN ({})", list(dict.fromkeys(keys)))
         ]
-
-
-def quantile(values: Iterable[int], part: float) -> float:
-    """Return the value below which a part of them is, between two of them in proportion."""
-    ordered = sorted(values)
-    below, rest = divmod(part * (len(ordered) - 1), 1)
-    low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
-    return low + (high - low) * rest
 
 
 def _of_living(states: Sequence[State], cycle: Cycle | None, since: datetime | None) -> bool:

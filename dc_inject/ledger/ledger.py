@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
 from dc_inject.ledger import database, in_place, lock, paths
-from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.cycles import Cycles
-from dc_inject.ledger.database import PATIENCE, Database, flow_key
+from dc_inject.ledger.database import PATIENCE, Database
 from dc_inject.ledger.inventory import Inventory, InventoryReader
 from dc_inject.ledger.records import RecordReader, Records
 from dc_inject.ledger.series import SeriesReader
 from dc_inject.ledger.tape import TapeReader
 from dc_inject.ledger.types import SummaryLine, Totals
-from dc_inject.model import FlowKey
 from dc_inject.system import disk
 
 
@@ -129,13 +127,3 @@ class Ledger(Cycles, Records, Inventory, Reader):
     def together(self) -> AbstractContextManager[None]:
         """Make what is written inside one transaction, where many small ones would be slow."""
         return self._db.write()
-
-    def totals_from_rows(self) -> Mapping[FlowKey, Totals]:
-        """Return the accounts as they follow from rows and injections, read one by one: to check `accounts` by."""
-        with self.snapshot():
-            rows = self._db.rows(
-                "SELECT scenario, source, destination, through, sum(r.due) AS due, sum(r.forgiven) AS forgiven "
-                "FROM cycle_row AS r JOIN account ON id = account GROUP BY id"
-            )
-            dues = {flow_key(row): (row["due"], row["forgiven"]) for row in rows}
-            return recomputed(dues, self._entries())

@@ -27,7 +27,6 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from dc_inject.ledger import Reader
-from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.series import CycleKind, Period, Sums, Window
 from dc_inject.model import EPOCH, Cycle, FlowKey, Hold, units
 from dc_inject.model.errors import UsageError
@@ -285,7 +284,7 @@ def completion(times: Iterable[Sequence[int]]) -> dict[str, Any] | None:
     if not durations:
         return None
     ordered = sorted(durations)
-    median, most = (quantile(ordered, part) / 1e6 for part in (0.5, 0.9))
+    median, most = (_quantile(ordered, part) / 1e6 for part in (0.5, 0.9))
     return {"count": len(ordered), "median": round(median), "p90": round(most)}
 
 
@@ -420,3 +419,11 @@ def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
         "scenarios": {colour: colours[colour] for _, colour, _ in GRADES},
         "leading_hold": why.leading(values["holds"]),
     }
+
+
+def _quantile(values: Iterable[int], part: float) -> float:
+    """Return the value below which a part of them is, between two of them in proportion."""
+    ordered = sorted(values)
+    below, rest = divmod(part * (len(ordered) - 1), 1)
+    low, high = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
+    return low + (high - low) * rest

@@ -28,6 +28,8 @@ from tests.engine.world import (
     world,
 )
 
+from ..ledger.world import totals_from_rows
+
 STAYS = {"dwell": timedelta(hours=10), "lifetime_max": timedelta(hours=20)}  # nothing ends while a test lasts
 RATES = {"B": 0.8, "C": 0.4}  # Gb/s: 90 and 45 GB a cycle
 SIZE = 10 * GB  # of a dataset and of a job
@@ -84,7 +86,7 @@ def nothing_twice(one: World) -> None:
     places = Counter((rule.injection.item.name, rule.injection.link) for rule in one.backend.rules.values())
     assert set(places.values()) == {1}
     assert not one.ledger.entries(State.REFUSED)
-    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+    assert one.ledger.accounts() == totals_from_rows(one.ledger)
     assert [found for found in check(one.ledger.path) if not found.note] == []
 
 

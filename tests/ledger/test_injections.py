@@ -28,6 +28,8 @@ from tests.ledger.world import (
     started,
 )
 
+from .world import totals_from_rows
+
 ONE = injection()
 LATER = START + 5 * MINUTE
 
@@ -45,7 +47,7 @@ def state(ledger):
 
 def account(ledger, key=AB):
     found = ledger.accounts()[key]
-    assert found == ledger.totals_from_rows()[key]
+    assert found == totals_from_rows(ledger)[key]
     return found
 
 

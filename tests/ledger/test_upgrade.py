@@ -21,6 +21,8 @@ from tests.engine.world import CYCLE, GB
 from tests.ledger import released
 from tests.ledger.world import opened
 
+from .world import totals_from_rows
+
 CHANGELOG = Path(__file__).resolve().parents[2] / "docs" / "changelog.md"
 READING = (
     ["status"], ["status", "--decisions", "5"], ["status", "--summary"], ["report"],
@@ -94,7 +96,7 @@ def test_a_run_goes_on_with_it(version, tmp_path):
     assert in_doubt
     one.run(cycles=4)
     after = one.ledger.accounts()
-    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+    assert one.ledger.accounts() == totals_from_rows(one.ledger)
     assert [found for found in check(one.ledger.path) if not found.note] == []
     assert list(one.ledger.rows()[: len(rows)]) == rows, "what is closed stays as it was"
     now = {entry.injection.key: entry for entry in one.ledger.entries()}

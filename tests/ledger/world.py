@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, Reader, Totals
+from dc_inject.ledger.accounts import recomputed
+from dc_inject.ledger.database import flow_key
 from dc_inject.model import Cycle, Dataset, DatasetFilter, FlowKey, Held, Injection, Link, PoolKey, naming
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
@@ -85,3 +87,13 @@ def accepted(ledger: Ledger, *injections: Injection, present: int = 0) -> list[s
 
 def seen(key: str, status: Status, **more: Any) -> Observation:
     return Observation(key, status, **more)
+
+
+def totals_from_rows(ledger: Reader) -> Mapping[FlowKey, Totals]:
+    """Return the accounts as they follow from rows and injections, read one by one: to check `accounts` by."""
+    with ledger.snapshot():
+        rows = ledger._db.rows(
+            "SELECT scenario, source, destination, through, sum(r.due) AS due, sum(r.forgiven) AS forgiven "
+            "FROM cycle_row AS r JOIN account ON id = account GROUP BY id"
+        )
+        return recomputed({flow_key(row): (row["due"], row["forgiven"]) for row in rows}, ledger._entries())

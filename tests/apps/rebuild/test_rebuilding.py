@@ -34,6 +34,8 @@ from tests.engine.world import (
     world,
 )
 
+from ...ledger.world import totals_from_rows
+
 FLOWS = [flow("A", "B", 2), flow("A", "C", 1)]  # 225 and 112.5 GB a cycle
 FTS = {"name": "fts"}
 
@@ -93,7 +95,7 @@ def accounted_for(one: World) -> None:
             assert entries[key].injection.item.bytes == rule.injection.item.bytes
             assert entries[key].injection.flow == rule.injection.flow
     assert entries.keys() <= one.backend.rules.keys()
-    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+    assert one.ledger.accounts() == totals_from_rows(one.ledger)
     assert [found for found in check(one.ledger.path) if not found.note] == []
 
 
