@@ -35,6 +35,29 @@ _IN_ORDER = ("called_at", "accepted_at", "completed_at", "ended_at", "gone_at")
 _ACCOUNT = "scenario, source, destination, through"
 
 
+_HOLDS = ", ".join(f"'{hold}'" for hold in Hold)
+# Queries for code, subject and message of what cannot be.
+_WRONG = f"""
+  SELECT DISTINCT 'holds', hold, 'this hold is unknown' FROM cycle_row WHERE hold NOT IN ({_HOLDS});
+  SELECT 'state-times', key, 'it was dropped, but has no time of that' FROM injection
+  WHERE state IN ('refused', 'withdrawn') AND dropped_at IS NULL;
+  SELECT 'members-left', key, 'it is ' || state || ', but its files are still listed' FROM injection
+  WHERE (members IS NOT NULL AND (job IS NULL OR state NOT IN ('intended', 'called')
+  AND NOT (keeps_files AND state IN ('live', 'complete')))) OR (undone IS NOT NULL AND members IS NULL);
+  SELECT 'twice', item || ' to ' || destination, 'it is live ' || count(*) || ' times'
+  FROM injection JOIN account ON account.id = account WHERE through IN {UNIQUE} AND state IN ('live', 'complete')
+  GROUP BY item, destination HAVING count(*) > 1;
+  SELECT 'twice', external_id, count(*) || ' injections have this rule or job'
+  FROM injection JOIN account ON account.id = account WHERE external_id <> ''
+  GROUP BY through, external_id HAVING count(*) > 1;
+  SELECT 'state-counts', state,
+  sum(kept) || ' with ' || sum(old) || ' bytes are counted, ' || sum(made) || ' with ' || sum(new) || ' are there'
+  FROM (SELECT state, entries AS kept, 0 AS made, bytes AS old, 0 AS new FROM state_count
+  UNION ALL SELECT state, 0, 1, 0, bytes FROM injection)
+  GROUP BY state HAVING sum(kept) <> sum(made) OR sum(old) <> sum(new)
+""".split(";")  # noqa: S608  our own words
+
+
 def check(path: Path) -> list[Finding]:
     """Return every contradiction of a ledger, errors first; one that is whole gives none, or notes only.
 
@@ -171,11 +194,6 @@ class Contradictions(LedgerView):
         ):
             message = f"{row['hold']} led in {row['kept']} cycles, but in {row['made']} closed rows"
             yield Finding("holds", str(flow_key(row)), message)
-        holds = ", ".join(f"'{hold}'" for hold in Hold)
-        for row in self._db.rows(
-            f"SELECT DISTINCT hold FROM cycle_row WHERE hold NOT IN ({holds})"  # noqa: S608  our own words
-        ):
-            yield Finding("holds", row["hold"], "this hold is unknown")
         for row in self._db.rows(
             "SELECT cycle FROM cycle_row WHERE numbers IS NOT NULL AND NOT json_valid(numbers)"
         ):
@@ -183,37 +201,9 @@ class Contradictions(LedgerView):
 
     def _injections(self) -> Iterator[Finding]:
         """Look for what one injection, or several together, cannot be."""
-        sql = "SELECT key FROM injection WHERE state IN ('refused', 'withdrawn') AND dropped_at IS NULL"
-        for row in self._db.rows(sql):
-            yield Finding("state-times", row["key"], "it was dropped, but has no time of that")
-        for row in self._db.rows(
-            "SELECT key, state FROM injection "
-            "WHERE (members IS NOT NULL AND (job IS NULL OR state NOT IN ('intended', 'called') "
-            "AND NOT (keeps_files AND state IN ('live', 'complete')))) OR (undone IS NOT NULL AND members IS NULL)"
-        ):
-            yield Finding("members-left", row["key"], f"it is {row['state']}, but its files are still listed")
-        for row in self._db.rows(
-            "SELECT item, destination, count(*) AS times "  # noqa: S608  our own words
-            "FROM injection JOIN account ON account.id = account "
-            f"WHERE through IN {UNIQUE} AND state IN ('live', 'complete') "
-            "GROUP BY item, destination HAVING times > 1"
-        ):
-            yield Finding("twice", f"{row['item']} to {row['destination']}", f"it is live {row['times']} times")
-        for row in self._db.rows(
-            "SELECT external_id, count(*) AS times FROM injection JOIN account ON account.id = account "
-            "WHERE external_id <> '' GROUP BY through, external_id HAVING times > 1"
-        ):
-            yield Finding("twice", row["external_id"], f"{row['times']} injections have this rule or job")
-        for row in self._db.rows(
-            "SELECT state, sum(kept) AS kept, sum(made) AS made, sum(old) AS old, sum(new) AS new FROM ("
-            "SELECT state, entries AS kept, 0 AS made, bytes AS old, 0 AS new FROM state_count UNION ALL "
-            "SELECT state, 0, 1, 0, bytes FROM injection) GROUP BY state "
-            "HAVING sum(kept) <> sum(made) OR sum(old) <> sum(new)"
-        ):
-            message = (
-                f"{row['kept']} with {row['old']} bytes are counted, {row['made']} with {row['new']} are there"
-            )
-            yield Finding("state-counts", row["state"], message)
+        for query in _WRONG:
+            for code, subject, message in self._db.rows(query):
+                yield Finding(code, subject, message)
 
     def _entries_and_totals(self) -> list[Finding]:
         """Read every injection once: what is wrong in it, and what all of them sum to."""
