@@ -131,7 +131,6 @@ def backend() -> FtsBackend:
 
 
 def test_a_storage_that_only_a_menu_names_gets_no_token(backend: FtsBackend):
-    assert backend._sends("destination")
     with pytest.raises(DcInjectError) as caught:
         list(backend.sweep("davs://b.example.org/dc", "test"))
     assert isinstance(caught.value, AccessDenied)
@@ -146,5 +145,5 @@ def test_no_job_with_tokens_is_made_for_it(backend: FtsBackend, wording):
 
 
 def test_a_proxy_is_shown_to_any_storage_as_it_gives_nothing_away(backend: FtsBackend, monkeypatch):
-    monkeypatch.setattr(backend, "_sends", lambda _purpose: False)
+    monkeypatch.setattr(backend, "_credentials", Keys({"source": Opens(certificate="/proxy", key="/proxy")}))
     backend._may_open("source", "davs://b.example.org/dc")

@@ -226,7 +226,7 @@ def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypa
         monkeypatch.undo()
         with ledger.hold("me"):
             assert lock.holder(ledger.path)
-    monkeypatch.setattr("dc_inject.ledger.database.paths.make_folder", fail)
+    monkeypatch.setattr("dc_inject.ledger.in_place.paths.make_folder", fail)
     wording(refused(Ledger.open, tmp_path / "new.sqlite"))
 
 
@@ -264,7 +264,7 @@ def test_only_where_there_is_no_ledger_yet_another_place_is_the_hint(tmp_path, m
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     with monkeypatch.context() as patched:
-        patched.setattr("dc_inject.ledger.database.os.open", fail)
+        patched.setattr("dc_inject.ledger.in_place.os.open", fail)
         hint = refused(Ledger.open, path).hint
     assert ("--ledger" in hint) is not exists
     assert ("fix that" in hint) is exists

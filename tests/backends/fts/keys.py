@@ -19,6 +19,8 @@ class Opens:
     certificate: str = ""
     key: str = ""
     stamp: object = None
+    kind: str = "nothing"
+    origin: str = ""
 
 
 @dataclass
