@@ -1,8 +1,8 @@
-"""A simulated service with its own clock and executor: for tests, for `plan`, and for dry runs.
+"""A simulated service with its own clock and executor, for `plan` and for dry runs.
 
-It keeps Rucio's rules of the game: (item, destination) is unique, a submit is idempotent by key, a rule
-expires by itself, bytes stay for the deletion lag after it. One that does not clean up keeps those of FTS: every
-copy has its own name, nothing expires, and bytes stay until they are removed.
+It keeps Rucio's rules of the game: (item, destination) is unique, a submit is idempotent by key, a rule expires
+by itself, and its bytes go with it. One that does not clean up keeps those of FTS: every copy has its own name,
+nothing expires, and bytes stay until they are removed.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from dc_inject.model import (
-    Bundle,
     DatasetFilter,
     Entry,
-    File,
     FileFilter,
     Injection,
     Item,
     Link,
     Slice,
     ports,
-    units,
 )
 from dc_inject.model.errors import Permanent, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId
@@ -97,39 +94,14 @@ class _Rule:
 
 @dataclass
 class SimBackend:
-    """A service that moves bytes by arithmetic, at `speed` bytes per second a link, first come first served.
-
-    `fault(method, subject)` is asked before every call and may raise a ServiceError; `answer` after it, when
-    the call was carried out: raising there loses the answer.
-    """
+    """A service that moves bytes at once, for rules and jobs that exist only here."""
 
     clock: ports.Clock
     items: Mapping[str, Sequence[Item]]
-    speed: Callable[[Link], float] = lambda _link: 1e15
-    deletion_lag: timedelta = timedelta(0)
-    summary_lag: timedelta = timedelta(
-        0
-    )  # after which the summary of a copy that was made here says that it is whole
-    space: Mapping[str, int] = field(default_factory=dict)
-    quota: Mapping[str, int] = field(default_factory=dict)
-    served_at: Mapping[str, Sequence[ports.Endpoint]] = field(default_factory=dict)
-    queued: Mapping[Link, ports.LinkQueue | ports.Missing] = field(default_factory=dict)
-    unreadable: set[str] = field(default_factory=set)
-    unwritable: set[str] = field(default_factory=set)
-    undeleting: set[str] = field(default_factory=set)
-    may_end: bool | None = True
-    fault: Callable[[str, object], None] = lambda _method, _subject: None
-    answer: Callable[[str, object], None] = lambda _method, _subject: None
     name: str = DEFAULT.name
-    failing: Callable[[File], bool] = lambda _file: False  # which files of a bundle fail
-    tells_unfit: bool = False  # whether those are said to fail again
     files: dict[ItemId, frozenset[int]] = field(default_factory=dict)  # of items that share some with others
     rules: dict[str, _Rule] = field(default_factory=dict)
-    calls: dict[str, int] = field(default_factory=dict)
-    _there: dict[tuple[ItemId, str], _Rule] = field(
-        default_factory=dict
-    )  # what is not deleted, by item, destination
-    _seen: datetime | None = None
+    _there: dict[tuple[ItemId, str], _Rule] = field(default_factory=dict)  # not deleted, by item and destination
     _cut: bool = False  # whether any slice was accepted
 
     def __post_init__(self) -> None:
@@ -139,12 +111,10 @@ class SimBackend:
 
     def check(self) -> ports.Identity:
         """Return who we are: the simulated account."""
-        self._call("check", None)
-        return ports.Identity(self.name, "sim://", "1", "def", "sim", admin=False, may_end=self.may_end)
+        return ports.Identity(self.name, "sim://", "1", "def", "sim", admin=False, may_end=True)
 
     def resolve(self, expression: str) -> tuple[str, ...]:
         """Only plain names and `*` mean anything here."""
-        self._call("resolve", expression)
         if expression == "*":
             return tuple(sorted(self.items))
         raise Permanent(f"the simulated service knows no RSE expression {expression!r}")
@@ -153,7 +123,6 @@ class SimBackend:
         self, source: str, datasets: DatasetFilter | FileFilter, note: ports.Note | None = None
     ) -> Iterator[Item]:
         """Stream the items of the source that pass the filter."""
-        self._call("inventory", source)
         items = self.items.get(source, ())
         if isinstance(datasets, FileFilter):
             return (item for item in items if pool.passes(item, source, datasets))
@@ -166,49 +135,37 @@ class SimBackend:
         self, candidates: Sequence[ports.Candidate]
     ) -> Mapping[ports.Candidate, ports.ReplicaStatus]:
         """Say which candidates are whole at the source and which are at the destination."""
-        self._call("check_replicas", candidates)
         self._advance()
         return {candidate: self._replica_status(candidate) for candidate in candidates}
 
     def submit(self, injections: Sequence[Injection]) -> list[ports.Outcome]:
         """Accept each injection unless its (item, destination) is taken; the same key is adopted."""
-        self._call("submit", injections)
         self._advance()
-        outcomes = [self._accept(injection) for injection in injections]
-        self.answer("submit", injections)
-        return outcomes
+        return [self._accept(injection) for injection in injections]
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[ports.Observation]:
         """Return how far each rule got; everything here is exact."""
         del exact
-        self._call("observe", entries)
         self._advance()
         return [self._observation(entry) for entry in entries]
 
     def end(self, entries: Sequence[Entry]) -> list[ports.Outcome]:
         """End rules; one that is gone is a success."""
-        self._call("end", entries)
         self._advance()
         for entry in entries:
             rule = self.rules.get(entry.injection.key)
-            if self.may_end is False:
-                denied = Permanent("the account may not end rules")
-                return [ports.Outcome(entry.injection.key, error=denied) for entry in entries]
             if rule is not None and rule.ended is None:
                 rule.ended = self.clock.now()
-        self.answer("end", entries)
         return [ports.Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
     def remove(self, entries: Sequence[Entry]) -> list[ports.Removal]:
         """Return whose bytes are gone; where the service does not clean up, they go now."""
-        self._call("remove", entries)
         self._advance()
         for entry in entries:
             rule = self.rules.get(entry.injection.key)
             if not self._cleans_up and rule is not None and rule.ended is not None and rule.deleted is None:
                 rule.deleted = self.clock.now()
                 del self._there[self._place(entry.injection)]
-        self.answer("remove", entries)
         left = {entry.injection.key: self._there.get(self._place(entry.injection)) for entry in entries}
         return [
             ports.Removal(key, gone=rule is None, left=int(rule.moved) if rule else 0)
@@ -216,43 +173,18 @@ class SimBackend:
         ]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, ports.RseFacts]:
-        """Return space, quota and availability."""
-        names = sorted(rses)
-        self._call("sites", names)
-        self._advance()
-        used: dict[str, float] = dict.fromkeys(names, 0.0)
-        locked: dict[str, int] = dict.fromkeys(names, 0)
-        for rule in self._there.values():
-            destination = rule.injection.link.destination
-            if destination in used:
-                used[destination] += rule.moved
-            if rule.ended is None and destination in locked:
-                locked[destination] += rule.injection.item.bytes
-        return {
-            name: ports.RseFacts(
-                name,
-                readable=name not in self.unreadable,
-                writable=name not in self.unwritable,
-                deletable=name not in self.undeleting,
-                closed={"writable": "closed by its site"} if name in self.unwritable else {},
-                free=max(self.space[name] - int(used[name]), 0) if name in self.space else None,
-                quota_left=self.quota[name] - locked[name] if name in self.quota else None,
-            )
-            for name in names
-        }
+        """Return that every RSE can be used, without any limit."""
+        return {name: ports.RseFacts(name, readable=True, writable=True, deletable=True) for name in rses}
 
     def endpoints(self, rse: str) -> list[ports.Endpoint]:
-        """Return where a storage is served, if it was said."""
-        return list(self.served_at.get(rse, ()))
+        """Return nothing: a simulated storage is served nowhere."""
+        del rse
+        return []
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue | ports.Missing]:
-        """Return the queues that were set."""
-        self._call("queues", links)
-        return {link: self.queued[link] for link in links if link in self.queued}
-
-    def _call(self, method: str, subject: object) -> None:
-        self.calls[method] = self.calls.get(method, 0) + 1
-        self.fault(method, subject)
+        """Return nothing: nothing ever waits."""
+        del links
+        return {}
 
     def _accept(self, injection: Injection) -> ports.Outcome:
         rule = self.rules.get(injection.key)
@@ -283,11 +215,9 @@ class SimBackend:
     def _replica_status(self, candidate: ports.Candidate) -> ports.ReplicaStatus:
         wanted, until = candidate.item, None
         item = None if isinstance(wanted, SliceId) else self._named.get(candidate.link.source, {}).get(wanted)
-        summed_up = True
         first = self._there.get((candidate.item, candidate.link.source))
         if item is None and first is not None and first.completed is not None and first.ended is None:
             item, until = first.injection.item, first.expires  # a copy that was made here
-            summed_up = first.completed + self.summary_lag <= self.clock.now()
         rule = self._there.get((candidate.item, candidate.link.destination))
         if isinstance(wanted, SliceId):
             files = wanted.range
@@ -298,7 +228,7 @@ class SimBackend:
         return ports.ReplicaStatus(
             item=item,
             closed=True,
-            source_complete=item is not None and summed_up,
+            source_complete=item is not None,
             source_locked=item is not None,
             source_until=until,
             destination_bytes=int(rule.moved) if rule else 0,
@@ -319,45 +249,25 @@ class SimBackend:
         if rule is None or (rule.ended is not None and self._cleans_up):
             return ports.Observation(key, ports.Status.ABSENT)
         done = rule.completed is not None
-        members = rule.injection.item.members if isinstance(rule.injection.item, Bundle) else ()
-        failed = [file for file in members if self.failing(file)] if done else []
-        lost = sum(file.bytes for file in failed)
+        whole = ports.Status.COMPLETE if done else ports.Status.MOVING
         return ports.Observation(
             key,
-            ports.Status.ABSENT if rule.ended else ports.Status.COMPLETE if done else ports.Status.MOVING,
+            ports.Status.ABSENT if rule.ended else whole,
             f"sim-{key}",
-            files_done=item.files - len(failed) if done else int(item.files * rule.moved / item.bytes),
-            files_stuck=len(failed),
-            moved=item.bytes - lost if done else int(rule.moved),
+            files_done=item.files if done else 0,
+            moved=item.bytes if done else 0,
             exact=True,
-            failed=lost,
-            reasons={"source-missing": len(failed)} if failed else {},
-            undone=tuple(file.name for file in (failed if done else members if rule.ended else ())),
-            unfit=tuple(sorted({file.name for file in failed})) if self.tells_unfit else (),
-            error=f"{len(failed)} of {units.counted(item.files, 'files')} failed" if failed else "",
             expires_at=rule.expires,
         )
 
     def _advance(self) -> None:
-        """Move bytes for the time since the last look, link by link, in the order of creation."""
+        """Complete, end and delete what has had its time since the last look."""
         now = self.clock.now()
-        since = self._seen or now
-        self._seen = now
-        room: dict[Link, float] = {}
         for pair, rule in tuple(self._there.items()):
-            link, size = rule.injection.link, rule.injection.item.bytes
-            if rule.ended is None and rule.completed is None:
-                left = room.setdefault(link, self.speed(link) * (now - since).total_seconds())
-                step = min(left, size - rule.moved)
-                room[link] = left - step
-                rule.moved += step
-                if rule.moved >= size and (size or rule.created < now):
-                    rule.completed = now
-            if not self._cleans_up:
-                continue
-            if rule.ended is None and rule.expires <= now:
+            if rule.ended is None and rule.completed is None and rule.created < now:
+                rule.moved, rule.completed = rule.injection.item.bytes, now
+            if self._cleans_up and rule.ended is None and rule.expires <= now:
                 rule.ended = rule.expires
-            deletes = rule.injection.link.destination not in self.undeleting
-            if rule.ended is not None and deletes and rule.ended + self.deletion_lag <= now:
-                rule.deleted = rule.ended + self.deletion_lag
+            if self._cleans_up and rule.ended is not None:
+                rule.deleted = rule.ended
                 del self._there[pair]

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import (
     Bundle,
@@ -31,6 +31,7 @@ from dc_inject.model.items import label
 from dc_inject.model.plan import Plan
 from dc_inject.model.ports import Backend, Identity, Outcome, Stray
 from tests.cli.ledgers import CYCLE, GB, START, run
+from tests.sim import SimBackend
 
 command = importlib.import_module("dc_inject.cli.end")
 LINK = Link("davs://a.example.org/dc", "davs://b.example.org/dc", "fts")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
+from tests.sim import SimBackend
 from tests.wording import lines
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dc_inject.apps.rebuild import new_ledger
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.cli.shared import common
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
@@ -27,6 +27,7 @@ from dc_inject.model.ports import FoundInjection, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_versions import of_another_version
+from tests.sim import SimBackend
 from tests.wording import lines
 
 WRONG = "UPDATE account SET injected = injected + 1 WHERE id = 1"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.ledger import Ledger, LedgerView, files, place
 from dc_inject.metrics import Metrics
 from dc_inject.model import Dataset, State
@@ -18,6 +18,7 @@ from dc_inject.model.errors import LedgerError, UsageError
 from tests.cli.ending import behind_the_command
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, make, run
 from tests.menu.texts import scenarios
+from tests.sim import SimBackend
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rucio.common.config import clean_cached_config
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine import assembly
 from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger
@@ -18,6 +18,7 @@ from dc_inject.model.errors import MenuError, ServiceError, UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import RseFacts
 from tests.cli.ledgers import FNAL, START, make, run
+from tests.sim import SimBackend
 
 command = importlib.import_module("dc_inject.cli.run")
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Cycle
 from dc_inject.model.errors import ThresholdMissed, UsageError
@@ -19,6 +19,7 @@ from dc_inject.summary.aborting import AbortOn
 from tests.cli.ledgers import START, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
+from tests.sim import SimBackend
 
 MET = 'moved{scenario="t0-export"} >= 1 TB'
 MISSED = 'ratio{scenario="us-mesh"} >= 0.9 over 1h'

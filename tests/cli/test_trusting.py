@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.cli.shared import defaults, trusting
 from dc_inject.credentials import Credential, Credentials
 from dc_inject.ledger import Ledger, LedgerView
@@ -22,6 +22,7 @@ from dc_inject.sandbox.state import State
 from dc_inject.system import account
 from tests.cli.ending import Files, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
+from tests.sim import SimBackend
 from tests.wording import lines
 
 MENU = """\

@@ -16,7 +16,7 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine.context import Settings
 from dc_inject.ledger import database
 from dc_inject.metrics import Metrics
@@ -24,6 +24,7 @@ from dc_inject.model import Dataset, Flow, FlowKey, Item, State
 from dc_inject.model.errors import Temporary
 from dc_inject.model.events import CycleClosed, Event, Refused, UnexpectedError
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, source_files, world
+from tests.sim import SimBackend
 
 CHANGES = frozenset({"submit", "end", "remove"})  # calls whose answer may be lost after they were carried out
 DAY = timedelta(days=1)

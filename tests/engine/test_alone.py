@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine.another_injector import Alone, AnotherInjector
 from dc_inject.engine.context import Settings
 from dc_inject.ledger import Ledger, LedgerView
@@ -26,6 +26,7 @@ from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
 from tests.apps.rebuild.test_rebuilding import ours, rebuilding
 from tests.engine.world import CYCLE, GB, LEFT_OPEN, START, World, campaign, flow, items
+from tests.sim import SimBackend
 
 FLOWS = [flow("A", "B", 1), flow("A", "C", 1, lifetime_min=timedelta(hours=9), lifetime_max=timedelta(hours=9))]
 SIZE = 25 * GB

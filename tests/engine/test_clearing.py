@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine.ending import THREADS, Drain
 from dc_inject.ledger import Ledger
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Finished, Removal
+from tests.sim import SimBackend
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 NEVER = datetime.max.replace(tzinfo=UTC)

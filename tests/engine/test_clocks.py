@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine.context import Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger.check import check
@@ -18,6 +18,7 @@ from dc_inject.model import State
 from dc_inject.model.events import Observed
 from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, opened, world
+from tests.sim import SimBackend
 
 HOUR = timedelta(hours=1)
 GBPS = 10**9 // 8  # bytes a second

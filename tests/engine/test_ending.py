@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.engine.ending import Drain, ToEnd, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
@@ -17,6 +17,7 @@ from dc_inject.model import Cycle, Dataset, Entry, FlowKey, Injection, Link, Sta
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Observation, Outcome, Status
 from dc_inject.planning.reconcile import next_cancel
+from tests.sim import SimBackend
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))

@@ -10,13 +10,14 @@ from types import ModuleType
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.model.ports import Identity, RseFacts
 from tests.engine.world import CYCLE, START, opened
+from tests.sim import SimBackend
 
 FTS = "https://fts.example.org:8446"
 TEXT = """

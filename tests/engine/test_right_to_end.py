@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend
 from dc_inject.model.errors import NeedsOperator
 from dc_inject.model.types import LONGEST, SHORTEST
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
+from tests.sim import SimBackend
 
 
 def _engine(tmp_path, first, later):

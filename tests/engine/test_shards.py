@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine.context import Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, LedgerView, Reader, files, place
@@ -24,6 +24,7 @@ from dc_inject.model.overrides import EVERYTHING, Kind
 from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
 from tests.engine.world import CYCLE, GB, LEFT_OPEN, NO_LIMITS, START, World, campaign, flow, items
+from tests.sim import SimBackend
 
 COUNT, CYCLES, MINUTE = 4, 2, timedelta(minutes=1)
 DESTINATIONS = [f"RSE{n:02}" for n in range(8)]

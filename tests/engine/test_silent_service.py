@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend
+from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine.engine import Engine
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Hold, State
@@ -19,6 +19,7 @@ from dc_inject.summary import marks
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
+from tests.sim import SimBackend
 
 SERVICES = ("rucio", "fts")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend
 from dc_inject.engine.preflight import why_not
 from dc_inject.model import Cycle, Dataset, FlowKey, Hold, Injection, Link, Slice, State
 from dc_inject.model.errors import NoSlices
 from dc_inject.model.items import Slicing, read
 from dc_inject.model.ports import Outcome, ReplicaStatus
+from tests.sim import SimBackend
 
 from .world import CYCLE, GB, START, TB, World, campaign, flow, world
 

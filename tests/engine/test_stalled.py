@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend
 from dc_inject.model import Entry, State
 from dc_inject.model.ports import Observation, Status
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
+from tests.sim import SimBackend
 
 MINUTE = timedelta(minutes=1)
 

@@ -7,13 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.engine.sweeping import delete, find_strays
 from dc_inject.model import Cycle, Entry, naming
 from dc_inject.model.errors import UsageError
 from dc_inject.model.ports import Observation, Status
 from tests.cli.ending import LINK, Service, job
 from tests.cli.ledgers import CYCLE, START
+from tests.sim import SimBackend
 
 OLD = Cycle(START - timedelta(days=3), CYCLE.length)
 

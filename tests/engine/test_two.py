@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.engine.context import Settings
 from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger, LedgerView
@@ -18,6 +18,7 @@ from dc_inject.model import State
 from dc_inject.model.events import Refused
 from dc_inject.model.ports import Finished
 from tests.engine.world import CYCLE, GB, START, Heard, campaign, flow, items
+from tests.sim import SimBackend
 
 DUE = 112_500_000_000  # of a cycle of a link of 1 Gb/s
 PATIENCE = 120  # seconds that one of them waits for the other on a busy machine

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.context import Settings
 from dc_inject.engine.engine import Engine
@@ -29,6 +29,7 @@ from dc_inject.model import (
 )
 from dc_inject.model.events import Event, UnexpectedError
 from dc_inject.model.ports import MachineClock
+from tests.sim import SimBackend
 
 E = TypeVar("E", bound=Event)
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)

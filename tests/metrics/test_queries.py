@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend
+from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine.engine import Engine
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.catalogue import METRICS
@@ -32,6 +32,7 @@ from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, item
 from tests.metrics import prometheus
 from tests.metrics.prometheus import RULES, Prometheus
 from tests.metrics.test_counters import drive
+from tests.sim import SimBackend
 
 CYCLES = 10
 GROUPS = yaml.safe_load(RULES.read_text())["groups"]

@@ -13,12 +13,13 @@ import pytest
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import Problem, Temporary
 from tests.cli.ledgers import START
 from tests.engine.world import GB, items
+from tests.sim import SimBackend
 
 A, B = "T1_UK_RAL_Disk", "T2_UK_London_IC"
 SEARCH = ("--step", "2Gb/s", "--every", "12m", "--until-saturated", "--max", "9Gb/s")

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dc_inject.backends.sim import SimBackend
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import Removal
 from tests.apps.link.linking import A, B
 from tests.cli.ledgers import run
 from tests.engine.world import GB, source_files, url
+from tests.sim import SimBackend
 from tests.wording import lines
 
 ASKED = ("--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/h")

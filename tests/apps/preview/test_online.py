@@ -16,7 +16,7 @@ from tests.wording import lines
 pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
 from dc_inject.backends.rucio import Survey
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.cli.shared import common
 from dc_inject.credentials.trust import ENDPOINT
 from dc_inject.model import Dataset, File
@@ -26,6 +26,7 @@ from tests.backends.fts.service import FakeFts
 from tests.cli.ledgers import START, run
 from tests.cli.storages import TOKEN, Open, a_service
 from tests.menu.texts import text
+from tests.sim import SimBackend
 
 NONE = "no-source-files"
 SOURCE, DESTINATION = "davs://a:1094/data", "davs://b:1095/dc"

@@ -12,9 +12,10 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.model.errors import NeedsOperator
 from tests.cli.ledgers import START, run
+from tests.sim import SimBackend
 
 command = importlib.import_module("dc_inject.apps.preview.command_ping")
 

@@ -15,7 +15,6 @@ import pytest
 from click.testing import Result
 
 from dc_inject.apps.smoke import results
-from dc_inject.backends.sim import SimBackend
 from dc_inject.ledger import LedgerView
 from dc_inject.model import FlowKey, Held, Hold, Injection, Link, State
 from dc_inject.model.errors import LinkRefused, ThresholdMissed
@@ -25,6 +24,7 @@ from dc_inject.system.service_manager import ServiceManager
 from tests.apps.link.linking import signalled
 from tests.cli.ledgers import run
 from tests.engine.world import GB, items, source_files, url
+from tests.sim import SimBackend
 
 A, B, C = "T1_A_Disk", "T1_B_Disk", "T2_C"
 STOCK = {name: items(name, 3, 100 * GB) for name in (A, B, C)}

@@ -15,7 +15,7 @@ import pytest
 from dc_inject.apps.twin.grid.description import Grid, Site, Stock, Storage
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.credentials import Credentials
 from dc_inject.model import (
     Bundle,
@@ -33,6 +33,7 @@ from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
 from dc_inject.system.clock import SystemClock
+from tests.sim import SimBackend
 
 from ...conftest import rucio_config
 from ..fake import GB, FakeRse, FakeRucio

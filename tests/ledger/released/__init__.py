@@ -19,13 +19,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.backends.sim import SimClock
 from dc_inject.model import Dataset, DatasetFilter, Entry, Item, Link
 from dc_inject.model.goals import Control, Mode, SecondHop, Volume
 from dc_inject.model.items import Slicing
 from dc_inject.model.overrides import Kind
 from dc_inject.model.types import Flow
 from tests.engine.world import GB, START, TB, World, campaign, file_flow, flow, items, source_files, world
+from tests.sim import SimBackend
 
 FOLDER = Path(__file__).parent
 NAME = "test.sqlite"  # what `tests.engine.world` calls it
