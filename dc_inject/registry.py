@@ -78,7 +78,7 @@ BACKENDS = {
     "reads": "dc_inject.apps.reads.backend:reads",
 }
 CONFIGURED = "dc_inject.backends.build:configured"  # returns the services that the environment configures
-ONLY_READ = "dc_inject.backends.dry:DryBackend"  # made of a back end, of which it changes nothing, and a clock
+ONLY_READ = "dc_inject.apps.preview.dry:DryBackend"  # made of a back end, of which it changes nothing, and a clock
 
 
 def load(name: str) -> Any:  # noqa: ANN401  whatever stands there

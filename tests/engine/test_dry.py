@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.backends.dry import DryBackend
+from dc_inject.apps.preview.dry import DryBackend
 from tests.engine.test_second_hops import FTS, file_hop, hop
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 

@@ -15,6 +15,7 @@ from dc_inject.analysis import lint
 from dc_inject.apps.link import hints, mini_challenge
 from dc_inject.apps.link.judging import overload
 from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.apps.link.reachability import Reachability
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
 from dc_inject.model import DatasetFilter, PoolKey, units
@@ -22,7 +23,6 @@ from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
 from dc_inject.planning import ramp
-from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 
 SPACE = 10**12  # bytes that may be ours where nobody tells the free space

@@ -12,6 +12,7 @@ from dc_inject.apps.link import mini_challenge, verdicts
 from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.mini_challenge import MiniChallenge
+from dc_inject.apps.link.reachability import Reachability
 from dc_inject.credentials import trust
 from dc_inject.engine.assembly import WrapMenus
 from dc_inject.ledger import Ledger, ledger_files
@@ -20,7 +21,6 @@ from dc_inject.model import Campaign, units
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.holds import format_numbers
 from dc_inject.model.ports import Clock
-from dc_inject.storage.reachability import Reachability
 from dc_inject.summary import standing
 from dc_inject.system import account, files
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from dc_inject.backends.dry import DryBackend
+from dc_inject.apps.preview.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine import admission, assembly
 from dc_inject.engine.menus import Menus

@@ -21,11 +21,11 @@ from dc_inject.apps.link import verdict_output, verdicts
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder
+from dc_inject.apps.link.reachability import Reachability
 from dc_inject.cli.shared import tables
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Hold, Link, State, units
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
-from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 from tests.apps.link.linking import SEARCH, A, B, signalled, states
 from tests.cli.ledgers import START, run

@@ -6,7 +6,7 @@ import socket
 import threading
 from datetime import timedelta
 
-from dc_inject.storage.reachability import Reachability
+from dc_inject.apps.link.reachability import Reachability
 
 
 def listening() -> socket.socket:
