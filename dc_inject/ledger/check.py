@@ -63,7 +63,12 @@ def check(path: Path) -> list[Finding]:
 
     Works while an injector runs: all is read from one state of it. Raises LedgerError when there is no such file.
     """
-    findings = [*_files(path), *_left(path), *_log_lacks(path)]
+    findings = [*_files(path), *_left(path)]
+    # Once SQLite has opened the ledger, a log that was truncated is forgotten.
+    if not database.OPEN_HERE[disk.real(path)] and (lacks := in_place.missing_log(path)):
+        findings.append(
+            Finding("log-truncated", f"{path.name}-wal", f"{lacks} bytes are missing: its last transactions")
+        )
     try:
         view = Contradictions.open(path)
     except LedgerError as error:
@@ -90,12 +95,6 @@ def _files(path: Path) -> Iterator[Finding]:
             yield Finding("permissions", file.name, message)
     if path.exists() and (names := path.stat().st_nlink) > 1:
         yield Finding("names", path.name, f"it has {names} names (hard links): delete the others")
-
-
-def _log_lacks(path: Path) -> Iterator[Finding]:
-    """Tell of a write-ahead log that was truncated; once SQLite has opened the ledger, that is forgotten."""
-    if not database.OPEN_HERE[disk.real(path)] and (lacks := in_place.missing_log(path)):
-        yield Finding("log-truncated", f"{path.name}-wal", f"{lacks} bytes are missing: its last transactions")
 
 
 def _left(path: Path) -> Iterator[Finding]:

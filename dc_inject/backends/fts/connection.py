@@ -139,7 +139,10 @@ class Connection(ServiceConnection[FtsCallRecord]):
         stamp: Hashable = (self._generation, access.stamp)
         if getattr(local, "stamp", None) != stamp:
             local.stamp = None
-            local.client = self._make(self.endpoint, access, self._my_record(), self._timeout, _authorities())
+            # FTS's client would look for authorities only where the grid has them.
+            path = trust(os.environ)
+            authorities = path if isinstance(path, str) else str(DEFAULT_CA_BUNDLE_PATH)
+            local.client = self._make(self.endpoint, access, self._my_record(), self._timeout, authorities)
             local.stamp = stamp
         return local.client
 
@@ -178,12 +181,6 @@ class Connection(ServiceConnection[FtsCallRecord]):
     def _result(self, error: ServiceError) -> str:
         """Return the word for what became of a call; that a job is unknown or known already is no trouble."""
         return "ok" if isinstance(error, Permanent) and self.status in {404, 409} else super()._result(error)
-
-
-def _authorities() -> str:
-    """Return whom to trust, as a path: FTS's client would look only where the grid has it."""
-    path = trust(os.environ)
-    return path if isinstance(path, str) else str(DEFAULT_CA_BUNDLE_PATH)
 
 
 def checked(endpoint: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.sites import GIVE_UP_AFTER, StorageBreaker
-from dc_inject.model import Entry, Injection, JobOptions, deletion, naming, urls
+from dc_inject.model import Entry, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
 from dc_inject.planning.lifetime import hours_in_queue
@@ -42,7 +42,7 @@ class CopyDeletion:
         self._storage = storage
         self._cancel = cancel
         self._workers = workers
-        self._folders = Folders(storage, workers)
+        self._stay: set[str] = set()  # prefixes at which empty folders stay, as was logged
         self._clock = clock
         self._lock = threading.Lock()
         self._attempts: dict[str, int] = {}  # failed ones, by key
@@ -84,7 +84,7 @@ class CopyDeletion:
         errors = [error for error in results if error is not None]
         quiet_at = _quiet_at(entry, now)
         if not errors and quiet_at <= now:
-            error = self._folders.of_job(injection)
+            error = self._delete_folder(deletion.folder(injection))
             if error is not None and self._attempts.get(injection.key, 0) < FOLDERS_ASKED:
                 errors.append(error)
         if errors:
@@ -138,12 +138,54 @@ class CopyDeletion:
         errors = self._workers.map(lambda file: self._delete(file, storage), files)
         results = [(file.url, error) for file, error in zip(files, errors, strict=True)]
         for url in {urls.parent(url): url for url, error in results if error is None}.values():
-            self._folders.of_file(url, where, campaign)
+            self._delete_folder(deletion.CopyFolder(where, urls.parent(url), campaign))  # a job has one of its own
         return results
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
-        """Delete what is empty of a campaign's folders below a prefix, when no job of it is left."""
-        return self._folders.of_campaign(prefix, campaign)
+        """Delete what is empty of a campaign's folders below a prefix, when no job of it is left.
+
+        Folders that are not named as ours are, stay.
+        """
+        where = urls.normal(prefix)
+        top = f"{where}/{naming.TOP}/{campaign}"
+        try:
+            folders = [entry.url for entry in self._storage.list(top) if entry.folder]
+        except NotFound:
+            folders = []
+        except ServiceError as error:
+            return error
+        storage, levels = StorageBreaker(GIVE_UP_AFTER), defaultdict[int, list[str]](list)
+        for url in folders:
+            if naming.is_folder(where, url):
+                levels[url.count("/")].append(url)
+        for depth in sorted(levels, reverse=True):
+            batch = [deletion.CopyFolder(where, url, campaign) for url in levels[depth]]
+            for stood in self._workers.map(lambda folder: self._ask_for_folder(folder, storage), batch):
+                if stood is not None:
+                    return stood  # those above it are not empty then
+        return self._delete_folder(deletion.CopyFolder(where, top, campaign))
+
+    def _ask_for_folder(self, folder: deletion.CopyFolder, storage: StorageBreaker) -> ServiceError | None:
+        error = storage.open or self._delete_folder(folder)
+        storage.note(error)
+        return error
+
+    def _delete_folder(self, folder: deletion.CopyFolder) -> ServiceError | None:
+        """Delete a folder if it is empty; return the error if it may pass.
+
+        A storage that lets nobody delete folders keeps them, as they hold no bytes.
+        """
+        try:
+            self._storage.delete_folder_if_empty(folder)
+        except NotFound:
+            pass
+        except Permanent as error:  # of each job's folder again: it is logged once
+            if folder.prefix not in self._stay:
+                log.info("empty folders stay at %s: %s", folder.prefix, error.message)
+            self._stay.add(folder.prefix)
+        except ServiceError as error:
+            return error
+        return None
 
 
 def _quiet_at(entry: Entry, now: datetime) -> datetime:
@@ -182,64 +224,3 @@ def _summed(error: ServiceError, count: int, files: int) -> ServiceError:
             return Permanent(message, error.hint)
         case _:
             return Temporary(message, error.hint)
-
-
-class Folders:
-    """Deletes empty folders; a storage that lets nobody delete folders keeps them, as they hold no bytes."""
-
-    def __init__(self, storage: Storage, workers: Workers) -> None:
-        """Take the storage (as destination), and the workers that bound its requests."""
-        self._storage = storage
-        self._workers = workers
-        self._stay: set[str] = set()  # prefixes of which it was said
-
-    def of_job(self, injection: Injection) -> ServiceError | None:
-        """Delete the folder of a job that is over."""
-        return self._delete(deletion.folder(injection))
-
-    def of_file(self, url: str, prefix: str, campaign: str) -> None:
-        """Delete the folder of a file whose job is over: a job has a folder of its own."""
-        self._delete(deletion.CopyFolder(prefix, urls.parent(url), campaign))
-
-    def of_campaign(self, prefix: str, campaign: str) -> ServiceError | None:
-        """Delete all of a campaign's folders below a prefix that are empty.
-
-        No job of the campaign may be left. Folders that are not named as ours are, stay.
-        """
-        where = urls.normal(prefix)
-        top = f"{where}/{naming.TOP}/{campaign}"
-        try:
-            folders = [entry.url for entry in self._storage.list(top) if entry.folder]
-        except NotFound:
-            folders = []
-        except ServiceError as error:
-            return error
-        storage, levels = StorageBreaker(GIVE_UP_AFTER), defaultdict[int, list[str]](list)
-        for url in folders:
-            if naming.is_folder(where, url):
-                levels[url.count("/")].append(url)
-        for depth in sorted(levels, reverse=True):
-            batch = [deletion.CopyFolder(where, url, campaign) for url in levels[depth]]
-            for stood in self._workers.map(lambda folder: self._ask(folder, storage), batch):
-                if stood is not None:
-                    return stood  # those above it are not empty then
-        return self._delete(deletion.CopyFolder(where, top, campaign))
-
-    def _ask(self, folder: deletion.CopyFolder, storage: StorageBreaker) -> ServiceError | None:
-        error = storage.open or self._delete(folder)
-        storage.note(error)
-        return error
-
-    def _delete(self, folder: deletion.CopyFolder) -> ServiceError | None:
-        """Delete a folder if it is empty; return the error if it may pass."""
-        try:
-            self._storage.delete_folder_if_empty(folder)
-        except NotFound:
-            pass
-        except Permanent as error:  # of each job's folder again: said once
-            if folder.prefix not in self._stay:
-                log.info("empty folders stay at %s: %s", folder.prefix, error.message)
-            self._stay.add(folder.prefix)
-        except ServiceError as error:
-            return error
-        return None

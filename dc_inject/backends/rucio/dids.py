@@ -93,19 +93,15 @@ def _halved(dids: Sequence[Did], read: Callable[[Sequence[Did]], list[Row]]) -> 
             rows += read(batch)
             answered = True
         except Permanent as error:
-            if not _refuses_a_name(error):
+            # About what was asked, or refused for its size, which counts too since a half is smaller.
+            cause = error.__cause__
+            if not (isinstance(cause, InvalidObject) or type(cause) is RucioException):
                 raise
             if len(batch) > 1:
                 middle = len(batch) // 2
                 parts += [batch[middle:], batch[:middle]]
-            elif not isinstance(error.__cause__, InvalidObject):
+            elif not isinstance(cause, InvalidObject):
                 suspects.append(error)
         if suspects and not answered and (not parts or len(suspects) == SUSPECTS):
             raise suspects[0]
     return rows
-
-
-def _refuses_a_name(error: Permanent) -> bool:
-    """Whether it is about what was asked; refused for its size counts too, since a half is smaller."""
-    cause = error.__cause__
-    return isinstance(cause, InvalidObject) or type(cause) is RucioException

@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
-from dc_inject.model import Dataset, DatasetFilter, File, Item, naming, urls
+from dc_inject.backends.rucio.write_endpoints import protocols
+from dc_inject.model import Dataset, DatasetFilter, File, naming, urls
 from dc_inject.model.errors import Permanent
 from dc_inject.model.ports import Note
 from dc_inject.planning import pool
@@ -33,7 +34,6 @@ def inventory(
     are streamed: what no rule holds at the source is not eligible anyway, and, unlike list_datasets_per_rse, the
     server does not build this list in its memory. `note` is given each dataset before the filter.
     """
-    note = note or _no_note
     named = [Did.read(text) for text in datasets.dids if not pool.is_pattern(text)]
     members = members_of(connection, [Did.read(text) for text in datasets.containers], named)
     if len(named) < len(datasets.dids):
@@ -42,12 +42,8 @@ def inventory(
         yield from _looked_up(connection, source, datasets, members, note)
 
 
-def _no_note(item: Item, *, in_container: bool) -> None:
-    """Note nothing."""
-
-
 def _locked(
-    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note
+    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note | None
 ) -> Iterator[Dataset]:
     given: set[str] = set()
     for row in connection.stream("get_dataset_locks_by_rse", source):
@@ -56,14 +52,15 @@ def _locked(
         item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
         if item.name in given:
             continue  # a dataset has a lock for every rule on it
-        note(item, in_container=item.name in members)
+        if note is not None:
+            note(item, in_container=item.name in members)
         if pool.matches(item, datasets, in_container=item.name in members):
             given.add(item.name)
             yield item
 
 
 def _looked_up(
-    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note
+    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note | None
 ) -> Iterator[Dataset]:
     rows = bulk(
         map(Did.read, members),
@@ -72,7 +69,8 @@ def _looked_up(
     for row in rows:
         if row["rse"] == source and complete(row):
             item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
-            note(item, in_container=True)
+            if note is not None:
+                note(item, in_container=True)
             if pool.matches(item, datasets, in_container=True):
                 yield item
 
@@ -167,9 +165,8 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     for row in bulk(wanted, lambda dids: connection.call("list_dataset_replicas_bulk", [d.row() for d in dids])):
         did = Did.of(row)
         whole = Dataset(str(did), count(row["available_bytes"]), count(row["available_length"]))
-        if pool.matches(whole, datasets, in_container=whole.name in inside) and _serves(
-            connection, row["rse"], source
-        ):
+        fits = pool.matches(whole, datasets, in_container=whole.name in inside)
+        if fits and any(_place(one) == urls.parse(source)[:3] for one in protocols(connection, row["rse"])):
             there.setdefault(row["rse"], set()).add(did)
     given: set[str] = set()
     for rse, dids in sorted(there.items()):
@@ -177,12 +174,6 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
             if file.name not in given:  # one file may be in several datasets
                 given.add(file.name)
                 yield file
-
-
-def _serves(connection: Connection, rse: str, source: str) -> bool:
-    """Whether an RSE's files have URLs at the storage of a prefix."""
-    protocols = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
-    return any(_place(protocol) == urls.parse(source)[:3] for protocol in protocols)
 
 
 def _place(protocol: Row) -> tuple[str, str, int | None] | None:
@@ -196,16 +187,11 @@ def _place(protocol: Row) -> tuple[str, str, int | None] | None:
 def _matching(connection: Connection, patterns: Iterable[Did]) -> Iterator[str]:
     """Give the datasets whose names begin as a pattern does; Rucio knows fewer wildcards than we do."""
     for pattern in patterns:
-        for scope in _scopes(connection, pattern.scope):
+        scopes = connection.call("list_scopes") if _WILD.search(pattern.scope) else [pattern.scope]
+        for scope in [one for one in scopes if fnmatchcase(one, pattern.scope)]:
             beginning = f"{_WILD.split(pattern.name)[0]}*"
             for name in connection.stream("list_dids", scope, [{"name": beginning}], did_type="dataset"):
                 yield str(Did(scope, str(name)))
-
-
-def _scopes(connection: Connection, pattern: str) -> list[str]:
-    if not _WILD.search(pattern):
-        return [pattern]
-    return [scope for scope in connection.call("list_scopes") if fnmatchcase(scope, pattern)]
 
 
 def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -> Iterator[File]:

@@ -223,7 +223,8 @@ class Rules:
             error = of_a_new_rule(failure)
             if len(batch) == 1:
                 return [self._refused(batch[0], error)]
-            if not _may_be_one_of_them(error):
+            single = isinstance(error, TryOtherItem | Permanent)  # one member may be the reason, or their sum
+            if not single and not isinstance(error.__cause__, _OF_THE_SUM):
                 return [Outcome(injection.key, error=error) for injection in batch]
         return self._in_halves(batch)
 
@@ -304,11 +305,6 @@ def _call(injection: Injection, origin: Origin | None) -> dict[str, object]:
     }
 
 
-def _may_be_one_of_them(error: ServiceError) -> bool:
-    """Whether a batch may have been refused because of a single member, or for being too much at once."""
-    return isinstance(error, TryOtherItem | Permanent) or isinstance(error.__cause__, _OF_THE_SUM)
-
-
 def _unasked(error: ServiceError) -> ServiceError:
     """Return the error of those that were not asked for since others met with it: none of them is in doubt."""
     if isinstance(error, Temporary) and error.lost:
@@ -350,9 +346,11 @@ class RuleEnding:
         return outcomes
 
     def _end(self, entry: Entry, locks: Mapping[str, ObservedRule]) -> str:
-        rule = entry.external_id or self._rule_of(entry)
-        if not rule:
-            return ""
+        if not (rule := entry.external_id):  # in doubt
+            found, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
+            if found is None or found.key != entry.injection.key:
+                return ""
+            rule = found.external_id
         try:
             seen = locks.get(rule) or self._seen(rule, entry)
             proof = Rule(rule, account_of(self.connection), entry.injection, seen)
@@ -391,11 +389,6 @@ class RuleEnding:
         except ServiceError as answer:
             return _is_gone(answer)
         return False
-
-    def _rule_of(self, entry: Entry) -> str:
-        """Look for the rule of an entry in doubt."""
-        rule, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
-        return rule.external_id if rule is not None and rule.key == entry.injection.key else ""
 
 
 def _is_gone(error: ServiceError) -> bool:
