@@ -24,7 +24,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
 from dc_inject.system import files
-from dc_inject.system.transport import Adapter, ExchangeLimits, Session, TransportError
+from dc_inject.system.transport import Adapter, ExchangeLimits, Session
+from dc_inject.system.transport_errors import TransportError
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,8 @@ from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Tempo
 from dc_inject.model.faults import Facts, Fault
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.types import Access, AccessDenied, Body, DirEntry, NotFound, credential
-from dc_inject.system.transport import TOTAL, Adapter, Exchange, ExchangeLimits, Session, TooLarge, TransportError
+from dc_inject.system.transport import TOTAL, Adapter, Exchange, ExchangeLimits, Session
+from dc_inject.system.transport_errors import TooLarge, TransportError
 
 GRID = Path("/etc/grid-security/certificates")
 MOST_REDIRECTS = 5

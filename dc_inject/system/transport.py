@@ -36,20 +36,9 @@ from dc_inject.model import units, urls
 from dc_inject.model.faults import PROXY_NOTE
 from dc_inject.model.ports import Endpoint
 from dc_inject.system import clock as system_clock
-from dc_inject.system.transport_errors import (
-    Compressed,
-    PlainProxy,
-    ProxyUnusable,
-    Redirected,
-    TooLarge,
-    TooLong,
-    TransportError,
-    Unverified,
-    alert,
-    may_hide_alert,
-)
+from dc_inject.system import transport_errors as errors
 
-__all__ = ["Adapter", "Exchange", "ExchangeLimits", "Session", "TooLarge", "TooLong", "TransportError", "connects"]
+__all__ = ["Adapter", "Exchange", "ExchangeLimits", "Session", "connects"]
 
 LARGEST = 64_000_000  # bytes of an answer that is kept in memory
 LARGE = 1_000_000  # bytes from which on an answer that is kept waits for its host's turn
@@ -102,7 +91,7 @@ class Exchange:
         """Return the seconds that are left; raises TooLong when there are none."""
         left = self._began + self.limits.seconds - self.limits.clock()
         if left <= 0:
-            raise TooLong(self.host, f"the answer did not end within {self.limits.seconds:.4g} s")
+            raise errors.TooLong(self.host, f"the answer did not end within {self.limits.seconds:.4g} s")
         return left
 
     def took(self, count: int) -> None:
@@ -113,7 +102,7 @@ class Exchange:
         """
         self._bytes += count
         if self._bytes > self.limits.bytes:
-            raise TooLarge(self.host, f"the answer is larger than {units.format_size(self.limits.bytes)}")
+            raise errors.TooLarge(self.host, f"the answer is larger than {units.format_size(self.limits.bytes)}")
         if self._bytes > LARGE and self.limits.bytes <= LARGEST and self._turn is None:
             turn = _turns.setdefault(self.host, threading.Lock())
             if not turn.acquire(timeout=self.left()):
@@ -162,7 +151,7 @@ def lines(response: requests.Response) -> Iterator[bytes]:
             pieces, size = [other], len(other)
         if size > LONGEST_LINE:
             host = urlsplit(response.url).hostname or ""
-            raise TooLarge(host, f"a line of the answer is longer than {units.format_size(LONGEST_LINE)}")
+            raise errors.TooLarge(host, f"a line of the answer is longer than {units.format_size(LONGEST_LINE)}")
     if size:
         yield b"".join(pieces)
 
@@ -208,7 +197,7 @@ class Session(requests.Session):
         resp.close()
         host = urlsplit(here).hostname or ""
         to = f" to {elsewhere[1]}" if elsewhere and elsewhere[1] and not same else ""
-        raise Redirected(host, f"it answered {resp.status_code}, a redirect{to}, which is not followed")
+        raise errors.Redirected(host, f"it answered {resp.status_code}, a redirect{to}, which is not followed")
 
     def merge_environment_settings(  # type: ignore[override]  # requests has a type of its own for it
         self,
@@ -265,7 +254,7 @@ class Adapter(HTTPAdapter):
         url = urlsplit(request.url or "")
         host = url.hostname or ""
         if url.scheme == "https" and not verify:
-            raise Unverified(host, "TLS would not be verified, so nothing was sent")
+            raise errors.Unverified(host, "TLS would not be verified, so nothing was sent")
         proxy = _checked_proxy(request, host, select_proxy(request.url or "", proxies))
         exchange = getattr(_here, "exchange", None) or Exchange(host, self._limits)
         try:
@@ -274,9 +263,9 @@ class Adapter(HTTPAdapter):
         except Exception as error:
             if proxy:
                 error.add_note(f"{PROXY_NOTE}{proxy}")
-            elif may_hide_alert(error, request.method, request.url):
+            elif errors.may_hide_alert(error, request.method, request.url):
                 with exchange.under_way():
-                    refusal = alert(self.get_connection_with_tls_context(request, verify, cert=cert))
+                    refusal = errors.alert(self.get_connection_with_tls_context(request, verify, cert=cert))
                 if refusal is not None:
                     raise SSLError(refusal) from error
             raise
@@ -300,9 +289,9 @@ def _checked_proxy(request: requests.PreparedRequest, host: str, proxy: str | No
     try:
         place = urls.proxy(proxy) if proxy else ""
     except ValueError as error:
-        raise ProxyUnusable(host, f"the proxy of the environment cannot be used: {error}") from None
+        raise errors.ProxyUnusable(host, f"the proxy of the environment cannot be used: {error}") from None
     if place and (request.url or "").startswith("http:") and any(map(_SECRET.search, request.headers)):
-        raise PlainProxy(host, f"nothing was sent: the proxy {place} would read your password or token")
+        raise errors.PlainProxy(host, f"nothing was sent: the proxy {place} would read your password or token")
     return place
 
 
@@ -320,7 +309,7 @@ def _refuse_compression(response: requests.Response, host: str) -> None:
     del response.raw.headers["Content-Encoding"]  # urllib3 decides by it
     if response.ok and response.request.method in _BODY_IS_READ:
         response.close()
-        raise Compressed(host, "the answer is compressed, though that was not asked for")
+        raise errors.Compressed(host, "the answer is compressed, though that was not asked for")
 
 
 class _Counted(io.RawIOBase):
@@ -368,7 +357,7 @@ class _Lines(io.BufferedReader):
             return super().readline(size)
         line = super().readline(_LINE)
         if len(line) == _LINE:
-            raise TooLarge(self._host, "a line of its protocol is too long")
+            raise errors.TooLarge(self._host, "a line of its protocol is too long")
         return line
 
 

@@ -24,6 +24,7 @@ from dc_inject.model.errors import NeedsOperator, ServiceError, make_service_err
 from dc_inject.model.faults import Fault
 from dc_inject.system import transport
 from dc_inject.system.clock import SystemClock
+from dc_inject.system.transport_errors import TransportError
 
 # The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
 # loggers, so that no setting of anybody can make it speak.
@@ -127,7 +128,7 @@ class _Watch(transport.Adapter):
             response = super().send(request, *args, **kwargs)
             if not kwargs.get("stream"):
                 _ = response.content  # now: what goes wrong with it is noted as well
-        except (requests.RequestException, transport.TransportError) as error:
+        except (requests.RequestException, TransportError) as error:
             record.failed(error, writes=writes)
             raise
         record.status = response.status_code

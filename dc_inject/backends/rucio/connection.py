@@ -30,6 +30,7 @@ from dc_inject.model.ports import Clock, Identity
 from dc_inject.model.redaction import scrub
 from dc_inject.planning.reconcile import backoff
 from dc_inject.system import disk, transport
+from dc_inject.system.transport_errors import TooLarge
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -85,7 +86,7 @@ def _all(rows: Iterator[Any]) -> list[Any]:
     """Return all rows; raises TooLarge where they are too many."""
     result = list(islice(rows, MOST_ROWS + 1))
     if len(result) > MOST_ROWS:
-        raise transport.TooLarge("rucio", f"the answer has more than {MOST_ROWS:,} rows")
+        raise TooLarge("rucio", f"the answer has more than {MOST_ROWS:,} rows")
     return result
 
 
