@@ -3,6 +3,7 @@
 from dc_inject.ledger.ledger import Ledger, LedgerView, Reader
 from dc_inject.ledger.paths import campaign_of, default_folder, default_path, files, place, shard_of
 from dc_inject.ledger.types import (
+    BoundIdentity,
     Change,
     ControlDecision,
     Finding,
@@ -15,6 +16,7 @@ from dc_inject.ledger.types import (
 )
 
 __all__ = [
+    "BoundIdentity",
     "Change",
     "ControlDecision",
     "Finding",

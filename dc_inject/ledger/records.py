@@ -23,7 +23,7 @@ from dc_inject.ledger.database import (
     stored_or_never,
     stored_or_none,
 )
-from dc_inject.ledger.types import Change, MenuInForce, Pause
+from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.overrides import EVERYTHING, Kind, Override, describe, shown
 from dc_inject.model.ports import Identity
@@ -66,23 +66,21 @@ class RecordReader(Store):
         """When the campaign's first run began; None before that."""
         return moment_or_none(self._db.row("SELECT since FROM campaign")["since"])
 
-    def identities(self) -> tuple[Identity, ...]:
-        """Return whom the ledger is bound to, by service, as it was when it was last checked.
-
-        Whether an account is an administrator's is not kept.
-        """
+    def identities(self) -> tuple[BoundIdentity, ...]:
+        """Return whom the ledger is bound to, by service, as it was when it was last checked."""
         rows = self._db.rows(
-            "SELECT service, address, version, vo, account, may_end, credentials_until "
+            "SELECT service, address, vo, account, version, may_end, credentials_until "
             "FROM identity ORDER BY service"
         )
         return tuple(
-            Identity(
-                *(service, address, version, vo, account),
-                admin=False,
-                may_end=None if may_end is None else bool(may_end),
-                credentials_until=moment_or_none(until),
+            BoundIdentity(
+                **dict(row)
+                | {
+                    "may_end": None if row["may_end"] is None else bool(row["may_end"]),
+                    "credentials_until": moment_or_none(row["credentials_until"]),
+                }
             )
-            for service, address, version, vo, account, may_end, until in rows
+            for row in rows
         )
 
     @property
@@ -390,7 +388,7 @@ class Records(RecordReader):
             old = f"DELETE FROM note WHERE at < ? OR id <= ({last})"  # noqa: S608  a constant
             self._db.run(old, stored(now - NOTES_FOR), NOTES_KEPT)
 
-    def _compare(self, bound: Identity, identity: Identity) -> None:
+    def _compare(self, bound: BoundIdentity, identity: Identity) -> None:
         # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.
         place = _place if SERVICES[identity.service].named_by_menus else _host
         for noun, was, now in (

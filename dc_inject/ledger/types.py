@@ -181,6 +181,19 @@ class MenuInForce:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundIdentity:
+    """Whom the ledger is bound to at a service, and what may be done there."""
+
+    service: str
+    address: str
+    vo: str
+    account: str
+    version: str
+    may_end: bool | None
+    credentials_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a check of a ledger found: its code, what it is about, and what is wrong with that.
 

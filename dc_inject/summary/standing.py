@@ -87,10 +87,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         ],
         "set_aside": len(view.quarantined(now)),
         "rights": [
-            _timed(
-                {name: value for name, value in asdict(identity).items() if name != "admin"}  # which is not kept
-                | {"credentials_left": _left(identity.credentials_until, now)}
-            )
+            _timed({**asdict(identity), "credentials_left": _left(identity.credentials_until, now)})
             for identity in view.identities()
         ],
         "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
