@@ -140,6 +140,8 @@ def test_lhcb_stages() -> None:
     assert by_end(made.flows, "source", GIB) == {f"{site}_DC_TAPE": rate for site, rate in LHCB_STAGING.items()}
     assert total(made.flows, GIB) == 8.95
     assert all(flow.link.source[:3] == flow.link.destination[:3] for flow in made.flows)
+    drives = {end: site.tape.rate for site in made.sites if site.tape for end in site.tape.ends}
+    assert all(flow.rate <= drives[flow.link.source] < flow.rate + 400e6 + 1 for flow in made.flows)
 
 
 # ALICE, Belle II, DUNE, JUNO
@@ -173,6 +175,11 @@ def test_belle2(column: int, name: str, gbps: float) -> None:
     assert by_end(made.flows, "destination", GBPS) == {rse: rates[column] for rse, rates in BELLE2.items()}
     assert by_end(made.flows, "source", GBPS) == {"KEK-TMP-SE": gbps}
     assert {flow.goal.kind for flow in made.flows} == {"again"}
+
+
+def test_dune_reads_what_it_archives() -> None:
+    made = read("dune-keep-up-reads.yaml")
+    assert (total(made.flows, GB), {flow.link.through for flow in made.flows}) == (1, {"reads"})
 
 
 def test_dune() -> None:
