@@ -43,9 +43,11 @@ class Times:
         With `exact`, rows are read by cycle.
         """
         self.long, length = long, cycles[-1].length
-        self._cut = {cycle.start: [*borders, cycle.end] for cycle in cycles if (borders := days.borders(cycle))}
-        last = max(days.of(cycles[-1]) + len(days.borders(cycles[-1])), days.of(cycles[0]))
-        numbers = range(days.of(cycles[0]), last + 1)
+        numbers = range(days.of(cycles[0]), days.until(cycles[-1]) + 1)
+        self._cut: dict[datetime, list[datetime]] = {}  # beginning of a cycle -> of the days that begin within it
+        for at in (days.start(number) for number in numbers[1:] if number != 1):
+            if beyond := (at - EPOCH) % length:
+                self._cut.setdefault(at - beyond, []).append(at)
         firsts = [days.first_cycle(number, length) for number in (*numbers, numbers.stop)]
         firsts[-1] = max(firsts[-1], cycles[-1].end)
         self.fine = max(HOUR, length) if long is None else long
@@ -55,7 +57,7 @@ class Times:
         self.phase = phases.pop()
         self.starts: list[datetime] = []
         self.days: dict[int, range] = {}
-        cuts = {border for ends in self._cut.values() for border in ends[:-1]}
+        cuts = {at for borders in self._cut.values() for at in borders}
         for number, (begin, end) in zip(numbers, pairwise(firsts), strict=True):
             first, step = len(self.starts), long or end - begin
             cut = [days.start(number)] if days.start(number) in cuts else []
@@ -67,7 +69,7 @@ class Times:
         self.end = cycles[-1].end if is_part else end if long is None else min(self.starts[-1] + step, end)
         self.seconds = [0.0] * len(self.starts)
         for cycle in cycles:
-            for begin, end in pairwise([cycle.start, *self._cut.get(cycle.start, [cycle.end])]):
+            for begin, end in pairwise([cycle.start, *self._cut.get(cycle.start, ()), cycle.end]):
                 self.seconds[self.number(begin)] += max((end - max(begin, begun)).total_seconds(), 0)
 
     def number(self, at: datetime) -> int:
@@ -77,9 +79,8 @@ class Times:
     def divided(self, start: datetime, sums: Sums) -> Iterator[tuple[int, Sums]]:
         """Yield the number of each step that sums belong to, and its part: one cycle may be in two days."""
         begin = start
-        *borders, until = self._cut.get(start, [start])
-        for border in borders:
-            time, left = ((at - begin) // timedelta.resolution for at in (border, until))
+        for border in self._cut.get(start, ()):
+            time, left = ((at - begin) // timedelta.resolution for at in (border, start + self.fine))
             part = Sums(*(size * time // left for size in sums))
             yield self.number(begin), part
             sums, begin = Sums(*map(sub, sums, part)), border

@@ -57,10 +57,9 @@ class Days:
         ended = max((until for _, _, until in self.menus), default=self.begun)
         return self.number(ended - timedelta.resolution if at >= ended > self.begun else at)
 
-    def borders(self, cycle: Cycle) -> list[datetime]:
-        """Return when days begin within a cycle; day 1 has all of the cycle in which the first menu starts."""
-        last = self._number(cycle.end - timedelta.resolution)
-        return [self.start(number) for number in range(self.of(cycle) + 1, last + 1)]
+    def until(self, cycle: Cycle) -> int:
+        """Return the number of the day on which a cycle ends."""
+        return max(self._number(cycle.end - timedelta.resolution), self.of(cycle))
 
     def first_cycle(self, number: int, length: timedelta) -> datetime:
         """Return when the first cycle of a day begins."""
