@@ -73,11 +73,6 @@ class InlineExecutor:
     def wake(self) -> None:
         """Do nothing: nobody ever sleeps here."""
 
-    @property
-    def busy(self) -> int:
-        """How many tasks have run and were not yet handed back."""
-        return len(self._finished)
-
 
 @dataclass
 class _Rule:

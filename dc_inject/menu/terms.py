@@ -275,11 +275,11 @@ class _Levels:
         self._rate = rate
         self._complain = complain
 
-    def as_fractions(self, key: str, *levels: Level | None, otherwise: float = 0.0) -> list[float]:
+    def as_fractions(self, key: str, *levels: Level | None) -> list[float]:
         """Return levels as parts of the rate, which is the highest."""
         parts = []
         for level in levels:
-            part = otherwise if level is None else level.part
+            part = 0.0 if level is None else level.part
             if level is not None and level.rate is not None:
                 if rates.exceeds(level.rate, self._rate):
                     message = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"

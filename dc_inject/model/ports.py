@@ -405,8 +405,3 @@ class Executor(Protocol):
     def wake(self) -> None:
         """End a wait now; may be called from a signal handler."""
         ...
-
-    @property
-    def busy(self) -> int:
-        """How many tasks were submitted and not yet handed back."""
-        ...

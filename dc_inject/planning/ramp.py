@@ -87,9 +87,9 @@ def too_short(
     return worst
 
 
-def allowed(since: timedelta, file_speed: float = FILE_SPEED) -> float:
+def allowed(since: timedelta) -> float:
     """Return what FTS carries at most, in bytes per second, so long after a link has begun."""
-    return min(HALF_WAY + ADDED * (since / RUN), LINK_LIMIT) * file_speed
+    return min(HALF_WAY + ADDED * (since / RUN), LINK_LIMIT) * FILE_SPEED
 
 
 def possible(rate: float, since: timedelta, moved: float) -> bool:

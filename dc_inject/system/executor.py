@@ -97,14 +97,12 @@ class ThreadExecutor:
         self._size = size
         self._lanes: dict[str, Workers] = {}
         self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-        self._busy = 0
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
         os.set_blocking(self._woken, False)
 
     def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         """Run a task as soon as a thread of its lane is free."""
-        self._busy += 1
         if lane not in self._lanes:
             self._lanes[lane] = Workers(self._size, lane or "call")
         try:
@@ -140,11 +138,6 @@ class ThreadExecutor:
         except BlockingIOError:
             return  # the pipe is full: whoever waits will wake anyway
 
-    @property
-    def busy(self) -> int:
-        """How many tasks were submitted and not yet handed back."""
-        return self._busy
-
     def close(self) -> None:
         """Let idle threads end; those that hang in a call are left to the end of the process."""
         self._lanes.clear()
@@ -160,7 +153,6 @@ class ThreadExecutor:
                 finished.append(self._finished.get_nowait())
             except queue.Empty:
                 break
-        self._busy -= len(finished)
         return finished
 
     def _drain(self) -> None:

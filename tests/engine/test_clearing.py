@@ -58,10 +58,6 @@ class Slow:
     def wake(self) -> None:
         pass
 
-    @property
-    def busy(self) -> int:
-        return len(self._ends)
-
 
 @dataclass
 class Book:
