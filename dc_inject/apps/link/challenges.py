@@ -24,18 +24,11 @@ from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.services import by_end
 from dc_inject.system import account
 
-BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
+BRAKE = 10e9 / 8  # bytes per second: a higher rate has to be confirmed
 LONGEST_SEARCH = timedelta(days=7)  # a search takes hours, and what a link carries changes within days
 DEFAULT_STEP = timedelta(minutes=30)
 Agree = Callable[[str], bool]
 ROUNDS = 6  # trials of a search after those up, each of the length of a step, for which there is time by default
-
-
-def refuse_running(view: Reader, name: str) -> None:
-    """Raise LedgerError for a test that still runs: it reads its menu at each cycle, which must stay as it is."""
-    if holder := view.holder():
-        hint = f"`dc-inject link --verdict {name}` tells how far it is; Ctrl-C there, or SIGTERM, ends it"
-        raise LedgerError(f"{name} is still running: {holder}", hint)
 
 
 def challenge(
@@ -127,9 +120,9 @@ def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
 
 
 def _confirm_rate(top: float, agree: Agree) -> None:
-    """Ask whether a high rate is meant; raises UsageError when it is not, or nobody can be asked."""
+    """Ask whether a high rate is meant; raises UsageError when it is not, or there is no terminal to ask at."""
     rate, most = units.format_rate(top), units.format_rate(BRAKE)
-    if not agree(f"{rate} is more than {most}. Ask the sites first. Is it meant?"):
+    if not agree(f"{rate} is more than {most}. Ask the sites first. Test at this rate?"):
         raise UsageError(
             f"{rate} is above {most}, and was not confirmed",
             f"set the highest rate to try (--max {rate.replace(' ', '')}), or use --yes",
@@ -154,7 +147,9 @@ def begin(
     if options.resume:
         path = ledger_files.existing(options.resume)
         with Ledger.open(path) as ledger:
-            refuse_running(ledger, options.resume)
+            if holder := ledger.holder():  # it reads its menu at each cycle, which must stay as it is
+                hint = f"`dc-inject link --verdict {options.resume}` shows its progress; Ctrl-C or SIGTERM ends it"
+                raise LedgerError(f"{options.resume} is still running: {holder}", hint)
             return resume_challenge(ledger, path, options.lasting, now)
     asked = challenge(source, destination, options, now, agree)
     _refuse_known(asked.campaign, now)
@@ -172,7 +167,7 @@ def _refuse_known(campaign: str, now: datetime) -> None:
 
 
 def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
-    """Return a mini-challenge and how far it is, as its ledger tells; raises UsageError when it is none."""
+    """Return the mini-challenge of a ledger and its progress; raises UsageError when it is none."""
     kept = view.challenge()
     progress = records.progress(kept)
     if progress is None:

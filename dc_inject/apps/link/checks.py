@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
 from dc_inject import menu
@@ -18,15 +18,16 @@ from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.reachability import Reachability
 from dc_inject.apps.preview import online
 from dc_inject.apps.preview.online_report import Answers
-from dc_inject.model import DatasetFilter, PoolKey, units
-from dc_inject.model.errors import MenuError, Problem, ServiceError, UsageError
+from dc_inject.ledger import LedgerView, Reader, ledger_files
+from dc_inject.model import DatasetFilter, Entry, Link, PoolKey, State, units
+from dc_inject.model.errors import LedgerError, MenuError, Problem, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
 from dc_inject.planning import ramp
 from dc_inject.system import files
 
-SPACE = 10**12  # bytes that may be ours where nobody tells the free space
-PART = 0.5  # of the free space that may be ours, where nobody says it
+SPACE = 10**12  # bytes that a test may occupy where the free space is unknown
+PART = 0.5  # of the free space that a test may occupy without --space
 EVERYTHING = DatasetFilter(("*:*",), files=(1, 10**9), mean_file=(0, 10**18))
 SHOWN = 3
 MADE = "rehearsal"  # what test data is called that a hint speaks of
@@ -36,11 +37,11 @@ WELL_CUT = 20  # files at least, so that steps are not coarse
 MANY_SETS = 100  # datasets at most
 ENOUGH = 1.25  # of what all steps need
 LOOKED_AT = 100_000  # datasets
-Say = Callable[[str], None]
+Warn = Callable[[str], None]
 Connect = Callable[[MiniChallenge], Mapping[str, Backend]]
 
 # What makes a mini-challenge senseless, and the options that help; anything else is a warning. `{selection}` are
-# the options that say what is injected.
+# the options that choose what is injected.
 BLOCKS = {
     "no-source-files": "see {selection}",
     "storage-unreachable": "is the name right, and the storage up?",
@@ -52,13 +53,13 @@ BLOCKS = {
 }
 OURS = frozenset(
     {"fts-ramp", "pool-small", "free-space", "space-overfilled", "coarse-datasets"}
-)  # told here, with our numbers
+)  # reported here, with the numbers of the test
 
 
-def ready(challenge: MiniChallenge, connect: Connect, say: Say) -> tuple[MiniChallenge, Reachability]:
+def ready(challenge: MiniChallenge, connect: Connect, warn: Warn) -> tuple[MiniChallenge, Reachability]:
     """Ask the services; return the mini-challenge with the space that it may fill, and its storages.
 
-    `connect` returns the back end of its service, by the service's name, and `say` is called with each warning.
+    `connect` returns the back end of its service, by the service's name, and `warn` is called with each warning.
     Raises UsageError for what cannot be answered, and ServiceError where a service cannot be asked. Nothing is
     written, neither here nor there.
     """
@@ -68,18 +69,18 @@ def ready(challenge: MiniChallenge, connect: Connect, say: Say) -> tuple[MiniCha
     backends = connect(challenge)
     answers = online.ask([draft], campaign, backends, FILE_SPEED)
     for note in answers.sentences:
-        say(note)
+        warn(note)
     backend = backends[challenge.link.through]
     problems = [problem for problem in answers.all_problems(FILE_SPEED) if problem.code not in OURS]
-    _refuse(challenge, problems, backend, draft, answers, say)
-    _weigh(challenge, answers, draft, say)
-    storages = Reachability({rse: _endpoints(backend, rse, say) for rse in challenge.link[:2]})
+    _refuse(challenge, problems, backend, draft, answers, warn)
+    _weigh(challenge, answers, draft, warn)
+    storages = Reachability({rse: _endpoints(backend, rse, warn) for rse in challenge.link[:2]})
     pool_size = _pool_size(answers, draft)
-    return _with_space(challenge, backend, pool_size.smallest if pool_size else 0, say), storages
+    return _with_space(challenge, backend, pool_size.smallest if pool_size else 0, warn), storages
 
 
 def _draft(challenge: MiniChallenge, name: str) -> menu.MenuDraft:
-    """Return its menu; raises UsageError for an option that no menu may have: nobody knows the menu's lines."""
+    """Return its menu; raises UsageError for an option that no menu may have, without the menu's lines."""
     try:
         return menu.read(challenge.text(), name, files.load)
     except MenuError as error:
@@ -90,16 +91,16 @@ def _draft(challenge: MiniChallenge, name: str) -> menu.MenuDraft:
 
 
 def _pool_size(answers: Answers, draft: menu.MenuDraft) -> lint.PoolSize | None:
-    """Return what the source has that fits, if a service told it."""
+    """Return what the source has that fits, if a service listed it."""
     return cast("Mapping[PoolKey, lint.PoolSize]", answers.pool_sizes).get(draft.preview.flows[0].pool)
 
 
-def _endpoints(backend: Backend, rse: str, say: Say) -> list[Endpoint]:
-    """Return where a storage is served; empty if the service does not tell, which stops nothing."""
+def _endpoints(backend: Backend, rse: str, warn: Warn) -> list[Endpoint]:
+    """Return where a storage is served; empty if the service does not answer, which stops nothing."""
     try:
         return backend.endpoints(rse)
     except ServiceError as error:
-        say(f"warning: it is not known where {rse} is served: {error.message}")
+        warn(f"warning: it is unknown where {rse} is served: {error.message}")
         return []
 
 
@@ -109,13 +110,13 @@ def _refuse(
     backend: Backend,
     draft: menu.MenuDraft,
     answers: Answers,
-    say: Say,
+    warn: Warn,
 ) -> None:
     """Warn of findings, and raise the error of what stands in the way."""
     blocking = []
     for problem in problems:
         if not problem.is_error and problem.code not in BLOCKS:
-            say(f"warning: {problem.message} [{problem.code}] ({_hint(problem, challenge)})")
+            warn(f"warning: {problem.message} [{problem.code}] ({_hint(problem, challenge)})")
         else:
             blocking.append(problem)
     if not blocking:
@@ -123,7 +124,7 @@ def _refuse(
     blocking.sort(key=lambda problem: bool(problem.code))  # an end that is wrong, or tape, before what it lacks
     worst = blocking[0]
     for problem in blocking[1:]:
-        say(f"also: {problem.message} ({_hint(problem, challenge)})")
+        warn(f"also: {problem.message} ({_hint(problem, challenge)})")
     if answers.service_failed:
         raise ServiceError(worst.message, worst.hint or None)
     if worst.code == "storage-unreachable":
@@ -188,7 +189,7 @@ def _bound(size: int) -> str:
     return f"{units.exact_size(size)}".replace(" ", "")
 
 
-def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, say: Say) -> None:
+def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, warn: Warn) -> None:
     """Compare what the source has with what the first step, and all of them, ask for."""
     pool_size = _pool_size(answers, draft)
     if pool_size is None or not pool_size.datasets:
@@ -214,7 +215,7 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, sa
             f"{_how_to_make(challenge, answers, draft)}",
         )
     if service.unique and pool_size.bytes < challenge.volume:
-        say(
+        warn(
             f"warning: all steps need {units.format_size(challenge.volume)}, and {source} has {size}: datasets "
             "must be deleted at the destination in time, to be used again"
         )
@@ -223,16 +224,16 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, sa
     lasting = timedelta(0) if ladder.saturate else challenge.until - challenge.start
     short = ramp.too_short((ladder.every, rate) for rate in ladder.rates(lasting))
     if short is not None and "fts-ramp" not in challenge.options.accept:
-        say(
+        warn(
             f"warning: {units.format_rate(short.rate)} for {units.format_duration(short.lasts)} is shorter than "
             f"FTS needs to grow to the transfers that it takes, {units.format_duration(short.grows)}: what moves "
             "may be FTS's ramp and not the link [fts-ramp] (a longer --every or --for; if it is meant: "
             "--accept fts-ramp)"
         )
-    _weigh_rules(challenge, pool_size, draft, say)
+    _weigh_rules(challenge, pool_size, draft, warn)
 
 
-def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: menu.MenuDraft, say: Say) -> None:
+def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: menu.MenuDraft, warn: Warn) -> None:
     """Warn where the rules of an hour are too few for the highest rate; jobs are made as large as they must be."""
     limit, service = draft.preview.limits.rules_per_hour, challenge.link.service
     if service.takes_files:
@@ -244,7 +245,7 @@ def _weigh_rules(challenge: MiniChallenge, pool_size: lint.PoolSize, draft: menu
         return
     needed = math.ceil(challenge.highest * 3600 / dataset)
     noun = "search" if challenge.ladder.saturate else "test"
-    say(
+    warn(
         f"warning: {units.counted(limit, service.injections)} an hour are at most {units.format_rate(most)} with "
         f"datasets of {units.format_size(round(dataset))}, the mean of {challenge.link.source}: a {noun} that "
         f"asks for {units.format_rate(challenge.highest)} is held by that limit once they are used up (larger "
@@ -272,7 +273,7 @@ def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDra
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (
         f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (--dry-run writes nothing and "
-        f"tells whose the scope is; where your account may not register files, an administrator can make them: "
+        f"shows whose the scope is; where your account may not register files, an administrator can make them: "
         f"the same with --scope {scope} --allow-admin)"
     )
 
@@ -289,7 +290,7 @@ def _rounded_down(size: float) -> int:
 
 
 def _slow(challenge: MiniChallenge, space: int) -> str:
-    """Say what the highest rate lacks of a space; empty if that is enough."""
+    """Return what the highest rate lacks of a space, in words; empty if that is enough."""
     needed = challenge.highest * _stays(challenge).total_seconds()
     if needed <= space or not space:
         return ""
@@ -316,8 +317,8 @@ def _stays(challenge: MiniChallenge) -> timedelta:
     return on_its_way + there
 
 
-def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, say: Say) -> MiniChallenge:
-    """Return it with the most that may be ours at the destination: what was said, or a part of what is free.
+def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, warn: Warn) -> MiniChallenge:
+    """Return it with the most that it may occupy at the destination: --space, or a part of what is free.
 
     `smallest` are the bytes of the smallest dataset or file at the source (0: not known), for which there has to
     be room.
@@ -326,7 +327,7 @@ def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, say: 
     try:
         free = backend.sites([place])[place].free
     except ServiceError as error:
-        raise ServiceError(f"the free space of {place} is not known: {error.message}", error.hint) from None
+        raise ServiceError(f"the free space of {place} is unknown: {error.message}", error.hint) from None
     if challenge.space and free is not None and challenge.space > free:
         raise UsageError(
             f"--space is {units.format_size(challenge.space)}, and {units.format_size(free)} are free at {place}",
@@ -334,7 +335,7 @@ def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, say: 
         )
     space = challenge.space or int(SPACE if free is None else PART * free)
     free_in_words = "its free space is unknown" if free is None else f"{units.format_size(free)} are free there"
-    say(
+    warn(
         f"this test may occupy at most {units.format_size(space)} at {place}; {free_in_words}"
         f"{_slow(challenge, space)}"
     )
@@ -342,10 +343,50 @@ def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int, say: 
         raise UsageError(f"{place} has no free space", "ask the site for space, or use another destination")
     if space < smallest:
         noun = "file" if challenge.link.service.takes_files else "dataset"
-        limit = "--space is" if challenge.space else "what may be ours there is"
+        limit = "--space is" if challenge.space else "the test may occupy"
         raise UsageError(
             f"{limit} {units.format_size(space)}, and the smallest {noun} of {challenge.link.source} that fits "
             f"has {units.format_size(smallest)}",
             f"raise --space, or take smaller {noun}s ({challenge.selection})",
         )
     return replace(challenge, space=space)
+
+
+SHARED = "it takes part of what this link carries"
+
+
+def warnings(campaign: str, link: Link, now: datetime) -> Iterator[str]:
+    """Yield a sentence for each other campaign that injects on a link now, or has rules or jobs there.
+
+    Only ledgers on this machine are read: Rucio can search comments only by reading all rules of an account, and
+    FTS shows jobs only to those who submitted them.
+    """
+    for name in ledger_files.campaigns():
+        if name == campaign:
+            continue
+        try:
+            with LedgerView.open(ledger_files.file_of(None, name)) as view, view.snapshot():
+                use = _describe_use(view, name, link, now)
+        except LedgerError as error:
+            use = f"it is unknown whether campaign {name} uses this link: {error.message}"
+        if use:
+            yield use
+
+
+def _describe_use(view: Reader, name: str, link: Link, now: datetime) -> str:
+    """Return what a campaign does on a link, in words; empty if that is nothing, or nothing real."""
+    if view.simulated_in is not None or not any(flow.link == link for flow in view.accounts()):
+        return ""
+    there = sum(e.injection.link == link and _lives(e, now) for e in view.entries(State.CALLED, State.LIVE))
+    unfinished = f"{units.counted(there, f'unfinished {link.service.injections}')} on this link, as last seen"
+    cycle, holder = view.last_cycle(), view.holder()
+    if holder is not None and cycle is not None and any(row.key.link == link for row in view.rows(cycle=cycle)):
+        rules = f", and has {unfinished}" if there else ""
+        return f"campaign {name} runs now with this link, too ({holder}){rules}: {SHARED}"
+    return f"campaign {name} has {unfinished}: {SHARED}, until `dc-inject end {name} --cancel`" if there else ""
+
+
+def _lives(entry: Entry, now: datetime) -> bool:
+    """Whether a rule or job may still be there; one whose answer was lost has no end of its own."""
+    begun = entry.called_at or entry.injection.release
+    return (entry.expires_at or begun + entry.injection.lifetime) > now

@@ -16,9 +16,7 @@ from dc_inject.apps.link import (
     ending,
     hints,
     mini_challenge,
-    others,
     running,
-    verdict_output,
     verdicts,
 )
 from dc_inject.apps.link.mini_challenge import MiniChallenge
@@ -32,6 +30,7 @@ from dc_inject.cli.shared import (
     log_output,
     params,
     summary_output,
+    tables,
     trusting,
 )
 from dc_inject.cli.shared.exits import INTERRUPTED
@@ -89,7 +88,7 @@ def link(
     chosen = LinkOptions(**given)
     refuse_ignored()
     if chosen.judged:
-        _tell(chosen.judged, chosen.fmt)
+        _print_verdict(chosen.judged, chosen.fmt)
         return
     with hints.translated():
         _test(source, destination, chosen, SystemClock(), live=live)
@@ -106,7 +105,7 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
     with ending.interruptible(challenge.campaign, so_far):
         connect = partial(_connect, clock=clock, timeout=options.timeout)
         challenge, storages = checks.ready(challenge, connect, partial(click.echo, err=True))
-        for warning in others.warnings(challenge.campaign, challenge.link, clock.now()):
+        for warning in checks.warnings(challenge.campaign, challenge.link, clock.now()):
             click.echo(f"warning: {warning}", err=True)
         menu = running.write_menu(challenge, force=bool(options.resume))
         click.echo(f"menu: {menu}", err=True)
@@ -130,7 +129,7 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
                 goes_on = partial(challenges.continued, challenge.campaign, path, clock.now())
                 summary_output.explain_stop(challenge.campaign, path, error, goes_on)
             raise
-        _tell(challenge.campaign, options.fmt, end_state)
+        _print_verdict(challenge.campaign, options.fmt, end_state)
 
 
 def _connect(challenge: MiniChallenge, *, clock: Clock, timeout: float) -> Mapping[str, Backend]:
@@ -145,15 +144,15 @@ def _connect(challenge: MiniChallenge, *, clock: Clock, timeout: float) -> Mappi
     )
 
 
-def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
-    """Print the verdict of a mini-challenge from its ledger, and leave with what it means.
+def _print_verdict(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
+    """Print the verdict of a mini-challenge from its ledger, and leave with its exit code.
 
-    `end_state` tells how far it got to end what was left, where that has just been tried.
+    `end_state` is how far ending what was left got, where that has just been tried.
     """
     judged = verdicts.judge(campaign)
     for note in judged.notes:
         click.echo(note, err=True)
-    verdict_output.emit(fmt, judged.report)
+    emit(fmt, judged.report)
     if judged.report["state"] == verdicts.ENDED:
         summary_output.show_left(campaign, ledger_files.existing(campaign), end_state or EndState.FAILED)
     if end_state is EndState.INTERRUPTED:
@@ -163,9 +162,46 @@ def _tell(campaign: str, fmt: str, end_state: EndState | None = None) -> None:
 
 
 def _expected(challenge: MiniChallenge) -> str:
-    """Say when the verdict is expected, and why that is later than --for."""
+    """Return when the verdict is expected, and why that is later than --for."""
     return (
         f"verdict expected {challenge.expected}: the test ends with a cycle of "
         f"{units.format_duration(challenge.cycle)}, waits up to {mini_challenge.PATIENCE} more for what is on its "
         f"way, and then ends its {challenge.link.service.injections}"
     )
+
+
+def _time_of_day(moment: str) -> str:
+    return moment[11:19]
+
+
+STEPS = (
+    tables.Column("step", "step", right=True),
+    tables.Column("rate", "asked", units.format_rate, right=True),
+    tables.Column("moved_rate", "moved", units.format_rate, right=True),
+    tables.Column("ratio", "of asked", units.percent, right=True),
+    tables.Column("failed", "failed", units.percent, right=True),
+    tables.Column("start", "from (UTC)", _time_of_day, whole=True, spare=1),
+    tables.Column("measured", "measured", _time_of_day, whole=True),
+    tables.Column("end", "to", _time_of_day, whole=True),
+    tables.Column("asked", "asked", units.format_size, quiet=True),
+    tables.Column("moved", "moved", units.format_size, quiet=True),
+    tables.Column("grain", "grain", units.format_rate, quiet=True),
+    tables.Column("injected", "injected", units.format_size, quiet=True),
+    tables.Column("held", "held", quiet=True),
+    tables.Column("outcome", "outcome", whole=True),
+    tables.Column("cause", "because", whole=True, spare=2),  # the sentence below has it
+    tables.Column("reason", "reason", quiet=True),
+    tables.Column("next", "then", whole=True, spare=3),
+)
+
+
+def emit(fmt: str, report: Mapping[str, Any]) -> None:
+    """Print the verdict: the steps, what is left, and the result in a sentence."""
+    if fmt == "json":
+        tables.emit_json(report)
+        return
+    if report["steps"] or fmt != "table":
+        tables.emit(fmt, STEPS, report["steps"])
+    for line in verdicts.lines(report):
+        click.echo(line, err=True)
+    click.echo(verdicts.sentence(report), err=fmt != "table")

@@ -1,4 +1,4 @@
-"""The end of a mini-challenge: what it leaves is ended; an interruption says what is left, and what ends it."""
+"""The end of a mini-challenge: end what it leaves; after an interruption show what is left, and how to end it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def end_rules(
 ) -> EndState:
     """End the rules or jobs that are left, and return how far that got.
 
-    Where something cannot be ended, say so: everything ends with its lifetime.
+    Print an error where something cannot be ended: everything ends with its lifetime.
     """
     try:
         complete = end.end_campaign(
@@ -44,11 +44,11 @@ def end_rules(
 
 @contextlib.contextmanager
 def interruptible(campaign: str, so_far: str) -> Iterator[None]:
-    """Say what `so_far` says, what is left and what ends it, if a signal interrupts what is inside."""
+    """If a signal interrupts the block, print `so_far`, what is left and how to end it."""
     try:
         yield
     except KeyboardInterrupt:
-        for number in hangup.signals():  # those who press again and again would otherwise not be told
+        for number in hangup.signals():  # pressing Ctrl-C again must not cut these messages short
             signal.signal(number, signal.SIG_IGN)
         path = ledger_files.file_of(None, campaign)
         if path.exists():

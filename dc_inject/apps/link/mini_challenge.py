@@ -20,7 +20,7 @@ IN_A_TRIAL = 3
 LONGEST = timedelta(minutes=15)
 SHORTEST = timedelta(seconds=5)
 PATIENCE = 2  # cycles after the last step, in which what is on its way may arrive
-STAYS = timedelta(minutes=5)  # how long bytes stay at least, as long as nobody has measured it
+STAYS = timedelta(minutes=5)  # how long bytes stay at least, until it has been measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class MiniChallenge:
 
     @property
     def selection(self) -> str:
-        """The options that say what is injected, as hints name them."""
+        """The options that choose what is injected, as hints name them."""
         if self.link.service.takes_files:
             return "--did" if self.options.datasets else "--folder"
         return "--did, --mean-file"

@@ -8,9 +8,9 @@ from datetime import timedelta
 from dc_inject.cli.shared import common, params
 from dc_inject.model import Limits
 
-# What counts beside --verdict and --resume, by the parameters' names.
-TOLD = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
-RESUMED = TOLD - {"judged"} | {"resume", "lasting", "cancel_rate", "allow_admin"}
+# The options that may be used with --verdict and --resume, by the parameters' names.
+WITH_VERDICT = frozenset({"judged", "fmt", "wide", "timeout", "yes", "quiet", "plain", "log_format", "log_file"})
+WITH_RESUME = WITH_VERDICT - {"judged"} | {"resume", "lasting", "cancel_rate", "allow_admin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class LinkOptions:
 
 
 def refuse_ignored() -> None:
-    """Raise UsageError for what was given on the command line beside --verdict or --resume and would not count."""
+    """Raise UsageError for options on the command line that --verdict or --resume would ignore."""
     verdict = "the verdict is that of the test as it was begun: `dc-inject link --verdict NAME`"
-    common.refuse_ignored("judged", TOLD, verdict)
+    common.refuse_ignored("judged", WITH_VERDICT, verdict)
     resume = "it continues as it was begun, only --for may be another; or begin a new test"
-    common.refuse_ignored("resume", RESUMED, resume)
+    common.refuse_ignored("resume", WITH_RESUME, resume)

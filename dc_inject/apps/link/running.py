@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from dc_inject.apps.link import mini_challenge, verdicts
-from dc_inject.apps.link.climbing import Climbing
+from dc_inject.apps.link import mini_challenge, records, verdicts
+from dc_inject.apps.link.judging import steps
 from dc_inject.apps.link.judging.progress import Progress
+from dc_inject.apps.link.judging.reading import Reading
+from dc_inject.apps.link.judging.steps import Next, NextStep
+from dc_inject.apps.link.judging.verdict import Verdict
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.reachability import Reachability
+from dc_inject.apps.link.records import Classify, LinkReader
 from dc_inject.credentials import trust
 from dc_inject.engine.assembly import WrapMenus
-from dc_inject.ledger import Ledger, ledger_files
+from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.ledger.paths import make_folder
-from dc_inject.model import Campaign, units
+from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.holds import format_numbers
+from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Clock
 from dc_inject.summary import standing
 from dc_inject.system import account, files
@@ -84,7 +90,7 @@ def carry_out(
 
 
 def classify(reason: str) -> str:
-    """Return the class of what Rucio says of files that failed: it quotes FTS."""
+    """Return the class of Rucio's reason for failed files, which quotes FTS."""
     from dc_inject.backends.fts import failed_files  # noqa: PLC0415  only when something has failed
 
     where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
@@ -92,7 +98,7 @@ def classify(reason: str) -> str:
 
 
 def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
-    """Log what the line about a cycle does not say: the numbers of a hold, and how much of ours is there."""
+    """Log what the line about a cycle lacks: the numbers of a hold, and how much of our data is there."""
     if rows := standing.rows(ledger):
         cycle = ledger.last_cycle()
         if cycle is not None and (since := standing.joined(ledger, cycle)):
@@ -108,3 +114,188 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
             challenge.link.destination, here, most,
             extra={"event": "resident", "fields": values},
         )  # fmt: skip
+
+
+log = logging.getLogger(__name__)
+
+FINER = "better a longer --every (or --for), a higher --rate, or smaller ones"
+CUT = "files through FTS (two URL prefixes), or a menu with slices"
+
+
+class Climbing:
+    """Stands before the menus of one link: the engine asks at each turn, and gets the menus, or their end.
+
+    The rate of a step is set as a person would set it, and taken back in the end. Once the last step is over
+    nothing more is due; what is on its way has `patience` cycles to arrive. What is read is kept in the ledger, so
+    that another process can go on, or give the verdict.
+    """
+
+    def __init__(
+        self,
+        menus: Callable[[], Campaign],
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        progress: Progress,
+        who: str,
+        on_cycle: Callable[[], None] = lambda: None,
+        patience: int = 2,
+        classify: Classify = lambda _reason: "other",
+        down: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Take the menus of one link and its progress; `on_cycle` is called after each cycle.
+
+        `classify` returns the class of a service's reason for failed files, `down` the name of a storage that
+        does not answer now.
+        """
+        self._menus = menus
+        self._ledger = ledger
+        self._clock = clock
+        self._progress = progress
+        self._who = who
+        self._on_cycle = on_cycle
+        self._patience = patience
+        self._classify = classify
+        self._down = down
+        self._last: Reading | None = None
+        self._weighed = False
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What the steps so far have shown."""
+        return self._progress.verdicts
+
+    @property
+    def decisions(self) -> list[NextStep]:
+        """What came after each of them."""
+        return self._progress.decisions
+
+    def __call__(self) -> Campaign:
+        """Return the campaign for the cycle that begins now."""
+        campaign, now = self._menus(), self._clock.now()
+        (key,) = {flow.key for flow in campaign.flows}
+        if self._last is None:
+            self._begin(key, campaign, now)
+            return campaign
+        if self._progress.over is None:
+            # A turn is read as of its slot: the milliseconds that it is late would cost a step another cycle.
+            reading = replace(self._read(key, now), at=Cycle.at(now, campaign.cycle).start)
+            if reading.at > self._last.at:
+                self._take(key, reading)
+                self._weigh(key)
+                self._on_cycle()
+        over = self._progress.over
+        if over is not None:
+            return self._ended(campaign, over, now)
+        return _without_dues(campaign, Cycle.at(now, campaign.cycle).start) if self._progress.paused else campaign
+
+    def finish(self, ledger: Ledger, key: FlowKey) -> None:
+        """Judge the current step, if it was ended early, and take back what was set.
+
+        The ledger is a new connection: that of the engine is closed by then.
+        """
+        self._ledger = ledger
+        now = self._clock.now()
+        if self._last is not None and self._progress.over is None:
+            # The cycle is not over: that nothing was seen since its begin does not mean that a service is silent.
+            reading = replace(self._read(key, now), silent=False)
+            self._keep("stopped", reading)
+            self._progress.stopped(reading)
+        ledger.unset(str(key.link), Kind.RATE, self._who, "the mini-challenge is over", now)
+
+    def _begin(self, key: FlowKey, campaign: Campaign, now: datetime) -> None:
+        """Take the first reading of this process; set the rate again of one that goes on."""
+        reading = replace(self._read(key, now), fresh=True)
+        self._take(key, reading)
+        rate = self._progress.rate
+        if rate != campaign.flows[0].rate:
+            self._ledger.override(str(key.link), Kind.RATE, rate, self._who, "going on", now)
+
+    def _take(self, key: FlowKey, reading: Reading) -> None:
+        """Keep a reading; where a step ends with it, log its verdict, and set the next rate."""
+        self._last = reading
+        self._keep("reading", reading)
+        decision = self._progress.take(reading)
+        if decision is None:
+            return
+        last = self.verdicts[-1]
+        values = {
+            "step": len(self.verdicts),
+            "rate": last.rate,
+            "moved_rate": last.moved_rate,
+            "outcome": last.outcome.value,
+            "why": last.why,
+            "next": decision.kind.value,
+        }
+        log.info(
+            "%s", sentence(len(self.verdicts), last, decision), extra={"event": "step-ended", "fields": values}
+        )
+        if decision.kind is not Next.STOP and decision.rate != last.rate:
+            why = f"{decision.kind}, after {units.format_rate(last.rate)}"
+            self._ledger.override(str(key.link), Kind.RATE, decision.rate, self._who, why, reading.at)
+
+    def _keep(self, kind: str, reading: Reading) -> None:
+        self._ledger.keep_challenge(kind, records.written(reading), reading.at)
+
+    def _weigh(self, key: FlowKey) -> None:
+        """Warn, once, when the source's datasets are so large that a step has only a few of them."""
+        row = next((row for row in self._rows() if row.key == key), None)
+        if row is None or not row.pool_items or not row.pool_bytes or self._weighed:
+            return
+        self._weighed = True
+        ladder = self._progress.ladder
+        few = steps.in_a_step(ladder, row.pool_items, row.pool_bytes)
+        if few is not None:
+            service = key.link.service
+            way = f"{FINER}, {CUT}" if service.has_slices else FINER
+            log.warning(
+                "a step of %s at %s holds only %.1f %s of %s, the mean of what the source has: "
+                "one more or less can make it inconclusive; %s",
+                units.format_duration(ladder.every),
+                units.format_rate(ladder.first),
+                few,
+                service.items,
+                units.format_size(round(row.pool_bytes / row.pool_items)),
+                way,
+            )
+
+    def _ended(self, campaign: Campaign, over: datetime, now: datetime) -> Campaign:
+        """Return the campaign with nothing more due after its last step.
+
+        It is at its end when nothing is on its way, or has been for too long.
+        """
+        cycle = Cycle.at(over, campaign.cycle)
+        waiting = self._ledger.entries(State.CALLED, State.LIVE)
+        end = cycle.start + self._patience * campaign.cycle if waiting else now
+        campaign = _without_dues(campaign, cycle.start)
+        menus = tuple(replace(menu, end=min(menu.end, max(end, menu.start))) for menu in campaign.menus)
+        return replace(campaign, menus=menus)
+
+    def _read(self, key: FlowKey, now: datetime) -> Reading:
+        step = self._progress.step
+        since = step.readings[0].at if step and step.readings else None
+        reading = LinkReader(key, self._classify).now(self._ledger, now, self._last, since)
+        return replace(reading, down=self._down())
+
+    def _rows(self) -> Sequence[Row]:
+        cycle = self._ledger.last_cycle()
+        return () if cycle is None else self._ledger.rows(cycle=cycle)
+
+
+def _without_dues(campaign: Campaign, since: datetime) -> Campaign:
+    """Return the campaign with nothing due from a moment on."""
+    menus = tuple(
+        replace(menu, flows=tuple(replace(flow, end=max(min(flow.end, since), flow.start)) for flow in menu.flows))
+        for menu in campaign.menus
+    )
+    return replace(campaign, menus=menus)
+
+
+def sentence(number: int, verdict: Verdict, decision: NextStep) -> str:
+    """Return in one line what a step has shown, and what comes next."""
+    moved, rate = units.format_rate(verdict.moved_rate), units.format_rate(verdict.rate)
+    why = f" ({verdict.why})" if verdict.why else ""
+    then = f", {units.format_rate(decision.rate)}" if decision.rate else ""
+    then += ", when what waits has arrived" if decision.pause else ""
+    since = f" ({decision.why})" if decision.why else ""
+    return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.kind}{then}{since}"

@@ -1,4 +1,4 @@
-"""The verdict of a mini-challenge: told from its ledger, with the exit code that it means."""
+"""The verdict of a mini-challenge, from its ledger, and its exit code."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def verdict_json(
 ) -> dict[str, Any]:
     """Return the verdict; the keys are an interface, described in docs/reference/link.md.
 
-    `running` tells that an injector has it.
+    `running` is whether an injector has it.
     """
     state = ENDED if not running else RUNNING if progress.over is None else ENDING
     return {
@@ -120,7 +120,7 @@ def verdict_json(
 
 
 def under_way(progress: Progress) -> str:
-    """Say how far the step is that is under way; empty where there is none with a result so far."""
+    """Return the progress of the current step in words; empty where none has a result so far."""
     if progress.step is None or not progress.step.readings:
         return ""
     first, last = progress.step.readings[0], progress.step.readings[-1]
@@ -133,7 +133,7 @@ def under_way(progress: Progress) -> str:
 def resident(view: Reader) -> int:
     """Return the bytes that are at the destination or may be: of what was accepted, and is not known to be gone.
 
-    What was only intended is not there, and what is in doubt is told apart.
+    What was only intended is not there, and what is in doubt is counted apart.
     """
     return _bytes(view, State.LIVE, State.COMPLETE, State.ENDED)
 
@@ -199,12 +199,12 @@ def sentence(report: Mapping[str, Any]) -> str:
 def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
 
-    Its hint says what has to be ended before a step is repeated; while it runs, nobody has to do anything.
+    Its hint names what has to be ended before a step is repeated; while the test runs, there is nothing to do.
     """
     if report["outcome"] == StepOutcome.REACHED.value:
         return None
     name = report["campaign"]
-    message = f"{name}: {report['outcome']} ({report['cause']})"  # the reason has just been told
+    message = f"{name}: {report['outcome']} ({report['cause']})"  # the reason has just been printed
     if report["outcome"] == StepOutcome.NOT_REACHED.value:
         return ThresholdMissed(message, f"see `dc-inject status {name}`")
     again = ""
@@ -221,7 +221,7 @@ def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader)
     last = report["steps"][-1] if report["steps"] else None
     reached = last is not None and last["outcome"] == StepOutcome.REACHED.value
     if report["cause"] == "time" and last and reached and last["rate"] >= challenge.ladder.highest:
-        hint += "; whether it carries more than --max, only a new test with a higher --max can tell"
+        hint += "; only a new test with a higher --max can show whether it carries more"
     if report["cause"] in {EARLY, "time"} and left.read(view).live:  # as after a kill
         hint = FIRST + hint
     return UsageError(message, again or hint.format(name=name, selection=challenge.selection))

@@ -98,7 +98,7 @@ def _ask(
     links: Sequence[str],
     scale: float,
 ) -> Answers:
-    """Ask the services; raises MenuError when a menu does not say where one is."""
+    """Ask the services; raises MenuError when a menu lacks the address of one."""
     try:
         backends = connect(drafts)
     except UsageError as error:
@@ -110,7 +110,7 @@ def _ask(
 
 
 def _describe_credentials(drafts: Sequence[MenuDraft], recall: Callable[..., Trust]) -> list[str]:
-    """Say where credentials would go, and what names each host; a campaign's ledger may have an answer."""
+    """Return where credentials would go, and what names each host; a campaign's ledger may have an answer."""
     if not any(FTS.name in draft.services for draft in drafts):
         return []
     trusted = recall(*sorted({draft.campaign for draft in drafts}))
@@ -124,7 +124,7 @@ def _describe_credentials(drafts: Sequence[MenuDraft], recall: Callable[..., Tru
 
 
 def describe_actions(campaign: str) -> list[str]:
-    """Say what is stopped and set over a campaign's menus, where it has a ledger in its default place."""
+    """Return what is stopped and set over a campaign's menus, where it has a ledger in its default place."""
     path = ledger_files.file_of(None, campaign)
     if not ledger.files(path):
         return []
@@ -132,4 +132,4 @@ def describe_actions(campaign: str) -> list[str]:
         with LedgerView.open(path) as view:
             return list(active_overrides.standing(view))
     except LedgerError as error:
-        return [f"what is stopped or set for {campaign} cannot be told: {error.message}"]
+        return [f"it is unknown what is stopped or set for {campaign}: {error.message}"]

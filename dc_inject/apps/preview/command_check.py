@@ -109,7 +109,7 @@ def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:
 
 
 def _sentence(campaign: Campaign, drafts: Sequence[MenuDraft], scale: float) -> str:
-    """Say what the menus ask for, in one sentence."""
+    """Return what the menus ask for, in one sentence."""
     flows = campaign.flows
     links, scenarios = len({flow.link for flow in flows}), len({flow.scenario for flow in flows})
     start, end = (moment.strftime("%Y-%m-%dT%H:%MZ") for moment in (campaign.start, campaign.end))

@@ -1,6 +1,6 @@
 """`dc-inject footprint`: what menus require of sites, computed offline.
 
-What no menu says is assumed; each assumption is an option, and the last line of the output lists them all.
+Figures that no menu has are assumed; each assumption is an option, and the last line of the output lists them all.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def footprint(
 
 
 def _describe(assumed: Assumptions) -> str:
-    """Say what was assumed, in one sentence."""
+    """Return what was assumed, in one sentence."""
     file = (
         "files of 5 GB where none is known" if assumed.mean_file is None else units.format_size(assumed.mean_file)
     )
@@ -194,7 +194,7 @@ def _describe(assumed: Assumptions) -> str:
 
 
 def _row(row: FootprintRow, assumed: Assumptions) -> dict[str, Any]:
-    """Return a row as it is printed; each key says its unit, and what is unknown is None."""
+    """Return a row as it is printed; each key names its unit, and what is unknown is None."""
     peak, site = row.peak, row.group.by == KINDS[0]
     numbers: dict[str, float | None] = {
         "links": row.links,
@@ -256,7 +256,7 @@ def _unresolved(drafts: Sequence[MenuDraft]) -> list[str]:
 
 
 def _once(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Give the rows; only the first of each kind says its kind."""
+    """Yield the rows; only the first of each kind names its kind."""
     before = None
     for row in rows:
         yield row | {"by": "" if row["by"] == before else _TITLES[row["by"]]}

@@ -20,7 +20,7 @@ from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
-SAY_AFTER = 3.0  # seconds without an answer, after which it is said what is waited for
+PATIENCE = 3.0  # seconds without an answer, after which a message names what is waited for
 
 
 def _left(seconds: float) -> str:
@@ -106,8 +106,8 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
 
 @contextlib.contextmanager
 def _waiting(message: str) -> Iterator[None]:
-    """Say what is waited for when the block takes more than a few seconds: silence looks as if we hung."""
-    timer = threading.Timer(SAY_AFTER, click.echo, [f"dc-inject: {message}"], {"err": True})
+    """Print what is waited for when the block takes more than a few seconds: silence looks like a hang."""
+    timer = threading.Timer(PATIENCE, click.echo, [f"dc-inject: {message}"], {"err": True})
     timer.daemon = True
     timer.start()
     try:

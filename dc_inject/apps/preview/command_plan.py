@@ -112,7 +112,7 @@ def plan(
         scale=scale,
         shard=shard,
         allow_admin=allow_admin,
-        say=menu_files.say,
+        note=menu_files.say,
     )
     in_force = foreseen.campaign
     if not foreseen.rows:

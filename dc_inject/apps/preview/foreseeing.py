@@ -48,13 +48,13 @@ def foresee(
     scale: float,
     shard: Shard | None,
     allow_admin: bool,
-    say: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> Foreseen:
     """Plan cycles from a moment on, beginning with a copy of the campaign's ledger (`file`), if it has one.
 
     `drafts` are the `menus` as they were read. The sources have what an `inventory` has; without one the services
     that `connect` returns are read. `admits` raises MenuError for storages that would get a token and may
-    not. `say` gets sentences about what is stopped and set. Raises UsageError and ServiceError that name a way to
+    not. `note` gets sentences about what is stopped and set. Raises UsageError and ServiceError that name a way to
     plan without services.
     """
     clock = SimClock(at)
@@ -71,7 +71,7 @@ def foresee(
         Ledger.open(path) as ledger,
     ):
         for line in active_overrides.standing(ledger):
-            say(line)
+            note(line)
         identities = admission.identities(backends, allow_admin=allow_admin)
         source = Menus(
             menus,

@@ -26,7 +26,7 @@ _KEYS = (
 
 
 class Answer(NamedTuple):
-    """What a service says of us.
+    """How a service knows us.
 
     What is unknown in `values` is None; spans of time are in seconds there. `ahead` is how far our clock is ahead
     of its own. `error` is why something is unknown, where the service did not answer.
@@ -105,7 +105,7 @@ def _is_nearline(end: StorageEnd, flows: Mapping[str, Flow], fts: FtsBackend) ->
     try:
         first = next(fts.inventory(end.prefix, files), None)
     except ServiceError:
-        return None  # `check --online` says why
+        return None  # `check --online` shows why
     [file] = fts.stat_sources([first.name]) if first else [None]
     return file.nearline if isinstance(file, FileStatus) else None
 

@@ -33,7 +33,7 @@ FEW = 20  # files of a list that are looked at
 LIMITS = {
     "config": "from its configuration",
     "optimizer": "from its optimizer, as they are just now",
-    "default": f"not told, so that the defaults of {LIMITS_OF} are assumed: {LINK_LIMIT} transfers at "
+    "default": f"not readable, so that the defaults of {LIMITS_OF} are assumed: {LINK_LIMIT} transfers at "
     f"a time on a link, {STORAGE_LIMIT} into and out of a storage",
 }
 
@@ -96,7 +96,7 @@ def _credentials(answers: Answers, identity: Identity) -> None:
         )
         message += f"{units.format_time(answers.campaign.end)}"
         answers.find(
-            affected[0], "credentials-expire", message, "have them renewed in time; `run` reads them anew"
+            affected[0], "credentials-expire", message, "have them renewed in time; `run` reads them again"
         )
 
 
@@ -198,7 +198,7 @@ def _ask_storages(answers: Answers, uses: Sequence[Use], fts: FtsBackend) -> set
 
 
 def _ask_space(answers: Answers, fts_uses: Sequence[Use], fts: FtsBackend) -> None:
-    """Compare the free space of destinations, as far as their storages tell it, with what the menus need."""
+    """Compare the free space of destinations, as far as their storages report it, with what the menus need."""
     facts = fts.sites({flow.link.destination for _, flow in fts_uses})
     free = {prefix: fact.free for prefix, fact in facts.items() if fact.free is not None}
     answers.take(lint.space_findings(answers.campaign, free, {}, {}))
@@ -235,15 +235,15 @@ def _ask_files(answers: Answers, uses: Sequence[Use], fts: FtsBackend, sources: 
         try:
             count, size, sample = _counted(fts.inventory(pool.source, pool.datasets))
         except ServiceError as error:
-            _cannot_tell(answers, use, error)
+            _report_no_inventory(answers, use, error)
         else:
             _judge_files(answers, use, fts, count, size, sample)
 
 
-def _cannot_tell(answers: Answers, use: Use, error: ServiceError) -> None:
-    """Say why there is no inventory: the storage did not give it, or Rucio where it knows the replicas."""
+def _report_no_inventory(answers: Answers, use: Use, error: ServiceError) -> None:
+    """Report why there is no inventory: the storage did not give it, or Rucio where it knows the replicas."""
     flow = use[1]
-    message = f"the files of {flow.link.source} cannot be told: {error.message}"
+    message = f"the files of {flow.link.source} are unknown: {error.message}"
     if isinstance(error, OnTape):
         answers.on_tape.add(flow.link.source)
     if not isinstance(flow.datasets, FileFilter) or flow.datasets.datasets is None:
@@ -291,7 +291,7 @@ def _judge_files(
 
 
 def _look_at(answers: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) -> None:
-    """Look at files that were told by others; of each kind of trouble the first is named."""
+    """Look at files that others have listed; of each kind of trouble the first is named."""
     by_code: dict[str, list[tuple[str, str | None]]] = {}
     on_tape, first = 0, units.counted(len(files), "files")
     for file, file_status in zip(files, fts.stat_sources([file.name for file in files]), strict=True):
@@ -325,7 +325,7 @@ def _ask_limits(answers: Answers, uses: Sequence[Use], fts: FtsBackend, file_spe
     try:
         limits = fts.limits({flow.link for _, flow in uses})
     except ServiceError as error:
-        answers.sentences.append(f"FTS's limits cannot be told: {error.message}")
+        answers.sentences.append(f"FTS's limits are unknown: {error.message}")
         return
     answers.limits.add(fts.name)
     answers.take(lint.transfer_findings(answers.campaign, limits, file_speed))

@@ -1,4 +1,4 @@
-"""What `check --online` was told by services and storages, and what it finds in that."""
+"""The answers of services and storages to `check --online`, and its findings."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ LOOKED_AT = 10  # datasets of a source, in one bulk call
 
 
 def ask(answers: Answers, drafts: Sequence[menu.MenuDraft], rucio: RucioBackend) -> None:
-    """Ask about all that links through Rucio need; what cannot be told is said, and stops nothing else."""
+    """Ask about all that links through Rucio need; an unanswered question is reported, and stops nothing else."""
     unresolved = {expression for draft in drafts for _, expression in draft.expressions}
     ours = uses(answers.campaign, rucio.name)
     names = {name for _, flow in ours for name in flow.link[:2]} - unresolved
@@ -61,9 +61,7 @@ def _rses(answers: Answers, ours: Iterable[Use], facts_of: Mapping[str, RseFacts
             fact = facts_of.get(name)
             if fact is not None and getattr(fact, right) is False and (name, right) not in reported:
                 reported.add((name, right))
-                answers.find(
-                    use, "storage-unreachable", f"Rucio says that {name} is not {right} now", "ask its site"
-                )
+                answers.find(use, "storage-unreachable", f"in Rucio, {name} is not {right} now", "ask its site")
         fact = facts_of.get(link.source)
         if fact is not None and fact.tape and (fact.name, "tape") not in reported:
             reported.add((fact.name, "tape"))
@@ -102,7 +100,7 @@ def _words(schemes: Collection[str]) -> str:
 
 
 def _activities(answers: Answers, ours: Iterable[Use], survey: Survey) -> None:
-    """Find activities that the client's schema does not have: the server has its own, which nobody can ask for."""
+    """Find activities that the client's schema does not have: the server has its own, which cannot be queried."""
     reported: set[str] = set()
     for use in ours:
         activity = use[1].activity
@@ -149,7 +147,7 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
                 size, coverages[pool] = size._replace(named=coverage.named), coverage
             sizes[pool] = size
         except ServiceError as error:
-            answers.sentences.append(f"the datasets of {pool.source} cannot be told: {error.message}")
+            answers.sentences.append(f"the datasets of {pool.source} are unknown: {error.message}")
         else:
             answers.sentences.append(
                 f"{pool.source}: {units.counted(size.datasets, 'datasets')}, {units.format_size(size.bytes)}"
@@ -189,7 +187,7 @@ def _unmatched(
             asked = dids or datasets.containers
             whys = rucio.explain(sorted(dids), datasets.containers, there) if asked else {}
         except ServiceError as error:
-            answers.sentences.append(f"why entries of `datasets` match nothing cannot be told: {error.message}")
+            answers.sentences.append(f"it is unknown why entries of `datasets` match nothing: {error.message}")
             continue
         if whys:
             named = units.some([f"{entry} ({why})" for entry, why in whys.items()], MOST_NAMED)
@@ -211,7 +209,7 @@ def _sampled(items: Iterable[Item], sample: list[Item]) -> Iterator[Item]:
 def _last_check(
     answers: Answers, ours: Iterable[Use], samples: Mapping[PoolKey, Sequence[Item]], rucio: RucioBackend
 ) -> None:
-    """Look at a few datasets of each source as `run` does just before it injects: where none is usable say why.
+    """Look at a few datasets of each source as `run` does just before it injects: report why none is usable.
 
     A look that fails is an error, and the last one: `run` would inject nothing, and others would fail alike.
     """

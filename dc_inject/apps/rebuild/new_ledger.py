@@ -28,7 +28,7 @@ from dc_inject.system.executor import ThreadExecutor
 THREADS = 8
 UNKNOWN = (
     "what was due and forgiven, and why: past rows show as due what was found of them, so nothing is made up",
-    "what has expired or was ended, where its service does not tell of it any more: it is in no total",
+    "what has expired or was ended, where its service does not list it any more: it is in no total",
     "files of such jobs, if any were left: `dc-inject end CAMPAIGN --sweep PREFIX` finds them",
     "stops, and what was set: stop and set it again before you `run`",
     "what was set aside, changes and notes",
@@ -125,7 +125,7 @@ def fill(
         rebuilt = rebuilding.rebuild(ledger, injections)
         message = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
         ledger.change(who, message, "it was lost, or others made some of it", clock.now())
-        ledger.note(f"this ledger was made anew; not known{when}: " + "; ".join(UNKNOWN), clock.now())
+        ledger.note(f"this ledger was rebuilt; not known{when}: " + "; ".join(UNKNOWN), clock.now())
     if errors := [finding for finding in check(file) if not finding.note]:
         raise LedgerError(f"the new ledger would contain contradictions: {errors[0].message}", "please report it")
     return rebuilt
@@ -142,7 +142,7 @@ def _refuse(path: Path) -> None:
 
 
 def _state(path: Path) -> list[tuple[int, int]]:
-    """Return what tells whether a ledger, or its log, was written."""
+    """Return what changes when a ledger, or its log, is written."""
     files = (path, path.with_name(path.name + "-wal"))
     states = [file.stat() for file in files if file.exists()]
     return [(state.st_size, state.st_mtime_ns) for state in states if state.st_size]

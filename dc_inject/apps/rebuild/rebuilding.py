@@ -1,11 +1,11 @@
-"""Making a ledger anew from what the services still have: rules and jobs of ours become injections again.
+"""Rebuild a ledger from what the services still have: rules and jobs of ours become injections again.
 
 What was due is not known any more. So that nothing is made up and nothing is taken back, each past cycle is
 written as if it had been due what was found of it; the cycle in which this happens is the last of them.
 
 A backup knows all until it was made. It is brought to the present in the same way: what the services have and it
 does not is added, its open intents are dropped unless they are found, and what it still owes is forgiven, because
-nobody knows how much of that was injected since then.
+it is unknown how much of that was injected since then.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Rebuilding:
     def rebuild(self, ledger: Ledger, existing: Sequence[FoundInjection]) -> Rebuilt:
         """Write what services have of ours (`existing`) into a ledger that is bound, and empty or a backup.
 
-        Raises LedgerError for what was made on another grid of cycles, ServiceError when a service does not tell.
+        Raises LedgerError for what was made on another grid of cycles, ServiceError if a service does not answer.
         """
         self._observe_again(ledger)
         for origin in {injected.origin for injected in existing} - {None}:
@@ -216,7 +216,7 @@ class Rebuilding:
     def _flow(self, injected: FoundInjection) -> Flow | None:
         """Return the flow of the menus that it was injected for; None when they have none.
 
-        A job does not tell its link's source, only its files: it is the nearest of the prefixes above all of them.
+        A job has its files, but not its link's source: it is the nearest of the prefixes above all of them.
         """
         flows = [flow for flow in self._campaign.flows if flow.scenario == injected.scenario]
         if not injected.sources:
@@ -239,7 +239,7 @@ class Rebuilding:
     # ------------------------------------------------------------------ questions
 
     def _sized(self, existing: Sequence[FoundInjection]) -> list[FoundInjection]:
-        """Return the same with sizes: Rucio does not tell those of a rule that it has not begun with."""
+        """Return the same with sizes: Rucio has none for a rule that it has not begun with."""
         without = [injected for injected in existing if injected.bytes is None or not injected.files]
         statuses = self._ask(
             [(_candidate(injected), injected.link.through) for injected in without],

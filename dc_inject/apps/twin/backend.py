@@ -3,7 +3,7 @@
 Time passes in the twin while the engine waits: `TwinClock` moves the world on, `backends.sim.InlineExecutor` waits
 on the clock. Between two steps of the world nothing moves, so the clock stands only at their ends and just before
 them. Rules, expiry, deletion and their delays are the world's (the folder `grid`). What a source holds is made
-here, the same for each seed: the datasets that the grid says, under names that fit the menu's patterns.
+here, the same for each seed: the datasets of the grid file, under names that fit the menu's patterns.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TwinBackend:
         """Take the world, its clock, and the seed of its datasets."""
         self._world, self._clock, self._seed = world, clock, seed
         self._stock: dict[str, dict[str, Dataset]] = {}  # source -> name -> dataset, as inventories listed them
-        self._told: dict[str, tuple[object, Observation]] = {}  # most rules got no further since the last look
+        self._observed: dict[str, tuple[object, Observation]] = {}  # most rules got no further since the last look
         self._parts: dict[tuple[str, str], dict[Range, str]] = {}  # (parent, destination) -> slices, their rules
 
     def check(self) -> Identity:
@@ -101,7 +101,7 @@ class TwinBackend:
     def inventory(
         self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
     ) -> Iterator[Item]:
-        """Make the datasets that the grid's stocks say of a source, under names that pass the filter."""
+        """Make the datasets that the grid file has for a source, under names that pass the filter."""
         del note  # all of them pass
         self._call()
         if isinstance(datasets, FileFilter) or datasets.landed:
@@ -121,7 +121,7 @@ class TwinBackend:
                     yield stock.setdefault(name, dataset)
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Say which candidates are at their source, and which at their destination."""
+        """Return which candidates are at their source, and which at their destination."""
         self._call()
         return {candidate: self._replica_status(candidate) for candidate in candidates}
 
@@ -165,19 +165,19 @@ class TwinBackend:
                 near = difflib.get_close_matches(name, numbers, 1)
                 facts[name] = RseFacts(name, exists=False, near=near[0] if near else "")
                 continue
-            used = float(self._world.told_used[numbers[name]])
+            used = float(self._world.reported_used[numbers[name]])
             free = None if spec.space is None else max(int(spec.space - used), 0)
-            at = self._clock.moment(self._world.told_at)
+            at = self._clock.moment(self._world.reported_at)
             facts[name] = RseFacts(name, readable=True, writable=True, free=free, free_at=at, site=spec.site)
         return facts
 
     def endpoints(self, rse: str) -> list[Endpoint]:
-        """Return nothing: nobody connects to the twin."""
+        """Return nothing: there is nothing to connect to."""
         del rse
         return []
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue | ports.Missing]:
-        """Return what waits in FTS on links, if the grid says that its FTS is named; nothing is said otherwise."""
+        """Return what waits in FTS on links, if the grid file gives FTS a name; else nothing."""
         if not self._world.grid.fts.named:
             return dict.fromkeys(links, ports.Missing("", ""))
         queues = {link: queue(self._world, (link.source, link.destination), self._clock) for link in links}
@@ -187,7 +187,7 @@ class TwinBackend:
 
     def _call(self) -> None:
         if self._world.rucio_is_down:
-            raise Temporary("Rucio is down, as the grid file says")
+            raise Temporary("Rucio is down, by a trouble of the grid file")
 
     def _accept(self, injection: Injection) -> Outcome:
         rules, key, destination = self._world.rucio, injection.key, injection.link.destination
@@ -250,7 +250,7 @@ class TwinBackend:
     def _observation(self, key: str, *, exact: bool) -> Observation:
         rule = self._world.rucio.rules.get(key)
         if rule is None or rule.ended is not None:
-            self._told.pop(key, None)
+            self._observed.pop(key, None)
             return Observation(key, Status.ABSENT)
         if rule.completed is None:
             self._world.rucio.look(rule)
@@ -258,15 +258,15 @@ class TwinBackend:
             status = Status.COMPLETE
         elif rule.failed and rule.done + rule.failed == rule.files:
             status = Status.STUCK
-        else:  # also while its requests wait for the submitter: Rucio says REPLICATING then
+        else:  # also while its requests wait for the submitter: Rucio reports REPLICATING then
             status = Status.MOVING
         seen = status, rule.done, rule.failed, rule.expires, exact
-        last = self._told.get(key)
+        last = self._observed.get(key)
         if last is None or last[0] != seen:
-            last = self._told[key] = seen, self._tell(rule, status, exact=exact)
+            last = self._observed[key] = seen, self._make_observation(rule, status, exact=exact)
         return last[1]
 
-    def _tell(self, rule: Rule, status: Status, *, exact: bool) -> Observation:
+    def _make_observation(self, rule: Rule, status: Status, *, exact: bool) -> Observation:
         return Observation(
             rule.name,
             status,
@@ -281,7 +281,7 @@ class TwinBackend:
 
 
 def queue(world: World, ends: tuple[str, str], clock: TwinClock) -> ports.LinkQueue | None:
-    """Return what FTS tells of a link between two storages; None while it knows nothing of it."""
+    """Return what FTS reports of a link between two storages; None while it knows nothing of it."""
     transfers, number = world.transfers, world.network.links.get(ends)
     if number is None:
         return None

@@ -1,6 +1,6 @@
 """`dc-inject simulate --calibrate`: a grid file from the ledger of a past campaign.
 
-`grid/calibration.py` says what is fitted and how. Here the ledger is read, and no service is asked. Two errors are
+`grid/calibration.py` fits. Here the ledger is read, and no service is asked. Two errors are
 reported: that of the fit in held-out cycles, and that of a forecast (`own_menus.py`).
 """
 
@@ -45,7 +45,7 @@ OF_FORECAST = {  # keys of a row, and what each is called in a forecast
 class Made:
     """The results of a calibration; `forecast` is a reason where there is none.
 
-    `inconclusive` has the links of which a simulation in the grid says nothing, and why; `notes` are for stderr.
+    `inconclusive` has the links that the grid does not predict, and why; `notes` are for stderr.
     """
 
     calibrated: Calibrated
@@ -69,7 +69,7 @@ class Made:
         return sorted(rows, key=lambda row: -(math.inf if row["error"] is None else row["error"]))
 
     def doubts(self) -> list[dict[str, Any]]:
-        """Return the links of which a simulation says nothing, and why."""
+        """Return the links that the grid does not predict, and why."""
         return [
             {"source": source, "destination": destination, "why": why}
             for (source, destination), why in self.inconclusive.items()
@@ -91,10 +91,10 @@ class Made:
 
     def figures(self) -> dict[str, Any]:
         """Return all figures as JSON has them."""
-        from dc_inject.apps.twin.grid import grid_text, prediction_errors
+        from dc_inject.apps.twin.grid import grid_text, replay
 
         fit, forecast = self.calibrated.fit, self.forecast
-        errors = prediction_errors.summary(self.calibrated.errors)
+        errors = replay.summary(self.calibrated.errors)
         return {
             "campaign": fit.past.name,
             "cycles": fit.past.cycles,
@@ -119,7 +119,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
         raise UsageError(
             "calibrating needs numpy, which is not installed", "install it with `pip install '.[twin]'`"
         )
-    from dc_inject.apps.twin.grid import calibration, grid_file, grid_text, prediction_errors
+    from dc_inject.apps.twin.grid import calibration, grid_file, grid_text, replay
 
     files.refuse_existing(output, force=force)
     files.need_folder(output)
@@ -137,9 +137,9 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
         )
     words = [f"no forecast: {forecast}"] if isinstance(forecast, str) else list(forecast.sentences())
     compared = {} if isinstance(forecast, str) else forecast.comparable()
-    forecasts = {ends: prediction_errors.Prediction(*bytes_) for ends, bytes_ in compared.items()}
+    forecasts = {ends: replay.Prediction(*bytes_) for ends, bytes_ in compared.items()}
     at_times = grid_text.at_times(made.fit)
-    inconclusive = prediction_errors.inconclusive(past, made.errors, forecasts, at_times)
+    inconclusive = replay.inconclusive(past, made.errors, forecasts, at_times)
     files.write_whole(output, grid_text.text(made.fit, made, words, inconclusive), force=force)
     return Made(made, forecast, inconclusive, (f"wrote {output}", f"warning: {grid_text.NO_SPACE}"))
 

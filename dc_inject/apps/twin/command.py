@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dc_inject.apps.twin import calibrating, calibration_tables, printing, several_seeds, simulation
+from dc_inject.apps.twin import calibrating, printing, several_seeds, simulation
 from dc_inject.cli.shared import common, exits, hangup, log_output, menu_files, params
 from dc_inject.ledger import ledger_files
 from dc_inject.model.errors import Problem, UsageError
@@ -69,7 +69,7 @@ CALIBRATING = frozenset(
     "--policy",
     type=click.Choice(simulation.POLICIES),
     help="Inject at a fixed rate that learns nothing, or set `control` of all links to this "
-    "[default: as the menus say].",
+    "[default: as in the menus].",
 )
 @click.option(
     "--ledger",
@@ -98,7 +98,7 @@ def simulate(
     r"""Run MENUS in a simulated grid, and show what would be moved, what would be short, and why.
 
     The engine plans, submits and observes as `run` does, from the start of the first menu on. Rucio, FTS, storages
-    and networks are simulated as the grid file says. Nothing real is asked. Needs numpy.
+    and networks are simulated as described in the grid file. No real service is asked. Needs numpy.
 
     With --calibrate a grid file is made from the ledger of a past campaign, with the errors of the fit and of a
     forecast of the campaign's own menus.
@@ -118,7 +118,7 @@ def simulate(
             made = calibrating.calibrate(campaign, output, passed, force=force)
         for note in made.notes:
             click.echo(note, err=True)
-        calibration_tables.show(fmt, made)
+        printing.show_calibration(fmt, made)
         return
     if output is not None or force:
         given = "--force" if output is None else "--output"
@@ -157,7 +157,7 @@ def _warn(problem: Problem) -> None:
 
 @contextlib.contextmanager
 def _interruptible(ledger_path: Path | None) -> Iterator[None]:
-    """Say what becomes of the ledger if Ctrl-C ends a simulation."""
+    """Print that the ledger is not written if Ctrl-C ends a simulation."""
     try:
         yield
     except KeyboardInterrupt:
@@ -177,11 +177,11 @@ def _keep(ledger: Path, goal: Path) -> None:
 
 @contextlib.contextmanager
 def _progress(what: str, check: Callable[[], None]) -> Iterator[simulation.Passed]:
-    """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
+    """Show the progress: a bar on a terminal, elsewhere a line for each tenth."""
     if not sys.stderr.isatty():
         tenths_shown = 0
 
-        def say(part: float) -> None:
+        def print_tenth(part: float) -> None:
             nonlocal tenths_shown
             check()
             tenths = int(10 * part)
@@ -189,7 +189,7 @@ def _progress(what: str, check: Callable[[], None]) -> Iterator[simulation.Passe
                 tenths_shown = tenths
                 click.echo(f"{what}: {10 * tenths} %", err=True)
 
-        yield say
+        yield print_tenth
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:

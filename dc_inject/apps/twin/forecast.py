@@ -1,22 +1,29 @@
-"""The results of a simulation: closing table, fill of storages, queues, and which links fall short."""
+"""The results of a simulation: closing table, fill of storages, queues, and which links fall short.
+
+A simulation is inconclusive for links of which the grid gives a reason, and for what a link moves beyond the
+highest rate that was measured on it: the grid does not predict these.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.apps.twin import inconclusive, shortfalls
+from dc_inject.apps.twin import shortfalls
 from dc_inject.ledger import Reader, SummaryLine
 from dc_inject.ledger.series import Period
-from dc_inject.model import FlowKey, units
+from dc_inject.model import FlowKey, Link, units
 from dc_inject.summary import advice, closing, why
 from dc_inject.summary.adding import add_up
 from dc_inject.summary.thresholds import AT_ONCE
+from dc_inject.summary.why import Cause, Kind
 
 if TYPE_CHECKING:
+    from dc_inject.apps.twin.grid.description import Grid
     from dc_inject.apps.twin.grid.world import World
     from dc_inject.apps.twin.simulation import Simulated
 
@@ -38,7 +45,7 @@ def moved_of_due(lines: Sequence[SummaryLine]) -> float:
 def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> float:
     """Return the part of what links were due that each of them moved in time.
 
-    More than its due does not count for a link: nobody asked for it, and it makes up for no other link. What has
+    More than its due does not count for a link, since it makes up for no other link. What has
     arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
     comes later was left in a queue.
     """
@@ -66,15 +73,15 @@ def title(subject: str, grid: str, policy: str | None, control: Mapping[str, int
         return f"{subject} in {grid}, policy {policy}"
     modes = [f"{mode} for {units.counted(links, 'links')}" for mode, links in control.items()]
     how = ", ".join(modes if len(modes) > 1 else control)
-    return f"{subject} in {grid}" + (f", control as the menus say: {how}" if how else "")
+    return f"{subject} in {grid}" + (f", control as in the menus: {how}" if how else "")
 
 
 def results(ledger: Reader, made: Simulated, seed: int, policy: str | None = None) -> dict[str, Any]:
     """Return all results as JSON has them."""
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
     lines, totals = ledger.summary(), closing.totals(campaign, ledger)
-    beyond = inconclusive.beyond_measured(ledger, world.grid)
-    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
+    beyond = beyond_measured(ledger, world.grid)
+    unsure = inconclusive_links((line.key for line in lines if line.due), world.grid, beyond)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
     return {
         "campaign": campaign,
@@ -94,7 +101,7 @@ def results(ledger: Reader, made: Simulated, seed: int, policy: str | None = Non
         "storages": storages(world),
         "queues": queues(world, start),
         "lost": with_unseen(lost(world), totals["total"]),
-        "forecast": inconclusive.marked(short, unsure),
+        "forecast": mark_inconclusive(short, unsure),
         "inconclusive": unsure,
     }
 
@@ -135,7 +142,7 @@ def sentence_without_space(names: Sequence[str]) -> str:
 
 
 def above_98(hours: Mapping[str, float]) -> str:
-    """Say which disks were above 98 %, and for how long, by their names; nothing if none was."""
+    """Return which disks were above 98 %, and for how long; empty if none was."""
     full = sorted(((time, name) for name, time in hours.items() if time), key=lambda disk: (-disk[0], disk[1]))
     if not full:
         return ""
@@ -169,20 +176,20 @@ def lost(world: World) -> dict[str, int]:
 
 
 def with_unseen(lost: Mapping[str, int], total: Mapping[str, Any]) -> dict[str, int]:
-    """Return what was lost, and what the ledger counts beside it: what arrived after the last look at its rule."""
+    """Return what was lost, with what the ledger also counts: what arrived after the last look at its rule."""
     not_arrived = sum(lost[name] for name in LOSSES)
     return {**lost, "unseen_bytes": total["not_moved"] + total["failed"] - not_arrived}
 
 
 def sentence(report: dict[str, Any]) -> str:
-    """Say the whole in two lines."""
+    """Return the results in two lines."""
     parts = [f"{name} {units.percent(report[key])}" for key, name in MOVED.items()]
     figures = ", ".join(parts) if report["total"]["due"] else "nothing was due"
     return f"{figures}; {'; '.join(_verdict(report))}\n{_losses(report['lost'], report['total'])}"
 
 
 def _losses(lost: Mapping[str, int], total: Mapping[str, Any]) -> str:
-    """Say what had not moved: parts that add up to `not moved` of the closing table, and `failed` of jobs."""
+    """Return what had not moved, in parts that add up to `not moved` of the closing table and `failed` of jobs."""
     failed = total["failed"]
     again = f"; {units.format_size(failed)} of jobs are due again" if failed else ""
     words = LOSSES | {
@@ -213,8 +220,104 @@ def _verdict(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _late(report: dict[str, Any]) -> str:
-    """Say how much arrives after the end, if `moved/target` is low for it."""
+    """Return how much arrives after the end, in words, if that makes `moved/target` low; else nothing."""
     late, due = report["late_bytes"], report["total"]["due"]
     if report["moved_of_target"] >= why.SHORT or not late:
         return ""
     return f"{units.format_size(late)} ({units.percent(late / due)} of what is due) arrives only after the end"
+
+
+ENDS = ("scenario", "source", "destination")
+CYCLES = 4  # whose mean is compared with the highest rate that was measured, as calibration takes it
+BEYOND = 1.1  # times that rate: the same menu moves a few percent more or less in a fitted grid
+UNMEASURED = "it moves more than {}, the highest rate that was measured on it: what it carries beyond is not known"
+Ends = tuple[str, str]  # source and destination, as the grid calls its storages
+
+
+def inconclusive_links(
+    keys: Iterable[FlowKey], grid: Grid, beyond: Mapping[Ends, str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the links that the grid does not predict, with the reasons, as rows.
+
+    `beyond` has the reasons of those that `beyond_measured` returns.
+    """
+    rows = []
+    for key in sorted(keys):
+        ends = _ends(key.link, grid)
+        if why := "; ".join(filter(None, (grid.why_inconclusive(*ends), (beyond or {}).get(ends)))):
+            names = (key.scenario, key.link.source, key.link.destination)
+            rows.append({**dict(zip(ENDS, names, strict=True)), "why": why})
+    return rows
+
+
+def merge_seeds(runs: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the rows of several seeds: each link that is inconclusive with one of them, with all its reasons."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in chain.from_iterable(runs):
+        names = tuple(row[key] for key in ENDS)
+        rows[names] = max(row, rows.get(names, row), key=lambda row: len(row["why"]))
+    return [row for _, row in sorted(rows.items())]
+
+
+def mark_inconclusive(short: Iterable[dict[str, Any]], unsure: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of links that will be short, with one more cause for those that the grid does not predict."""
+    doubtful = {tuple(row[key] for key in ENDS) for row in unsure}
+    doubt = Cause("inconclusive: the grid does not predict this link", kind=Kind.INCONCLUSIVE)
+    return [
+        row | {"why": f"{doubt}; {row['why']}", "causes": [doubt.row, *row["causes"]]}
+        if tuple(row[key] for key in ENDS) in doubtful
+        else row
+        for row in short
+    ]
+
+
+def beyond_measured(ledger: Reader, grid: Grid) -> dict[Ends, str]:
+    """Return the links that move more in a simulation than was ever measured on them, and the reason in words.
+
+    A link has to be due more than that, too: what it catches up for some cycles is no higher rate of a menu.
+    """
+    if not any(traits.highest_measured for traits in (grid.default_link, *grid.links.values())):
+        return {}
+    reasons = {}
+    for ends, seen in _highest_rates(ledger, grid).items():
+        traits = grid.traits(*ends)
+        most = traits.highest_measured
+        # What moves together arrives together, so that some cycles have more than the link carries.
+        rate = seen if traits.rate is None else min(seen, traits.rate)
+        if most is not None and rate > BEYOND * most * (1 - traits.failures):
+            reasons[ends] = UNMEASURED.format(units.format_rate(most))
+    return reasons
+
+
+def _highest_rates(ledger: Reader, grid: Grid) -> dict[Ends, float]:
+    """Return the highest rate that each link was due, or that it moved if that is less, in bytes per second."""
+    first, last = ledger.first_cycle(), ledger.last_cycle()
+    if first is None or last is None:
+        return {}
+    count = round((last.end - first.start) / first.length)
+    by_cycle = add_up(
+        ledger.spans(Period(first.start, last.end), first.length),
+        lambda key: _ends(key.link, grid),
+        count,
+        lambda start: round((start - first.start) / first.length),
+    )
+    time = min(CYCLES, count) * first.length.total_seconds()
+    return {
+        ends: min(_most(added.series(name)) for name in ("due", "moved")) / time
+        for ends, added in by_cycle.items()
+    }
+
+
+def _most(amounts: Sequence[int]) -> int:
+    """Return the largest sum over four cycles in a row, or over all if there are fewer."""
+    most = total = sum(amounts[:CYCLES])
+    for gone, new in zip(amounts, islice(amounts, CYCLES, None), strict=False):
+        total += new - gone
+        most = max(most, total)
+    return most
+
+
+def _ends(link: Link, grid: Grid) -> Ends:
+    """Return the ends of a link as the grid calls them."""
+    source, destination = (grid.storage_at(end) or end for end in (link.source, link.destination))
+    return source, destination

@@ -1,7 +1,7 @@
 """FTS in the twin: a back end for links that use FTS directly, over the same simulated grid as Rucio's.
 
 The ends of such links are URLs; a storage of the grid is found by the host that its file gives it, by which FTS
-tells storages apart, too. Queues, the optimizer and storages are the world's (the folder `grid`), jobs
+distinguishes storages, too. Queues, the optimizer and storages are the world's (the folder `grid`), jobs
 `grid/jobs.py`. What a source holds is made of the grid's datasets, file by file, or is the list that a menu names.
 """
 
@@ -136,7 +136,7 @@ class TwinFts:
         return facts
 
     def endpoints(self, rse: str) -> list[Endpoint]:
-        """Return nothing: nobody connects to the twin."""
+        """Return nothing: there is nothing to connect to."""
         del rse
         return []
 
@@ -149,7 +149,7 @@ class TwinFts:
 
     def _call(self) -> None:
         if not self._world.transfers.starting:
-            raise Temporary("FTS is down, as the grid file says")
+            raise Temporary("FTS is down, by a trouble of the grid file")
 
     def _storage(self, url: str) -> str:
         """Return the storage of the grid that a URL is at."""
@@ -161,7 +161,7 @@ class TwinFts:
         return name
 
     def _files(self, source: str, chosen: FileFilter) -> Iterator[File]:
-        """Make the files of the datasets that the grid's stocks say of a source, below the menu's folder."""
+        """Make the files of the datasets that the grid file has for a source, below the menu's folder."""
         storage, count = self._storage(source), 0
         for number, block in enumerate(self._world.grid.stocks):
             dice = random.Random(f"{self._seed} {storage} {number}")  # noqa: S311  no secret

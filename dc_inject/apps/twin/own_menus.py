@@ -1,9 +1,8 @@
 """What a calibrated grid is worth for a forecast: the campaign's own menus, simulated once in that grid.
 
-The error of the fit is that of a replay, which is told what was injected. Nothing is told here but the menus, as
-the ledger keeps their texts, and the policy that its rows show: so a failure that is not in the grid, or a limit
-that nobody knows, shows at once. What was due then is told beside it, since rates that people set, and pauses,
-are not in the menus.
+The error of the fit is that of a replay, which knows what was injected. A forecast knows only the menus, as the
+ledger keeps their texts, and the policy that its rows show: so a failure or a limit that is not in the grid shows
+at once. What was due then is reported, too, since rates that people set, and pauses, are not in the menus.
 
 A menu that brings in other files can be read only while these are as they were. A mini-challenge has no menu of
 its own: its rates follow what it measures.
@@ -31,9 +30,9 @@ from dc_inject.summary.thresholds import AT_ONCE
 from dc_inject.system import files
 
 MOST = 20_000  # cycles of links that are simulated; of a larger campaign the first ones
-SAME = 0.01  # of what was due: more is told as another due
+SAME = 0.01  # of what was due: a larger difference is reported
 Ends = tuple[str, str]  # source and destination, as the grid calls its storages
-HOW = {None: "with control as they say", simulation.FIXED: "at a fixed rate"}
+HOW = {None: "with control as in the menus", simulation.FIXED: "at a fixed rate"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class OwnForecast:
         return f"forecast: its own menus simulated in the fitted grid, {how}, {part}"
 
     def sentences(self) -> Iterable[str]:
-        """Say the error, and that something else was due, if it was."""
+        """Yield the error, and that something else was due, if it was."""
         total, errors = self.total, [link.error for link in self.links if link.error is not None]
         sizes = f"{units.format_size(total.forecast)} for {units.format_size(total.moved)} moved"
         if total.error is None:
@@ -183,7 +182,7 @@ def own_menus(view: Reader, closed: Sequence[Cycle], folder: Path) -> OwnMenus:
     Raises UsageError with the reason where they cannot be had.
     """
     if view.challenge():
-        raise UsageError("the rates of a mini-challenge follow what it measures, and no menu says them")
+        raise UsageError("the rates of a mini-challenge follow what it measures, and are in no menu")
     first, accounts = closed[0], view.accounts()
     of = round((closed[-1].end - first.start) / first.length)
     cycles = min(of, max(MOST // len(accounts), 1))
@@ -217,7 +216,7 @@ def _path(record: MenuInForce, copy: Path) -> Path:
 
 
 def _policy(view: Reader) -> str | None:
-    """Return the policy that has to be asked for to get what the ledger shows; None: what the menus say."""
+    """Return the policy with which a simulation does what the ledger shows; None: that of the menus."""
     if policy := policy_of(view):
         return policy
     decided = {(decision.key, decision.mode) for decision in view.decisions()}

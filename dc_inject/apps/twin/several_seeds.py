@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dc_inject.apps.twin import forecast, inconclusive, shortfalls, simulation
+from dc_inject.apps.twin import forecast, shortfalls, simulation
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
@@ -107,9 +107,9 @@ def simulate_seed(
         totals = {name: total[name] for name in OF_TOTAL}
         totals |= {**gone, "late_bytes": forecast.late_bytes(ledger, lines, made.end)}
         held, advised = why.held_links(ledger), advice.advised(ledger)
-        beyond = inconclusive.beyond_measured(ledger, world.grid)
+        beyond = forecast.beyond_measured(ledger, world.grid)
     path.unlink()
-    unsure = inconclusive.links((line.key for line in lines if line.due), world.grid, beyond)
+    unsure = forecast.inconclusive_links((line.key for line in lines if line.due), world.grid, beyond)
     disks = {row["storage"]: row["hours_nearly_full"] for row in forecast.storages(world)}
     return SeedRun(
         made.campaign,
@@ -192,9 +192,9 @@ def peaks_to_means(ledger: Ledger, start: datetime, end: datetime) -> dict[FlowK
 def simulate_seeds(
     request: simulation.Request, seeds: Sequence[int], passed: simulation.Passed, warn: simulation.Warn
 ) -> list[SeedRun]:
-    """Simulate seeds, as many at a time as there are processors; `passed` is told which part of all is done.
+    """Simulate seeds, as many at a time as there are processors; `passed` gets the fraction that is done.
 
-    `warn` is told once what the grid lacks, which is the same for all seeds.
+    `warn` gets what the grid lacks once, since it is the same for all seeds.
     """
     context = multiprocessing.get_context("spawn")
     # The last number stops them. It has no lock: a process that ended with a lock would keep all others waiting.
@@ -237,7 +237,7 @@ def _without_interrupts() -> Iterator[None]:
 
 # Of each seed that is simulated, which part is done, and whether to stop: shared with the command.
 _parts: Any = None
-_lacking: Any = None  # what the first one finds that the grid lacks, for the command to say
+_lacking: Any = None  # what the first one finds that the grid lacks, for the command to print
 
 
 def _begin(parts: Any, lacking: Any) -> None:  # noqa: ANN401  an array and a queue of multiprocessing
@@ -269,7 +269,7 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 def results(runs: Sequence[SeedRun], policy: str | None) -> dict[str, Any]:
     """Return what the seeds have in common as JSON has it: medians, why links were held, and which are short."""
-    unsure = inconclusive.of_seeds(run.inconclusive for run in runs)
+    unsure = forecast.merge_seeds(run.inconclusive for run in runs)
     return {
         "campaign": runs[0].campaign,
         "grid": runs[0].grid,
@@ -279,7 +279,7 @@ def results(runs: Sequence[SeedRun], policy: str | None) -> dict[str, Any]:
         "median": {key: median(run.figures[key] for run in runs) for key in FIGURES},
         "advice": advice.rows(why.of_seeds([run.advice.held for run in runs])),
         "holds": why.reasons(why.of_seeds([run.held for run in runs])),
-        "forecast": inconclusive.marked(_short(runs), unsure),
+        "forecast": forecast.mark_inconclusive(_short(runs), unsure),
         "inconclusive": unsure,
         "nearly_full": _nearly_full(runs),
         "without_space": sorted({name for run in runs for name in run.without_space}),
@@ -305,7 +305,7 @@ def typical(runs: Sequence[SeedRun]) -> list[dict[str, str]]:
 
 def _row(run: SeedRun) -> dict[str, Any]:
     """Return what programs get of a seed, in JSON and in CSV."""
-    short = inconclusive.marked([link.row for link in run.short], run.inconclusive)
+    short = forecast.mark_inconclusive([link.row for link in run.short], run.inconclusive)
     return {"seed": run.seed, **run.figures, **run.totals, "forecast": short}
 
 

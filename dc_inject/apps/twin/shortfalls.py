@@ -118,7 +118,7 @@ class _Past:
         return {cause: dict(zip(moments, files, strict=True)) for cause, (moments, files) in waits.items()}
 
     def _slowly_deleted(self, key: FlowKey, holds: Collection[Hold], storage: str) -> list[Cause]:
-        """Say whether what lacked room at a storage had it in most cycles, were deletions there fast enough."""
+        """Return whether fast deletions would have given a storage enough room in most cycles."""
         number, lacked = self._world.network.storages[storage], self._lacked[storage]
         enough = {
             at: 1.0

@@ -2,33 +2,50 @@
 
 The menus are read and admitted as `run` does it, but the services are those of the grid file, and the clock is
 the twin's: it begins with the first menu, and goes as fast as it can. What comes out is the ledger, and the world
-as it ended. What a menu needs and the grid file lacks is told at the start: it would be lacking all the time.
+as it ended. What a menu needs and the grid file lacks is reported at the start: it would be lacking all the time.
 `simulate` runs one, and `simulate --seeds` several at a time, each in a process of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dc_inject import menu
-from dc_inject.apps.twin.fixed_rate import FixedRate, without_control
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
 from dc_inject.engine.assembly import simulated_engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle, DatasetFilter, FileFilter, Flow, units, urls
+from dc_inject.model import (
+    Campaign,
+    Control,
+    Cycle,
+    DatasetFilter,
+    FileFilter,
+    Flow,
+    FlowKey,
+    Held,
+    Hold,
+    Injection,
+    Item,
+    units,
+    urls,
+)
 from dc_inject.model.errors import MenuError, NumberTooLarge, Problem, UsageError
 from dc_inject.model.faults import hint_of
 from dc_inject.model.goals import Mode
+from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Backend
+from dc_inject.planning.plan import intent
+from dc_inject.planning.situation import Demand, Situation
 from dc_inject.summary.figures import POLICY
 from dc_inject.system import files
 
@@ -46,7 +63,7 @@ Warn = Callable[[Problem], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be simulated; without a policy, control is as menus say; without a start, it is theirs."""
+    """What is to be simulated; the default of `policy` is the control of the menus, of `start` their start."""
 
     menus: Sequence[Path]
     grid: Path
@@ -61,7 +78,7 @@ class Request:
 class Simulated:
     """What a simulation was: its campaign, the time that it covers, its world as it ended.
 
-    `control` is how many links it has in each mode, as the menus or the policy say; empty at a fixed rate. A link
+    `control` is how many links it has in each mode, by the menus or the policy; empty at a fixed rate. A link
     whose mode differs from menu to menu counts for each of them.
     """
 
@@ -74,9 +91,9 @@ class Simulated:
 
 @contextlib.contextmanager
 def new_ledger(path: Path) -> Iterator[Ledger]:
-    """Make the ledger of a simulation, which nobody reads before its end, and which none goes on with.
+    """Make the ledger of a simulation: it is read only after its end, and never continued.
 
-    Raises UsageError for rates that are too large for it: its path is a temporary one, which says nothing.
+    Raises UsageError for rates that are too large for it, without its path, which is a temporary one.
     """
     try:
         with Ledger.open(path, synchronous="OFF") as ledger:
@@ -94,7 +111,7 @@ def run(
     passed: Passed = lambda _: None,
     warn: Warn = lambda _: None,
 ) -> Simulated:
-    """Simulate menus with a new ledger; `passed` is told how far it is, `warn` what the grid lacks.
+    """Simulate menus with a new ledger; `passed` gets the fraction that is done, `warn` what the grid lacks.
 
     Raises UsageError without numpy, MenuError for what is wrong in a menu or the grid.
     """
@@ -136,7 +153,7 @@ def run(
         admits=grid.has_ends,
     )
     ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
-    in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
+    in_force = source()  # read once: files do not change in simulated time
     for problem in (*grid.lacks_datasets(in_force, backends), *grid.too_late(end - start)):
         warn(problem)
     if request.policy == FIXED:
@@ -151,10 +168,10 @@ def run(
         identities,
         clock,
         InlineExecutor(clock),
-        poll=drafts[0].preview.cycle,  # nobody pauses anything meanwhile
+        poll=drafts[0].preview.cycle,  # nothing is paused meanwhile
         planner=FixedRate() if request.policy == FIXED else None,
     )
-    with ledger.together():  # a commit costs as much as the plan of a link, and nobody reads it before the end
+    with ledger.together():  # a commit costs as much as the plan of a link, and only the end of it is read
         engine.run(until=end)
     control = {} if request.policy == FIXED else _control(in_force, start, end)
     return Simulated(campaign, start, end, world, control)
@@ -162,7 +179,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A grid that is asked whether it has what menus need, and the file that says it."""
+    """A grid and its file, checked for what menus need."""
 
     grid: Grid
     path: Path
@@ -227,7 +244,7 @@ class Asked:
 
 
 def _controlled(campaign: Campaign, mode: Mode) -> Campaign:
-    """Return a campaign in which all links are controlled in one mode, whatever its menus say."""
+    """Return a campaign in which all links are controlled in one mode, instead of those of its menus."""
     menus = (
         replace(menu, flows=tuple(replace(f, control=replace(f.control, mode=mode)) for f in menu.flows))
         for menu in campaign.menus
@@ -247,3 +264,91 @@ def _bytes(path: Path) -> bytes:
         return files.load(str(path), LARGEST + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint_of(error)) from None
+
+
+MOST = 1.2  # times what is due
+WORK = timedelta(seconds=0.3)  # to make a rule
+DELAY = timedelta(hours=1)  # after the end of a rule
+
+
+def without_control(campaign: Campaign) -> Campaign:
+    """Return a campaign as a fixed rate has it: without control, and no rule is ended before its lifetime is over.
+
+    Raises MenuError for a campaign with goals, which a fixed rate does not know.
+    """
+    goals = [flow for flow in campaign.flows if flow.goal is not None]
+    if goals:
+        message = f"{goals[0].key} has a goal, and a fixed rate knows none"
+        raise MenuError([Problem(goals[0].menu, goals[0].line, message, "simulate it with --policy act")])
+    menus = (
+        replace(
+            menu, flows=tuple(replace(flow, control=Control(), dwell=flow.lifetime_max) for flow in menu.flows)
+        )
+        for menu in campaign.menus
+    )
+    return replace(campaign, menus=tuple(menus))
+
+
+class FixedRate:
+    """The links of a campaign, and when each dataset is fresh again on each of them."""
+
+    def __init__(self) -> None:
+        """Begin with datasets that are all fresh."""
+        self._fresh_at: dict[tuple[str, FlowKey], dict[str, datetime]] = defaultdict(dict)  # by menu and link
+
+    def plan(self, situation: Situation) -> Plan:
+        """Return what goes out in a cycle, one rule of a link after the other; these datasets are used then."""
+        pools = {pool: sorted(items, key=attrgetter("name")) for pool, items in situation.pools.items()}
+        decisions = [self._decide(one, pools.get(one.flow.pool, ()), situation.now) for one in situation.demands]
+        injections = tuple(
+            intent(situation, demand.flow, item, situation.now + number * WORK, decision.lifetime)
+            for demand, decision in zip(situation.demands, decisions, strict=True)
+            for number, item in enumerate(decision.items, 1)
+        )
+        return Plan(situation.cycle, tuple(decisions), injections)
+
+    def refill(
+        self, situation: Situation, room: Mapping[FlowKey, int], standing: Sequence[Injection] = ()
+    ) -> tuple[Injection, ...]:
+        """Return nothing: what cannot be used is not replaced."""
+        del situation, room, standing
+        return ()
+
+    def _decide(self, demand: Demand, pool: Sequence[Item], now: datetime) -> FlowDecision:
+        flow, due = demand.flow, demand.due
+        fresh_at = self._fresh_at[flow.menu, flow.key]
+        fresh = [item for item in pool if fresh_at.get(item.name, now) <= now]
+        chosen: list[Item] = []
+        total = 0
+        for item in () if demand.held else fresh:
+            if total >= due:
+                break
+            if total + item.bytes <= MOST * due:
+                chosen.append(item)
+                total += item.bytes
+        fresh_at |= dict.fromkeys((item.name for item in chosen), now + flow.lifetime_max + DELAY)
+        return FlowDecision(
+            key=flow.key,
+            due=due,
+            want=due,
+            cap=due,
+            budget=total,
+            forgiven=0,
+            held=demand.held or _lack(due - total, pool, fresh, chosen),
+            lifetime=flow.lifetime_max,
+            items=tuple(chosen),
+            pool_items=len(fresh),
+            pool_bytes=sum(item.bytes for item in fresh),
+        )
+
+
+def _lack(missing: int, pool: Sequence[Item], fresh: Sequence[Item], chosen: Sequence[Item]) -> Held | None:
+    """Return why a link takes too little: all its datasets are used, or those left are too large."""
+    if missing <= 0:
+        return None
+    left = [item.bytes for item in fresh if item not in chosen]
+    if left:
+        return Held(Hold.TOO_COARSE, {"left": missing, "smallest": min(left)})
+    size = sum(item.bytes for item in fresh)
+    resident = sum(item.bytes for item in pool) - size
+    return Held(Hold.POOL_DRY, {"pool_items": len(fresh), "pool_bytes": size, "resident": resident})

@@ -69,7 +69,7 @@ def service(
             if flow.link.through == "rucio" and end not in {A, B}:
                 told.problems.append(Problem(drafts[0].name, 0, f"rucio knows no RSE {end}", "check its spelling"))
             if end in backend.unwritable:
-                what = f"Rucio says that {end} is not writable now"
+                what = f"in Rucio, {end} is not writable now"
                 told.problems.append(Problem(drafts[0].name, 1, what, "ask its site", "storage-unreachable"))
         told.pool_sizes[flow.pool] = there = lint.PoolSize.of(backend.inventory(*flow.pool))
         if not there.datasets and "no-source-files" not in drafts[0].preview.accept:

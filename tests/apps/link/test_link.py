@@ -17,7 +17,7 @@ from rich.console import Console
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.apps.link import verdict_output, verdicts
+from dc_inject.apps.link import command, verdicts
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder
@@ -317,7 +317,7 @@ def test_the_table_of_steps_fits_a_terminal(
         "outcome": "inconclusive", "cause": cause, "next": "stop",
     }  # fmt: skip
     console = Console(width=most, record=True, file=io.StringIO())
-    console.print(tables.table(verdict_output.STEPS, [step], most=most))
+    console.print(tables.table(command.STEPS, [step], most=most))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= most
     assert {"15:20:00", "15:22:00", "inconclusive"} <= set(lines[1].split())
@@ -345,7 +345,7 @@ def verdict_of(**more: object) -> dict[str, object]:
 def test_failed_files_have_their_reasons_or_it_is_said_that_they_have_none(
     capsys: pytest.CaptureFixture[str], files: dict[str, int], said: str
 ) -> None:
-    verdict_output.emit("table", verdict_of(failed_files=files))
+    command.emit("table", verdict_of(failed_files=files))
     assert f"failed files: {said}" in capsys.readouterr().err
 
 

@@ -100,11 +100,11 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
 @pytest.mark.parametrize(
     "place",
     [
-        "dc_inject.apps.link.climbing.Climbing.finish",
+        "dc_inject.apps.link.running.Climbing.finish",
         "dc_inject.engine.assembly.admit_to_end",
         "dc_inject.engine.ending.Drain.look",
         "dc_inject.engine.ending.Drain.look_again",
-        "dc_inject.apps.link.verdict_output.emit",
+        "dc_inject.apps.link.command.emit",
     ],
 )
 def test_an_interruption_at_any_moment_afterwards_says_the_same(

@@ -44,7 +44,7 @@ def test_a_high_rate_has_to_be_meant(service, tmp_path: Path, wording) -> None:
     assert "--yes" in error.hint
     assert nothing_left(tmp_path)
     assert backend.calls == {}, "nobody was asked yet"
-    assert "meant" in run("link", A, B, "--rate", "20Gb/s", "--for", "12m", text="n\n").stderr
+    assert "20 Gb/s" in run("link", A, B, "--rate", "20Gb/s", "--for", "12m", text="n\n").stderr
     for more in (("--max", "20Gb/s"), ("--yes",)):
         done = run("link", A, B, "--rate", "20Gb/s", "--for", "12m", *more, "--campaign", f"c{len(more)}")
         assert done.exit_code == 0, done.exception

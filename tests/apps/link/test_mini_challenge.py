@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.apps.link import records
-from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.judging.progress import Progress, conclusion
 from dc_inject.apps.link.judging.steps import Ladder, Next
 from dc_inject.apps.link.judging.verdict import StepOutcome
+from dc_inject.apps.link.running import Climbing
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import LinkRefused, Temporary
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world

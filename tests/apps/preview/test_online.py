@@ -406,7 +406,7 @@ def test_rses_are_asked_for(check, rucio, monkeypatch) -> None:
     told = [(row["severity"], row["code"], row["message"]) for row in rows(done)]
     assert told == [
         ("error", None, "D is tape, and nobody agreed to it"),
-        ("warning", "storage-unreachable", "Rucio says that B is not writable now"),
+        ("warning", "storage-unreachable", "in Rucio, B is not writable now"),
         ("error", None, "rucio knows no RSE C"),
     ]
     assert "rucio at sim://: sim of def, may end rules early" in done.stderr

@@ -91,7 +91,7 @@ def test_what_is_waited_for_is_said_while_a_service_does_not_answer(
     def fault(_method: str, _subject: object) -> None:
         assert said.wait(60)
 
-    monkeypatch.setattr(command, "SAY_AFTER", 0)
+    monkeypatch.setattr(command, "PATIENCE", 0)
     monkeypatch.setattr(command.click, "echo", heard)
     service.fault = fault
     lines = [line for line in run("ping").stderr.splitlines() if "rucio" in line]

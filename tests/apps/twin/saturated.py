@@ -26,10 +26,10 @@ from statistics import fmean
 
 from dc_inject import menu
 from dc_inject.apps.link import mini_challenge
-from dc_inject.apps.link.climbing import Climbing
 from dc_inject.apps.link.judging.progress import Conclusion, Progress, conclusion
 from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.options import LinkOptions
+from dc_inject.apps.link.running import Climbing
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.apps.twin.grid import bottlenecks
-from dc_inject.apps.twin.grid.bottlenecks import holding_back
+from dc_inject.apps.twin.grid import world as bottlenecks
 from dc_inject.apps.twin.grid.description import Fault, Fts, LinkTraits, Overload, Path, Rucio, Site, Trouble
-from dc_inject.apps.twin.grid.world import World
+from dc_inject.apps.twin.grid.world import World, holding_back
 from tests.apps.twin.grids import GB, grid, rule, storage
 
 WIDE = LinkTraits(file_speed=0.02 * GB, actives=(100, 100))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dc_inject.apps.twin import calibrating, calibration_tables
+from dc_inject.apps.twin import calibrating, printing
 from dc_inject.apps.twin.grid.grid_file import read
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import LedgerError, UsageError
@@ -163,7 +163,7 @@ def test_its_own_menu_is_conclusive_and_four_times_as_much_is_not(past):
 
 
 def test_held_out_cycles_are_predicted_within_9_percent_and_the_file_says_so(past, capsys):
-    calibration_tables.show("json", past.made)
+    printing.show_calibration("json", past.made)
     told = json.loads(capsys.readouterr().out)
     assert told["held_out"] == told["cycles"] // 3
     assert told["worst_error"] <= 0.09
@@ -194,7 +194,7 @@ def test_that_a_grid_has_no_space_of_disks_is_told_when_it_is_written_and_in_it(
 
 
 def test_for_people_it_says_what_was_fitted(past, capsys):
-    calibration_tables.show("table", past.made)
+    printing.show_calibration("table", past.made)
     told = capsys.readouterr().out
     assert "3 of 7 capacities" in told
     assert "at times" not in told
@@ -207,10 +207,10 @@ def test_a_link_that_was_full_at_times_only_is_told_apart(past, capsys):
     link = replace(fit.links[ends], rate=replace(fit.links[ends].rate, count=16))
     fit = replace(fit, links={**fit.links, ends: link})
     made = replace(past.made, calibrated=replace(past.made.calibrated, fit=fit))
-    calibration_tables.show("table", made)
+    printing.show_calibration("table", made)
     told = capsys.readouterr().out
     assert ": OTHER -> ROOMY\nhint: " in told
-    calibration_tables.show("json", made)
+    printing.show_calibration("json", made)
     assert json.loads(capsys.readouterr().out)["full_at_times"] == [{"source": "OTHER", "destination": "ROOMY"}]
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.apps.twin.fixed_rate import DELAY, MOST, WORK, FixedRate
+from dc_inject.apps.twin.simulation import DELAY, MOST, WORK, FixedRate
 from dc_inject.model import Dataset, Held, Hold
 from tests.core.builders import CYCLE, demand, flow, situation
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.apps.twin import calibrating, calibration_tables, inconclusive
+from dc_inject.apps.twin import calibrating, forecast, printing
 from dc_inject.apps.twin.grid.grid_file import read
 from dc_inject.model import FlowKey, Link
 from tests.cli import ledgers
@@ -78,7 +78,7 @@ def test_a_calibration_says_in_words_which_errors_are_too_large(calibrated, caps
     made, grid = calibrated
 
     def shown(fmt: str) -> str:
-        calibration_tables.show(fmt, made)
+        printing.show_calibration(fmt, made)
         return str(capsys.readouterr().out)
 
     said = shown("table")
@@ -129,7 +129,7 @@ def test_programs_and_several_seeds_have_them_and_no_cause_of_a_short_one_goes_w
     )
 
 
-beyond = inconclusive.UNMEASURED.format
+beyond = forecast.UNMEASURED.format
 
 
 def measured(folder: Path, links: str, *words: object) -> dict[str, str]:
@@ -177,11 +177,11 @@ def test_seeds_tell_the_most_that_one_of_them_tells():
     """A link may move more than was ever measured with some seeds only."""
     row = {"scenario": "s", "source": "A", "destination": "B", "why": "an outage"}
     more, other = row | {"why": f"an outage; {beyond('1 Gb/s')}"}, row | {"destination": "A"}
-    assert inconclusive.of_seeds([[row], [more, other], []]) == [other, more]
+    assert forecast.merge_seeds([[row], [more, other], []]) == [other, more]
 
 
 def test_links_through_fts_go_by_the_hosts_of_their_storages():
     grid = read(GRID.replace("A: {}", "A: {host: a.example.org}").encode() + b'inconclusive: {"A:FREE": why}', "g")
     keys = [FlowKey("test", Link(f"davs://{host}.example.org/data", "FREE", "fts")) for host in ("a", "b")]
-    (row,) = inconclusive.links(keys, grid)
+    (row,) = forecast.inconclusive_links(keys, grid)
     assert (row["source"], row["why"]) == ("davs://a.example.org/data", "why")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.apps.twin import calibrating, calibration_tables, own_menus
+from dc_inject.apps.twin import calibrating, own_menus, printing
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import UsageError
 from tests.cli import ledgers
@@ -70,19 +70,19 @@ def own(folder: Path, path: Path) -> own_menus.OwnMenus:
 def test_menus_are_simulated_in_the_fitted_grid_and_what_they_move_is_told_beside_what_moved(folder, capsys):
     made = calibrated(folder, simulated(folder, "--policy", "act"))
     capsys.readouterr()
-    calibration_tables.show("json", made)
+    printing.show_calibration("json", made)
     forecast = json.loads(capsys.readouterr().out)["forecast"]
     assert (forecast["why_not"], forecast["policy"]) == (None, "act")
     assert {link["destination"] for link in forecast["links"]} == {"B", "C"}
     assert all(link["due"] == link["due_now"] for link in forecast["links"])
     assert all(link["error"] <= 0.1 for link in forecast["links"])
     assert forecast["error"] == abs(forecast["forecast"] - forecast["moved"]) / forecast["moved"]
-    calibration_tables.show("table", made)
+    printing.show_calibration("table", made)
     told = capsys.readouterr().out
     assert ", with control: act, " in told
     assert "\nforecast error: " in told
     assert "# forecast error: " in (folder / "fitted.yaml").read_text()
-    calibration_tables.show("csv", made)
+    printing.show_calibration("csv", made)
     rows = {row["destination"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     for link in forecast["links"]:
         row = rows[link["destination"]]
@@ -143,11 +143,11 @@ def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told
     made = calibrated(folder, path)
     assert str(made.forecast).startswith(f"{folder / 'menu.yaml'} ")
     capsys.readouterr()
-    calibration_tables.show("table", made)
+    printing.show_calibration("table", made)
     wording(capsys.readouterr().out)
-    calibration_tables.show("json", made)
+    printing.show_calibration("json", made)
     assert json.loads(capsys.readouterr().out)["forecast"] == {"why_not": made.forecast}
-    calibration_tables.show("csv", made)
+    printing.show_calibration("csv", made)
     rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert {row["forecast_error"] for row in rows} == {""}
     assert "# no forecast: " in (folder / "fitted.yaml").read_text()

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from dc_inject.apps.twin.grid import grid_text
-from dc_inject.apps.twin.grid.prediction_errors import (
+from dc_inject.apps.twin.grid.replay import (
     LinkError,
+    Past,
     Prediction,
+    Replay,
     held_out_errors,
     inconclusive,
     summary,
 )
-from dc_inject.apps.twin.grid.replay import Past, Replay
 
 TB = 10**12
 LINK, OTHER = ("A", "B"), ("A", "C")

@@ -21,7 +21,7 @@ from tests.cli.ledgers import CYCLE, GB, ME, START, Ledger
 
 pytest.importorskip("numpy")  # an extra
 
-from dc_inject.apps.twin.grid import bottlenecks
+from dc_inject.apps.twin.grid import world as bottlenecks
 
 SCENARIOS = Path(__file__).parents[3] / "menus" / "twin"
 KEY, OTHER = FlowKey("test", Link("A", "B")), FlowKey("test", Link("A", "C"))
@@ -214,7 +214,7 @@ def causes(ledger, *lines: SummaryLine, **how) -> list[list[tuple[object, ...]]]
 
 
 def test_each_cause_has_its_words(ledger, wording):
-    """What files waited for has those of `grid/bottlenecks.py`."""
+    """What files waited for has those of `grid/world.py`."""
     through_fts = line(FlowKey("test", Link("A", "B", "fts")))
     whole, made = line(injected=8), {}
     made["unexplained"] = short(

@@ -45,8 +45,7 @@ import numpy as np
 from dc_inject.apps.twin.grid.arrays import Flags, Floats, summed
 from dc_inject.apps.twin.grid.description import Grid
 from dc_inject.apps.twin.grid.description import Rucio as Daemons
-from dc_inject.apps.twin.grid.prediction_errors import LinkError, held_out_errors
-from dc_inject.apps.twin.grid.replay import Ends, Past, Replay, Sent, replay
+from dc_inject.apps.twin.grid.replay import Ends, LinkError, Past, Replay, Sent, held_out_errors, replay
 from dc_inject.apps.twin.grid.rule_times import RETRIES, FileFit, Measured, RuleTimes
 
 HELD_OUT = 3  # the last one of so many parts

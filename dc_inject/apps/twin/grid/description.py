@@ -1,7 +1,7 @@
 """A grid as the twin knows it: sites, storages, links, FTS, Rucio, what others do, and what goes wrong when.
 
 Rates are bytes per second, sizes bytes, and times seconds; moments count from the beginning of the simulation.
-None is no limit. What a grid file leaves out has the values that stand here; where they come from is told in
+None is no limit. What a grid file leaves out has the values that stand here; their sources are in
 `docs/reference/grids.md`.
 """
 
@@ -115,8 +115,8 @@ class Rucio:
 
     The submitter passes on up to `requests` a second, in passes; the poller sees at each pass what is done;
     the judge ends up to `rules_a_pass` expired rules; the reaper takes up to `reaper_chunk` files of a storage
-    at each pass. `usage_every` is how old the space of a storage may be that Rucio tells. `may_end` is whether its
-    policy lets us end rules before their lifetime is over.
+    at each pass. `usage_every` is how old the space of a storage may be that Rucio reports.
+    `may_end` is whether its policy lets us end rules before their lifetime is over.
     """
 
     submit_every: float = MINUTE
@@ -149,13 +149,13 @@ class Fault(StrEnum):
     FTS_DOWN = "fts-down"  # nothing new is started
     STORAGE_DOWN = "storage-down"  # what moves there fails, and so does what is started
     CAPACITY = "capacity"  # a site, storage, path or link `SRC:DST` carries only a part
-    FAILURES = "failures"  # a part of the transfers of a storage, or of all, fails: bad tokens, say
+    FAILURES = "failures"  # a part of the transfers of a storage, or of all, fails, as with bad tokens
     DELETION = "deletion-slow"  # deleting takes so many times as long
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What goes wrong from `at` on for `lasting` seconds; `part` says how much (see `Fault`)."""
+    """What goes wrong from `at` on for `lasting` seconds; `part` is how much (see `Fault`)."""
 
     fault: Fault
     at: float
@@ -176,7 +176,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All of it. Links are told by `SRC:DST`, where either may be `*`; what is told more exactly counts.
+    """All of it. Links are named by `SRC:DST`, where either may be `*`; the most exact name counts.
 
     `inconclusive` has the links that it does not predict, and why: nothing that they move in it is a forecast.
     """
@@ -202,11 +202,11 @@ class Grid:
         return next((storage.name for storage in self.storages.values() if storage.host == host), None)
 
     def traits(self, source: str, destination: str) -> LinkTraits:
-        """Return how a link behaves: as told of it, of its destination, of its source, or of all."""
+        """Return how a link behaves: the entry for it, its destination, its source, or all links."""
         return _most_exact(self.links, source, destination) or self.default_link
 
     def why_inconclusive(self, source: str, destination: str) -> str:
-        """Return why nothing is known of a link by what it moves here; empty where it is."""
+        """Return why the grid does not predict a link; empty where it does."""
         return _most_exact(self.inconclusive, source, destination) or ""
 
 

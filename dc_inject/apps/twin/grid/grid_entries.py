@@ -117,7 +117,7 @@ class LinkEntry(MenuModel):
 
     rate: Rate | None = Field(None, description="The most it carries")
     file_speed: Rate | None = Field(None, description="The most of one transfer")
-    overhead: Seconds | None = Field(None, description="What a transfer takes beside moving bytes")
+    overhead: Seconds | None = Field(None, description="The time of a transfer in which it moves no bytes")
     failures: f.Fraction | None = Field(None, description="Part of the attempts that fails")
     actives: Actives | None = Field(None, description="The range of FTS's optimizer on this link")
     highest_measured: Rate | None = Field(None, description="The most that it was seen to carry")
@@ -155,7 +155,7 @@ class SiteEntry(MenuModel):
 
 
 class Defaults(MenuModel):
-    """What holds of links and storages that do not say otherwise."""
+    """The values of links and storages that have none of their own."""
 
     link: LinkEntry | None = None
     storage: StorageEntry | None = None

@@ -1,6 +1,6 @@
-"""Grid files: YAML that says what the twin simulates. Every problem is reported with its place and a hint.
+"""Grid files: YAML that describes what the twin simulates. Every problem is reported with its place and a hint.
 
-They are read as menus are: each scalar as text, each unit said, unknown keys refused, everything bounded. What
+They are read as menus are: each scalar as text, each with its unit, unknown keys refused, everything bounded. What
 may stand in one is in `grid_entries.py`.
 """
 
@@ -94,7 +94,7 @@ def _made(document: Document) -> g.Grid:
 
 
 def _given(entry: MenuModel | None) -> dict[str, Any]:
-    """Return what an entry says, by the names of its fields."""
+    """Return the values of an entry, by the names of its fields."""
     return entry.model_dump(exclude_unset=True, exclude_none=True) if entry is not None else {}
 
 
@@ -127,7 +127,7 @@ def _trouble(entry: TroubleEntry) -> g.Trouble:
 
 
 def _check(document: Document, reader: MenuReader) -> None:
-    """Complain of names that nothing has, and of entries that say nothing."""
+    """Complain of names that nothing has, and of empty entries."""
     seen, hosts = dict[str, str](), dict[str, str]()
     for name, site in document.sites.items():
         for storage, described in site.storages.items():
@@ -227,7 +227,7 @@ def _patterns(document: Document) -> list[tuple[nodes.Place, str]]:
 
 
 def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str], reader: MenuReader) -> None:
-    """Complain of a trouble whose subject does not fit its fault, or that does not say how much."""
+    """Complain of a trouble whose subject does not fit its fault, or that lacks how much."""
     fault, subject = trouble.fault, trouble.subject
     names = storages
     if fault is g.Fault.CAPACITY:

@@ -22,8 +22,7 @@ from dc_inject.apps.twin.grid.calibration import (
 )
 from dc_inject.apps.twin.grid.description import Fts, LinkTraits
 from dc_inject.apps.twin.grid.grid_entries import MOST_DATASETS
-from dc_inject.apps.twin.grid.prediction_errors import MOST_MISSED, summary
-from dc_inject.apps.twin.grid.replay import Ends, Past
+from dc_inject.apps.twin.grid.replay import MOST_MISSED, Ends, Past, summary
 from dc_inject.apps.twin.grid.rule_times import Measured
 from dc_inject.model import units
 

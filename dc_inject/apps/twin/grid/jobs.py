@@ -1,7 +1,7 @@
 """Jobs that are submitted to FTS directly: in its queues at once, ours to end, and ours to delete.
 
-No daemon of Rucio stands between: files wait beside those of rules and of others, and the same optimizer, limits
-and priorities hold for them (`transfers.py`). FTS tries a file again as often as its job says. A job that is over
+No daemon of Rucio stands between: files wait with those of rules and of others, and the same optimizer, limits
+and priorities hold for them (`transfers.py`). FTS tries a file again as often as its job asks. A job that is over
 stays known; one that is cancelled keeps FTS as busy as starting it. What has arrived stays until it is deleted,
 which takes the storage as long as for Rucio.
 """
@@ -49,7 +49,7 @@ class Jobs:
         self.jobs: dict[str, Job] = {}
 
     def submit(self, key: str, job: Job, retries: int | None = None) -> None:
-        """Take a new job; without `retries`, its files are tried as often as FTS's configuration says."""
+        """Take a new job; without `retries`, its files are tried as often as in FTS's configuration."""
         job.number = self._transfers.open_job(job.queue, max(job.bytes / job.files, 1.0), retries=retries)
         self._transfers.submit(job.number, job.files)
         self.jobs[key] = job

@@ -18,7 +18,7 @@ UNLIMITED = 0  # the resource without limit
 
 
 class Network:
-    """Numbers storages, links and resources, and tells what each carries.
+    """Numbers storages, links and resources, and has what each carries.
 
     `source`, `target`, `speed`, `overhead` and `failures` are arrays over the links that have been used.
     """

@@ -17,7 +17,7 @@ Each minute FTS looks at every link that has something to do, and moves the numb
 
 Read in FTS3's own code (github.com/cern-fts/fts3: `src/server/services/optimizer/OptimizerConnections.cpp`,
 `OptimizerConstants.h`, and the MySQL data source, which rounds successes up to whole percent and takes 100 % where
-nothing has ended), written anew for all links at a time. Left out: limits on a storage's throughput, and streams.
+nothing has ended), written here for all links at a time. Left out: limits on a storage's throughput, and streams.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dc_inject.apps.twin.grid.description import Mode
 
 EVERY = 60.0  # seconds between two runs
 MINUTES = 30  # the longest window
-LATELY = 5  # minutes of which FTS tells the throughput of a link
+LATELY = 5  # minutes for which FTS reports the throughput of a link
 WEIGHT = 0.1  # of the newest value in the mean
 LOW, BASE = 97.0, 96.0  # percent of transfers that succeed
 STEADY = 300.0  # seconds after which it looks again though nothing has changed
@@ -43,7 +43,7 @@ COUNTS = 6
 
 
 class Lately(NamedTuple):
-    """What FTS tells of a link's last minutes: bytes per second of all transfers, and of a mean file.
+    """What FTS reports of a link's last minutes: bytes per second of all transfers, and of a mean file.
 
     Like FTS's figures, these leave out attempts that failed. `at` is when it last looked at the link, in seconds.
     """
@@ -97,7 +97,7 @@ class Optimizer:
         self._counts[what, self._minute] += amounts
 
     def lately(self, link: int) -> Lately:
-        """Return what FTS tells of a link's last minutes."""
+        """Return what FTS reports of a link's last minutes."""
         minutes = (self._minute - np.arange(1, LATELY + 1)) % MINUTES
         moved = float(self._counts[BYTES, minutes, link].sum()) * float(self._success[link]) / 100
         return Lately(moved / 60 / LATELY, float(self._size[link]), float(self._at[link]))

@@ -109,7 +109,7 @@ class Rules:
         self.end(rule, rule.expires)
 
     def end(self, rule: Rule, moment: float) -> None:
-        """Have a rule ended at the judge's first pass from a moment on, if that is earlier than was said."""
+        """Have a rule ended at the judge's first pass from a moment on, if that is earlier than planned."""
         rule.expires = min(rule.expires, moment)
         heapq.heappush(self._by_end, (rule.expires, next(self._order), rule))
 

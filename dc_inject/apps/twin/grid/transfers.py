@@ -26,13 +26,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dc_inject.apps.twin.grid import optimizer
-from dc_inject.apps.twin.grid.arrays import Flags, Floats, Ints, none, summed
-from dc_inject.apps.twin.grid.cohorts import Cohorts, no_cohorts
+from dc_inject.apps.twin.grid.arrays import Cohorts, Flags, Floats, Ints, no_cohorts, none, summed
 from dc_inject.apps.twin.grid.description import Grid
 from dc_inject.apps.twin.grid.network import Network
 from dc_inject.apps.twin.grid.optimizer import Optimizer
-from dc_inject.apps.twin.grid.sharing import Sharing
-from dc_inject.apps.twin.grid.slots import Slots
+from dc_inject.apps.twin.grid.sharing import Sharing, Slots
 from dc_inject.apps.twin.grid.storages import Storages
 
 NEVER = 1e30  # seconds
@@ -101,7 +99,7 @@ class Transfers:
             none()
         )  # of each queue, files that FTS could have started in the last step, and did not
         self._head_job, self._head_left, self._head_tries = none(), none(), none()
-        self.settled: list[int] = []  # jobs of which nothing is left, since somebody looked
+        self.settled: list[int] = []  # jobs of which nothing is left, since the last look
         self.done, self.failed, self.left, self._waits, self._retries, self._job_queue = (none() for _ in range(6))
         self._untried = none()
         self._size, self._takes_space = np.zeros(0), np.zeros(0)
@@ -111,7 +109,7 @@ class Transfers:
         self.fts_out = np.array([most if spec.fts_out is None else spec.fts_out for spec in specs])
         self.fts_in = np.array([most if spec.fts_in is None else spec.fts_in for spec in specs])
         self._rates = np.zeros(0)  # of each queue, in the last step
-        self._sharing: Sharing | None = None  # of bandwidth, and of slots; made anew for a new queue
+        self._sharing: Sharing | None = None  # of bandwidth, and of slots; made again for a new queue
         self._slots: Slots | None = None
 
     # ------------------------------------------------------------------ jobs
@@ -119,7 +117,7 @@ class Transfers:
     def open_job(self, queue: Queue, size: float, *, takes_space: bool = True, retries: int | None = None) -> int:
         """Make a job of files of one size, in bytes, which may take space at their destination.
 
-        `retries` is how often a file is tried again, if that is not what FTS's configuration says.
+        `retries` is how often a file is tried again, if not as often as in FTS's configuration.
         """
         if not self._free_jobs:
             self._grow_jobs()
