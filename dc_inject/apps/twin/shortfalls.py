@@ -1,6 +1,6 @@
 """What the grid of a simulation knows of links that are short (`summary/why.py`): what their files waited for.
 
-What files waited for in the grid (`grid/bottlenecks.py`) explains a hold only where the hold follows from what the
+What files waited for in the grid (`grid/world.py`) explains a hold only where the hold follows from what the
 link does, such as `backlog`, and only in the cycles that it led: on a link that is held for want of space files
 wait for a moment, too, and that is not why it is short. There it counts only if the disk never was nearly full,
 since bytes on their way took the space, and if files waited most of the time. If less arrived than was injected,

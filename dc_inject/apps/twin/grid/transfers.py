@@ -3,7 +3,7 @@
 Files wait in queues, one for each link, activity and priority, first come first served. FTS serves only the
 highest waiting priority of a link, and shares its slots among activities by their weights. How many slots a link
 has is the optimizer's word (`optimizer.py`); storages bound them too, and so does what the service can start
-(`slots.py`).
+(`sharing.py`).
 
 What moves is kept as cohorts: files of one job that started in the same step, and so end together. A step
 
