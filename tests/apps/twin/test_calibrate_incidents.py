@@ -78,7 +78,6 @@ def cut(tmp_path_factory) -> tuple[str, str]:
 
 
 def test_files_that_failed_while_a_storage_was_down_are_no_rate_of_failures(down):
-    """A replay with half of all attempts failing may come closer, since the incident is most of what it misses."""
     assert "# failures: not " in down
     assert read(down.encode(), "fitted.yaml").links["SOURCE:SINK"].failures == 0
 
@@ -87,7 +86,7 @@ def test_a_fitted_value_is_within_its_range_though_replays_have_corrected_it(dow
     assert outside(down) == []
 
 
-def test_a_speed_is_told_only_if_it_is_certain_after_all_corrections(down):
+def test_the_time_of_a_file_is_found_on_a_link_with_an_incident(down):
     """At 30 MB/s and 10 s, files of 3.5 GB take 127 s, and more with the retries of 1 % of the attempts."""
     link = read(down.encode(), "fitted.yaml").links["SOURCE:SINK"]
     assert 100 <= link.overhead + 3.5e9 / link.file_speed <= 190

@@ -1,36 +1,20 @@
-"""Calibration: the figures of a grid, fitted to what a past campaign's ledger tells.
+"""Calibration: the figures of a grid, fitted to a past campaign's ledger.
 
-What a figure rests on, and when a ledger cannot tell it:
+- *Capacity.* A link is *full* in a cycle when at every look some rule had waited far longer than rules of it
+  have to, or when it was held for a backlog. What moved in full cycles, and failed attempts, is its capacity; else
+  that is a lower bound. Where the sum over all links of a storage or site varies much less than the link alone,
+  that storage or site is full. Means over four cycles are compared, since transfers that began together end
+  together; if they differ much, as in an incident, there is no capacity.
+- *Time of a file.* When little is under way, a rule takes as long as its slowest file (`rule_times.py`).
+- *Failures.* A file that failed for good has failed in all its attempts: the part of attempts that fails is the
+  fourth root of the part of files. The files of a link are parted in five, by their end, and the middle part
+  counts, since an incident is in one or two of them. With few failed files there is only a bound.
+- *Deletion.* That files are gone is seen once a cycle, so a lag is known to about a cycle. The rate shows where
+  files wait for it for cycles, unless more is deleted in others.
 
-- *Capacity.* A link is *full* in a cycle when at every look in it some rule had waited far longer than rules of
-  that link have to, or when it was held for a backlog: with control rules need not wait where little is carried,
-  since little is injected. What moved in such cycles is what it carries; failed attempts come on top. A link
-  that was never full gives a lower bound and nothing else. Where the sum over all links of a storage or site
-  varies much less than the link alone, that storage or site is what is full. What looks full may also be FTS's
-  limit of transfers: from a ledger nobody can tell. Transfers that began together end together, so that a cycle
-  alone tells little: means over four cycles are compared. If they differ much while it is full, what it carries
-  has changed, as in an incident, and the mean is what it never carried.
-- *Speed and overhead of a file.* When little is under way, a rule takes as long as its slowest file: attempts x
-  (overhead + size / speed), and what daemons and looks add. Sizes that differ separate the two; where they hardly
-  do, only the time of a file is known, and the overhead is assumed.
-- *Failures.* A file that failed for good has failed in all its attempts. So if attempts fail by chance, the part
-  that does is the fourth root of the part of files: 3 of 5,562 would be 15 % of all attempts. An incident, or a
-  file that can never be read, leaves as many. So the files of a link are parted in five, by when they were over,
-  and the middle part counts: an incident is in one or two of them. A rate is told only if enough failed there,
-  and hardly fewer in four of the parts, since an incident may reach into three; else a bound, which is a weak
-  one. A link that was full at times only, for no reason that shows, may be one from which FTS took transfers
-  because attempts fail. If some of its files failed for good, the rates that would leave so few are tried, and
-  one with which a replay comes nearer to what moved is taken.
-- *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
-  a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles, unless more is
-  deleted in others: then deletions were slow for a while, as in an incident.
-
-What daemons, looks and retries add to a rule's time, and what a full link wastes on transfers that are cancelled
-when their rule expires, is not computed but simulated: the rules are sent again in the grid that was found
-(`replay.py`), and its capacities, overheads and speeds are corrected by what differs, a few times.
-
-The error is that of held-out cycles, the last third: a forecast is of times after those that were fitted, and a
-third out of the middle would share its rules with its neighbours. What is written in the end is fitted to all.
+The time of daemons and looks, and what a full link wastes on cancelled transfers, is simulated: the rules are
+sent again in the fitted grid (`replay.py`), and its capacities and times of files are corrected by the
+difference, a few times. The error is that of the last third of the cycles, held out; the result is fitted to all.
 """
 
 from __future__ import annotations
@@ -59,9 +43,8 @@ PARTS = 5  # of a link's files, by when they were over: what failed in the middl
 MOST_BY_CHANCE = 1.66, 3.07, 4.37, 5.61  # files a part, if 0, 1, 2 or 3 failed in the middle one: with 95 %
 LEAST_FAILED = len(MOST_BY_CHANCE)  # files, in a part: fewer are chance
 ATTEMPT = 1 / (RETRIES + 1)  # the exponent of files that failed in all attempts, which gives that of one
-MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
-NEARER = 0.97  # times what a replay without failures is apart: one that is not nearer shows none
-ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
+MOST_FAILING = 0.99  # of attempts: where all fail, nothing else shows
+ROUNDS = 4  # of corrections by replays
 PARALLEL = 10
 Passed = Callable[[float], None]
 
@@ -74,15 +57,10 @@ class Resource(NamedTuple):
 
 
 class FailureFit(NamedTuple):
-    """The part of attempts that fails most of the time, and how many files failed for good at any time.
-
-    `apart` is how far replays are from what moved in a cycle, as a part of that: without failures and with this
-    rate. None where the rate is not from replays.
-    """
+    """The part of attempts that fails most of the time, and how many files failed for good at any time."""
 
     rate: Measured
     files: int
-    apart: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +120,10 @@ def calibrated(past: Past, made: Callable[[Fit], Grid], passed: Passed = lambda 
     """Fit a grid, and try it on the last third of the cycles; `made` returns the grid of a fit."""
     held_out = past.cycles // HELD_OUT
     before = past.until(past.cycles - held_out)
-    first = _refined(before, made, ROUNDS, _part(passed, 0.0, 0.45))
-    predicted = replay(past, made(first), _part(passed, 0.45, 0.15))
+    first = _refined(before, made, _part(passed, 0.0, 0.35))
+    predicted = replay(past, made(first), _part(passed, 0.35, 0.1))
     errors = held_out_errors(past, predicted, before.cycles)
-    fit = _refined(past, made, AGAIN, _part(passed, 0.6, 0.4), first)
+    fit = _refined(past, made, _part(passed, 0.45, 0.55))
     return Calibrated(fit, held_out, errors)
 
 
@@ -153,16 +131,15 @@ def _part(passed: Passed, begin: float, length: float) -> Passed:
     return lambda part: passed(begin + length * part)
 
 
-def _refined(
-    past: Past, made: Callable[[Fit], Grid], rounds: int, passed: Passed, begin: Fit | None = None
-) -> Fit:
-    """Fit, then correct it by what differs in a replay; figures begin with those of another fit that has them."""
-    times = {link: RuleTimes(past, numbers) for link, numbers in _by_link(past.sent).items()}
-    fit = _fit(past, times, begin)
-    if shown := _failures_by_replay(fit, times, made, begin):
-        fit = _fit(past, times, begin, shown)
-    for number in range(rounds):
-        replayed = replay(past, made(fit), _part(passed, number / rounds, 1 / rounds))
+def _refined(past: Past, made: Callable[[Fit], Grid], passed: Passed) -> Fit:
+    """Fit, then correct it by what differs in a replay."""
+    numbers: dict[Ends, list[int]] = defaultdict(list)
+    for number, rule in enumerate(past.sent):
+        numbers[rule.link].append(number)
+    times = {link: RuleTimes(past, of_link) for link, of_link in sorted(numbers.items())}
+    fit = _fit(past, times)
+    for number in range(ROUNDS):
+        replayed = replay(past, made(fit), _part(passed, number / ROUNDS, 1 / ROUNDS))
         links = {
             link: replace(fitted, files=times[link].corrected(fitted.files, replayed.completed))
             for link, fitted in fit.links.items()
@@ -198,15 +175,13 @@ def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], replayed: Replay) -> 
     return replace(fit, links=links, shared=shared)
 
 
-def _fit(
-    past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None, shown: Mapping[Ends, FailureFit] | None = None
-) -> Fit:
-    """Fit all that needs no replay; `shown` are failures that replays have shown."""
+def _fit(past: Past, times: Mapping[Ends, RuleTimes]) -> Fit:
+    """Fit all that needs no replay."""
     fastest = min((of_link.fastest for of_link in times.values()), default=np.inf)
     daemons = float(np.clip(fastest / 2, 1.0, Daemons().submit_every))  # a rule waits for two of them
     failures = {
         link: _failures(past.sent[number] for number in of_link.numbers) for link, of_link in times.items()
-    } | dict(shown or {})
+    }
     full = {link: of_link.full(past) for link, of_link in times.items()}
     carried = {  # failed attempts move bytes too
         link: past.moved[link] / past.cycle / (1 - (failures[link].rate.value or 0.0)) for link in times
@@ -220,20 +195,15 @@ def _fit(
     for resource in sorted(full_resources):
         members = [link for link in times if resource in _shared(past, link)]
         cycles = np.any([full[link] for link in members if groups[link] == resource], axis=0)
-        rate = _capacity(np.sum([carried[link] for link in members], axis=0), cycles)
-        shared[resource] = _as_before(rate, None if begin is None else begin.shared.get(resource))
+        shared[resource] = _capacity(np.sum([carried[link] for link in members], axis=0), cycles)
     links = {}
     for link, of_link in times.items():
         alone = full[link] if groups[link] is None else np.zeros(past.cycles, dtype=bool)
-        before = None if begin is None else begin.links.get(link)
-        rate = _as_before(_capacity(carried[link], alone), None if before is None else before.rate)
         fails = failures[link].rate.value
         if fails is None and not failures[link].files:
             fails = 0.0
         files = of_link.of_file(fails, daemons + past.look / 2)
-        if before is not None:
-            files = of_link.as_before(files, before.files)
-        links[link] = LinkFit(rate, groups[link], files, failures[link])
+        links[link] = LinkFit(_capacity(carried[link], alone), groups[link], files, failures[link])
     deletions = {}
     for storage in sorted({link[1] for link in times}):
         deletion = _deletion(past, [rule for rule in past.sent if rule.link[1] == storage])
@@ -243,20 +213,6 @@ def _fit(
         (times[link].transfers(fitted.files, carried[link]) for link, fitted in links.items()), default=0
     )
     return Fit(past, daemons, transfers, links, shared, deletions)
-
-
-def _as_before(fitted: Measured, before: Measured | None) -> Measured:
-    """Return a figure with the value that was found before, where both have one."""
-    if fitted.value is None or before is None or before.value is None:
-        return fitted
-    return fitted.moved_to(before.value)
-
-
-def _by_link(sent: Sequence[Sent]) -> dict[Ends, list[int]]:
-    numbers: dict[Ends, list[int]] = defaultdict(list)
-    for number, rule in enumerate(sent):
-        numbers[rule.link].append(number)
-    return dict(sorted(numbers.items()))
 
 
 # --------------------------------------------------------------------------- capacities
@@ -338,58 +294,12 @@ def _failures(rules: Iterable[Sent]) -> FailureFit:
     if middle >= LEAST_FAILED and value <= STEADY * low:
         return FailureFit(Measured(float(value), 0.0, count, float(low), float(high)), int(failed.sum()))
     if not failed.any():
-        most = 3 / PARTS  # the rule of three: all files tell
+        most = 3 / PARTS  # the rule of three: all files count
     elif middle < LEAST_FAILED:
         most = MOST_BY_CHANCE[int(middle)]
     else:
         most = least + 2 * least**0.5 + 3
     return FailureFit(Measured(None, min(most * PARTS / count, 1.0) ** ATTEMPT, count), int(failed.sum()))
-
-
-def _failures_by_replay(
-    fit: Fit, times: Mapping[Ends, RuleTimes], made: Callable[[Fit], Grid], begin: Fit | None
-) -> dict[Ends, FailureFit]:
-    """Return the failures of links that were full at times, of those rates with which a replay comes nearer."""
-    suspects = {
-        link: fitted.failures
-        for link, fitted in fit.links.items()
-        if fitted.is_full_at_times
-        and fitted.failures.files
-        and fitted.failures.rate.value is None
-        and _rate_of_few(fitted.failures, 0) is not None
-    }
-    if not suspects:
-        return {}
-    without, shown = _apart(fit.past, replay(fit.past, made(fit))), {}
-    nearest = {link: NEARER * without[link] for link in suspects}
-    for more in range(3):  # standard deviations: by chance, so many less may have failed than most of the time
-        rates = {link: _rate_of_few(failures, more) for link, failures in suspects.items()}
-        tried = {link: failures for link, failures in rates.items() if failures is not None}
-        if not tried:
-            break
-        apart = _apart(fit.past, replay(fit.past, made(_fit(fit.past, times, begin, tried))))
-        for link, failures in tried.items():
-            if apart[link] < nearest[link]:
-                nearest[link] = apart[link]
-                shown[link] = failures._replace(apart=(without[link], apart[link]))
-    return shown
-
-
-def _rate_of_few(failures: FailureFit, more: int) -> FailureFit | None:
-    """Return the rate that leaves as many failed files, or so many standard deviations more, up to the bound."""
-    files, count = failures.files, failures.rate.count
-    rate = min((files + more * (files**0.5 + 1)) / count, 1.0) ** ATTEMPT
-    if rate > failures.rate.bound:
-        return None
-    return failures._replace(rate=Measured(min(rate, MOST_FAILING), 0.0, count))
-
-
-def _apart(past: Past, replayed: Replay) -> dict[Ends, float]:
-    """Return how far a replay is from what each link moved in a cycle, as a part of that."""
-    return {
-        link: float(np.abs(moved - replayed.moved[link]).sum() / max(moved.sum(), 1.0))
-        for link, moved in past.moved.items()
-    }
 
 
 def _deletion(past: Past, rules: Sequence[Sent]) -> DeletionFit | None:

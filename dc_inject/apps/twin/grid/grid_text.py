@@ -1,7 +1,7 @@
-"""A calibrated grid as a grid file, whose comments say on what each figure rests, and what is not known.
+"""A calibrated grid as a grid file, with comments on the source of each figure, and what is not known.
 
 What was fitted stands as a value; what could only be bounded, as a comment, so that the twin sets no limit there;
-what is assumed says so. `grid_file.read` reads what is written here.
+what is assumed is marked. `grid_file.read` reads what is written here.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def text(
 
 def _error(calibrated: Calibrated) -> Iterator[str]:
     yield (
-        f"# Error: fitted to all but the last {units.counted(calibrated.held_out, 'cycles')}, and told what was "
-        "injected, the twin predicts"
+        f"# Error: fitted to all but the last {units.counted(calibrated.held_out, 'cycles')}, and knowing what "
+        "was injected, the twin predicts"
     )
     errors = summary(calibrated.errors)
     if errors is None:
@@ -202,35 +202,24 @@ def _links(fit: Fit, inconclusive: Container[Ends]) -> Iterator[str]:
 
 
 def _file(link: LinkFit) -> Iterator[str]:
-    speed, overhead = link.files.speed, link.files.overhead
-    if speed.value is None:
-        why = f"file_speed, overhead: not known, since {link.files.why}; assumed"
+    files = link.files
+    if files.speed is None:
+        why = f"file_speed, overhead: not known, since {files.why}; assumed"
         yield from (f"    # {line}" for line in textwrap.wrap(why, 100))
         yield f"    file_speed: {_speed(ASSUMED.file_speed)}"
-    elif overhead is None:
-        at_most = link.files.at_most
-        takes = f"at most {_number(at_most, 3)} s" if at_most else f"{_number(speed.bound, 3)} s"
-        assumed = "half of that, and the overhead, are" if at_most else "the overhead is"
-        yield (
-            f"    # file_speed, overhead: {units.counted(speed.count, 'rules')} show only that a file takes "
-            f"{takes}, and not how that depends on its size; {assumed} assumed"
-        )
-        yield f"    file_speed: {_speed(speed.value)}"
-        yield f"    overhead: {_number(link.files.overhead_or_assumed, 3)} s"
-    else:
-        within = f"{_speed(speed.low)} to {_speed(speed.high)}"
-        yield f"    file_speed: {_speed(speed.value)}  # fitted: {units.counted(speed.count, 'rules')} ({within})"
-        yield f"    overhead: {_number(overhead, 3)} s  # fitted with it"
+        return
+    takes = f"at most {_number(files.at_most, 3)} s" if files.at_most else f"{_number(files.time, 3)} s"
+    assumed = "half of that, and the overhead, are" if files.at_most else "the overhead is"
+    yield f"    # file_speed, overhead: {units.counted(files.rules, 'rules')} show only that a file takes {takes};"
+    yield f"    # {assumed} assumed"
+    yield f"    file_speed: {_speed(files.speed)}"
+    yield f"    overhead: {_number(files.overhead, 3)} s"
 
 
 def _failures(failures: FailureFit) -> Iterator[str]:
     rate, failed = failures.rate, f"{failures.files:,}" if failures.files else "none"
     files = f"{failed} of {rate.count:,} files failed for good"
-    if rate.value is not None and failures.apart is not None:
-        before, now = map(units.percent, failures.apart)
-        yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files}; with this rate a replay of"
-        yield f"    # what was injected is {now} apart from what moved in a cycle, and without failures {before}"
-    elif rate.value is not None:
+    if rate.value is not None:
         within = f"{units.percent(rate.low)} to {units.percent(rate.high)}"
         yield f"    failures: {_number(100 * rate.value)} %  # fitted: {files} ({within} at most times)"
     elif failures.files:
@@ -276,26 +265,25 @@ def kinds(fit: Fit) -> Counter[str]:
     counts: Counter[str] = Counter()
     for link in fit.links.values():
         counts["capacity"] += link.rate.value is not None or link.full is not None
-        counts["speed"] += link.files.speed.value is not None and link.files.overhead is not None
+        counts["speed"] += link.files.speed is not None
         counts["failures"] += link.failures.rate.value is not None
     return counts
 
 
 def at_times(fit: Fit) -> dict[Ends, list[str]]:
     """Return in words what happened to links at times for a reason that the ledger does not show."""
-    told: dict[Ends, list[str]] = {ends: [FULL] for ends in full_at_times(fit)}
+    reasons: dict[Ends, list[str]] = {ends: [FULL] for ends in full_at_times(fit)}
     for ends in fit.links:
         deletions = fit.deletions.get(ends[1])
         if deletions is not None and deletions.is_behind_at_times:
-            told.setdefault(ends, []).append(BEHIND)
-    return told
+            reasons.setdefault(ends, []).append(BEHIND)
+    return reasons
 
 
 def full_at_times(fit: Fit) -> list[Ends]:
-    """Return the links that were full at times, or what they share was, where no failures explain it."""
+    """Return the links that were full at times, or what they share was."""
     return [
         ends
         for ends, link in fit.links.items()
-        if (link.is_full_at_times and link.failures.apart is None)
-        or (link.full is not None and fit.shared[link.full].value is None)
+        if link.is_full_at_times or (link.full is not None and fit.shared[link.full].value is None)
     ]

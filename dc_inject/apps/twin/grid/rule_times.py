@@ -1,14 +1,14 @@
-"""How long the rules of a link took: when some of them were late, and what that tells of the time of a file.
+"""How long the rules of a link took: when some of them were late, and the time of a file.
 
-A rule that waited for nobody takes as long as its slowest file: attempts x (overhead + size / speed), and what
-daemons and looks add. So a straight line through rules of different file sizes has the overhead at its foot, and
-the speed in its slope; `corrected` takes off what a replay shows of all else.
+A rule that did not wait takes as long as its slowest file, times its attempts, and what daemons and looks add;
+`corrected` takes off what a replay shows of all else. The overhead of a file is assumed: separating it from the
+speed, by files of different sizes, did not lower the error in cycles held out.
 
-A rule certainly waited for nobody if FTS had at most as many files of the link as the transfers with which it
-begins. Links that carry much rarely have so few. There all rules count that began while the link was not full, if
-those that found many files under way took hardly longer than those that found few: the number of transfers had
-grown to what they needed. What they waited all the same is in a replay, too. But if files failed for good and no
-rate of failures is known, the time of these rules contains retries, and tells nothing of one attempt.
+A rule certainly did not wait if FTS had at most as many files of the link as the transfers with which it begins.
+Links that carry much rarely have so few. There all rules count that began while the link was not full, if those
+that found many files under way took hardly longer than those that found few: the number of transfers had grown to
+what they needed. The remaining wait is in a replay, too. But if files failed for good and no rate of failures is
+known, the time of these rules contains retries, and does not show that of one attempt.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ LEAST_TIMED = 20  # rules
 FEW = sum(Fts().actives) // 2  # files of a link under way: FTS begins with so many transfers
 RISE = 0.5  # of a rule's time with few files under way: if rules with many take so much longer, they waited
 DAMPING = 0.5  # of corrections where rules may have waited: then their time changes by more than that of a file
-CERTAIN = 0.3  # of the slope: above this error, the speed of a file is not told
 LEAST_LEFT = 0.5  # of the time of a file that rules show: where corrections would leave less, it is not known
 RETRIES = Fts().retries
 
@@ -51,25 +50,26 @@ class Measured:
 
 
 class FileFit(NamedTuple):
-    """Speed and overhead of a file; where only its time is known, that is the bound, and there is no overhead.
+    """The time of a file in seconds, its speed in bytes per second, and the number of rules that show them.
 
-    `why` is the reason why nothing is known. `at_most` is not 0 where the time is only known to be no longer than
-    that, since replays found that most of it is not the file's; half of it is assumed.
+    `speed` is None where the time is not known, for the reason `why`. `at_most` is not 0 where the time is only
+    known to be no longer than that, since replays found that most of it is not the file's; half of it is assumed.
     """
 
-    speed: Measured
-    overhead: float | None
+    time: float
+    speed: float | None
+    rules: int
     why: str = ""
     at_most: float = 0.0
 
     @property
-    def overhead_or_assumed(self) -> float:
-        """Seconds that a file takes beside moving bytes; where they are not known, at most half of its time."""
-        return _assumed_overhead(self.speed.bound) if self.overhead is None else self.overhead
+    def overhead(self) -> float:
+        """The assumed seconds of a file in which it moves no bytes: at most half of its time."""
+        return min(LinkTraits().overhead, self.time / 2)
 
 
 class RuleTimes:
-    """The rules of one link: how long they took, when some were late, and which tell the time of a file."""
+    """The rules of one link: how long they took, when some were late, and which show the time of a file."""
 
     def __init__(self, past: Past, numbers: Sequence[int]) -> None:
         """Take the numbers of the link's rules among all that were sent."""
@@ -132,93 +132,42 @@ class RuleTimes:
         return ""
 
     def of_file(self, failures: float | None, added: float) -> FileFit:
-        """Return speed and overhead of a file, by rules that had to wait for nobody; `added` is daemons and looks.
+        """Return the time of a file, by rules that did not wait; `added` are the seconds of daemons and looks.
 
-        The overhead is None where it is not told apart from the speed. `failures` is None if files failed for good
-        and nobody knows how many attempts do.
+        `failures` is None if files failed for good and the rate of attempts that fail is not known.
         """
         self._quiet, self._damping = self._few, 1.0
         if len(self._few) < LEAST_TIMED:
             if why := self._why_no_more(failures):
-                return FileFit(Measured(None, 0.0, len(self._few)), None, why)
+                return FileFit(0.0, None, len(self._few), why)
             self._quiet, self._damping = self._in_time, DAMPING
-        quiet = self._quiet
-        self._attempts = attempts(failures or 0.0, self._files)
-        times = np.maximum(self._taken[quiet] - added, 1.0)
-        of_file = float((times / self._attempts[quiet]).mean())
-        self._of_file = of_file
-        overhead, slope, error = self._line(times)
-        if overhead < 0:
-            overhead, slope = 0.0, of_file / float(self._size[quiet].mean())
-        return self._told(of_file, overhead, slope, error)
+        self._attempts = attempts(failures or 0.0, self._files)[self._quiet]
+        self._of_file = float((np.maximum(self._taken[self._quiet] - added, 1.0) / self._attempts).mean())
+        return self._fit(self._of_file)
 
-    def _told(self, of_file: float, overhead: float, slope: float, error: float) -> FileFit:
-        """Return speed and overhead of a file, or only the time that it takes, where the speed is not certain."""
-        if slope <= 0 or error > CERTAIN * slope:
-            return self._only(of_file)
-        range_ = 1 / (slope + error), 1 / (slope - error)
-        return FileFit(Measured(1 / slope, of_file, len(self._quiet), *range_), overhead)
-
-    def _only(self, of_file: float) -> FileFit:
-        """Return the time of a file, and the speed that goes with the overhead that is assumed."""
-        speed = float(self._size[self._quiet].mean()) / (of_file - _assumed_overhead(of_file))
-        at_most = self._of_file if of_file <= LEAST_LEFT * self._of_file else 0.0
-        return FileFit(Measured(speed, of_file, len(self._quiet)), None, at_most=at_most)
-
-    def as_before(self, fit: FileFit, before: FileFit) -> FileFit:
-        """Return a fit with the values that were found before, where both have the same ones."""
-        if None not in (fit.overhead, before.overhead) and before.speed.value:
-            return self._told(
-                before.speed.bound, before.overhead or 0.0, 1 / before.speed.value, _error(fit.speed)
-            )
-        if (fit.overhead, before.overhead) == (None, None) and fit.speed.value and before.speed.value:
-            return self._only(max(before.speed.bound, LEAST_LEFT * self._of_file))
-        return fit
+    def _fit(self, time: float) -> FileFit:
+        """Return the fit of a time of a file, with the speed that goes with the assumed overhead."""
+        at_most = self._of_file if time <= LEAST_LEFT * self._of_file else 0.0
+        fit = FileFit(time, None, len(self._quiet), at_most=at_most)
+        return fit._replace(speed=float(self._size[self._quiet].mean()) / (time - fit.overhead))
 
     def transfers(self, files: FileFit, carried: Floats) -> int:
         """Return how many transfers at a time the link must have had when it carried much."""
-        if files.speed.value is None:
+        if files.speed is None:
             return 0
         size = float(self._size.mean())
-        of_file = files.overhead_or_assumed + size / files.speed.value
+        of_file = files.overhead + size / files.speed
         return int(np.ceil(np.percentile(carried, 95) * of_file / size))
 
-    def _line(self, times: Floats) -> tuple[float, float, float]:
-        """Return overhead, seconds per byte and the standard error of these, by least squares."""
-        attempted, sizes = self._attempts[self._quiet], self._size[self._quiet]
-        scale = sizes.mean()
-        design = np.stack([attempted, attempted * sizes / scale], axis=1)
-        if np.linalg.cond(design) > 1e6:  # all files are of one size
-            return 0.0, 0.0, np.inf
-        line, *_ = np.linalg.lstsq(design, times, rcond=None)
-        rest = times - design @ line
-        spread = np.linalg.inv(design.T @ design) * (rest @ rest) / max(len(times) - 2, 1)
-        return float(line[0]), float(line[1] / scale), float(np.sqrt(spread[1, 1]) / scale)
-
     def corrected(self, fit: FileFit, completed: Sequence[float | None]) -> FileFit:
-        """Return speed and overhead moved by what rules took less or more than in a replay."""
+        """Return the time of a file, corrected by what rules took less or more than in a replay."""
         replayed = np.array([np.nan if c is None else c for c in (completed[n] for n in self.numbers)])
         missing = self._damping * (self._taken - (replayed - self._accepted))[self._quiet]
         measured = np.isfinite(missing)
-        if fit.speed.value is None or measured.sum() < LEAST_TIMED:
+        if fit.speed is None or measured.sum() < LEAST_TIMED:
             return fit
-        missing = np.where(measured, missing, missing[measured].mean())  # of those that failed there
-        attempted = self._attempts[self._quiet]
-        of_file = max(fit.speed.bound + float(missing.mean() / attempted.mean()), LEAST_LEFT * self._of_file)
-        if fit.overhead is None:
-            return self._only(of_file)
-        overhead, steeper, _ = self._line(missing)
-        if fit.overhead + overhead < 0:  # the rest of what is missing is the slope's
-            bytes_ = float((attempted * self._size[self._quiet]).mean())
-            overhead, steeper = -fit.overhead, (missing.mean() + fit.overhead * attempted.mean()) / bytes_
-        return self._told(
-            of_file, fit.overhead + overhead, 1 / fit.speed.value + float(steeper), _error(fit.speed)
-        )
-
-
-def _error(speed: Measured) -> float:
-    """Return the standard error of the seconds per byte."""
-    return 0.0 if speed.value is None else 1 / speed.low - 1 / speed.value
+        time = fit.time + float(missing[measured].mean() / self._attempts.mean())
+        return self._fit(max(time, LEAST_LEFT * self._of_file))
 
 
 def _rise(under_way: Floats, taken: Floats) -> float:
@@ -229,10 +178,6 @@ def _rise(under_way: Floats, taken: Floats) -> float:
     aside = under_way - under_way.mean()
     slope = (aside @ taken) / max(aside @ aside, 1.0)
     return float(slope * (many - few) / max(taken.mean() + slope * (few - under_way.mean()), 1.0))
-
-
-def _assumed_overhead(of_file: float) -> float:
-    return min(LinkTraits().overhead, of_file / 2)
 
 
 def attempts(failures: float, files: Floats) -> Floats:
