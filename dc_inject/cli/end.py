@@ -27,7 +27,6 @@ from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 
-TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
 
 
@@ -178,7 +177,7 @@ def end_campaign(
             return False
         for destination, error in tidy(ledger, name, backends):
             click.echo(f"empty folders are left at {destination}: {error.message}", err=True)
-        end_files.say_what_lives_on(drain, work.noun, clock)
+        end_files.report_active_jobs(drain, work.noun, clock)
         if sweep:
             with ledger_files.of_all_shards(ledger) as all_shards:
                 end_files.sweep(
@@ -208,7 +207,7 @@ class _Work:
 
     def end(self, patience: timedelta, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
         """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
-        plan = self.drain.plan(partial(_missed, self.noun, self.clock), cancel=cancel)
+        plan = self.drain.plan(partial(_report_unknown_rules, self.noun, self.clock), cancel=cancel)
         files = find(self.drain.ours).files
         _say(plan, self.noun, files, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         if (plan.work or files) and not yes and not trusting.agreed("End them?"):
@@ -224,7 +223,7 @@ class _Work:
             outcomes = self.drain.carry_out(plan, cancel_rate)
             if not _carry_out(outcomes, len(plan.work), self.noun, self.clock):
                 self._settle()
-                _say_what_is_known(plan.work, self.drain)
+                _report_known_state(plan.work, self.drain)
                 return False
         except ServiceError:
             if not self._settle():
@@ -238,7 +237,7 @@ class _Work:
         try:
             going = self.drain.look_again(patience)
         except ServiceError as error:
-            _say_unknown(error)
+            _report_unknown_result(error)
             return
         if going:
             rules, service = units.counted(len(going), "rules"), going[0].injection.link.service.title
@@ -250,7 +249,7 @@ class _Work:
         try:
             self.drain.settle(SETTLE_WITHIN)
         except ServiceError as error:
-            _say_unknown(error)
+            _report_unknown_result(error)
         except KeyboardInterrupt:
             return False
         return True
@@ -294,7 +293,7 @@ def _cancelled(entries: Sequence[Entry], rate: float) -> str:
     return f"will be ended in {time}; cancels {units.counted(files_left(entries), 'files')} under way"
 
 
-def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetime) -> None:
+def _report_unknown_rules(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetime) -> None:
     """Say that a service does not know what it had accepted, and what is waited for."""
     services = ", ".join(sorted({entry.injection.link.through for entry in entries}))
     time = units.format_duration(again_at - clock.now())
@@ -307,15 +306,12 @@ def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock)
 
     Raises ServiceError when some could not be ended.
     """
-    ended, last_told, failed = set[str](), clock.now(), None
+    ended, failed = set[str](), None
     try:
-        for outcome in outcomes:
+        for outcome in end_files.show_progress(outcomes, clock, lambda: f"{len(ended)} of {count} ended"):
             if outcome.error is None:
                 ended.add(outcome.key)
             failed = outcome.error or failed
-            if clock.now() >= last_told + TELL_EVERY:
-                last_told = clock.now()
-                click.echo(f"{len(ended)} of {count} ended", err=True)
     except KeyboardInterrupt:
         exits.say_interrupted("looking at what has ended; press again to exit at once")
         return False
@@ -327,7 +323,7 @@ def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock)
     return True
 
 
-def _say_what_is_known(work: Sequence[Entry], drain: Drain) -> None:
+def _report_known_state(work: Sequence[Entry], drain: Drain) -> None:
     """Say of an interrupted end what is gone: a service accepts an end before it carries it out."""
     keys, left = {entry.injection.key for entry in work}, find(drain.ours)
     asked = sum(entry.injection.key in keys for entry in left.asked)
@@ -339,5 +335,5 @@ def _say_what_is_known(work: Sequence[Entry], drain: Drain) -> None:
     exits.say_interrupted(", ".join(parts))
 
 
-def _say_unknown(error: ServiceError) -> None:
+def _report_unknown_result(error: ServiceError) -> None:
     click.echo(f"the result is not known yet: {error.message}", err=True)

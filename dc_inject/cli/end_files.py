@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 import click
 
@@ -19,9 +20,21 @@ from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Clock, Removal, Stray
 from dc_inject.summary.left import find
 
+T = TypeVar("T")
+
 PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
-TELL_EVERY = timedelta(seconds=10)
+SHOW_EVERY = timedelta(seconds=10)
 SHOWN = 20  # lines: destinations where files stay, or scenarios and cycles
+
+
+def show_progress(steps: Iterable[T], clock: Clock, describe: Callable[[], str]) -> Iterator[T]:
+    """Give the steps of a long task, and print every ten seconds how far it got."""
+    shown_at = clock.now()
+    for step in steps:
+        yield step
+        if clock.now() >= shown_at + SHOW_EVERY:
+            shown_at = clock.now()
+            click.echo(describe(), err=True)
 
 
 def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
@@ -33,19 +46,17 @@ def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
     if not entries:
         return True
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
-    last_told = clock.now()
+    files = units.counted(tally.files, "files")
     try:
-        for removal in drain.remove(entries.values(), patience, partial(_waits, patience)):
+        removals = drain.remove(entries.values(), patience, partial(_report_wait, patience))
+        for removal in show_progress(removals, clock, lambda: f"known to be gone: {tally.gone} of {files}"):
             tally.add(removal, entries[removal.key].injection)
-            if clock.now() >= last_told + TELL_EVERY:
-                last_told = clock.now()
-                click.echo(f"known to be gone: {tally.gone} of {units.counted(tally.files, 'files')}", err=True)
     except KeyboardInterrupt:
-        exits.say_interrupted(f"{tally.gone} of {units.counted(tally.files, 'files')} gone")
+        exits.say_interrupted(f"{tally.gone} of {files} gone")
         return False
     click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
-        click.echo(_once_more(tally.later, next(iter(entries.values())).injection.campaign), err=True)
+        click.echo(_describe_second_look(tally.later, next(iter(entries.values())).injection.campaign), err=True)
     if tally.stays:
         for line in tally.account():
             click.echo(line, err=True)
@@ -58,7 +69,7 @@ def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
     return True
 
 
-def _waits(patience: timedelta, destination: str, why: str) -> None:
+def _report_wait(patience: timedelta, destination: str, why: str) -> None:
     until = units.format_duration(patience)
     click.echo(f"waiting for {destination}: {why}; giving up after {until} without progress", err=True)
 
@@ -101,7 +112,7 @@ class _Tally:
             yield f"... and {units.counted(len(lines) - SHOWN, 'more destinations')}"
 
 
-def say_what_lives_on(drain: Drain, noun: str, clock: Clock) -> None:
+def report_active_jobs(drain: Drain, noun: str, clock: Clock) -> None:
     """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
     count, last = find(drain.ours).active_jobs(clock.now())
     if count:
@@ -109,7 +120,7 @@ def say_what_lives_on(drain: Drain, noun: str, clock: Clock) -> None:
         click.echo(f"not finished: {units.counted(count, noun)} still active; run it again{when}", err=True)
 
 
-def _once_more(later: Sequence[Removal], campaign: str) -> str:
+def _describe_second_look(later: Sequence[Removal], campaign: str) -> str:
     moment = max((removal.again_at for removal in later if removal.again_at), default=None)
     when = f"after {moment:%Y-%m-%d %H:%M:%SZ} (`longest_transfer` of the menu)" if moment else "later"
     return (
@@ -157,13 +168,16 @@ def sweep(
         return
     _list(found.free, "to be deleted:")
     if found.recent:
-        click.echo(f"the files of the last day belong to campaign {campaign}: {_whose(backend, ledger)}", err=True)
+        click.echo(
+            f"the files of the last day belong to campaign {campaign}: {_describe_owners(backend, ledger)}",
+            err=True,
+        )
     if not yes and not trusting.agreed("Delete them?"):
         raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     _delete(delete(backend, found.free, prefix, campaign), len(found.free), clock)
 
 
-def _whose(backend: Backend, ledger: Reader | None) -> str:
+def _describe_owners(backend: Backend, ledger: Reader | None) -> str:
     """Say who injects a campaign, as far as a ledger tells: somebody may be at work on its newest files."""
     if ledger is None:
         return "no ledger here tells who injects it, so make sure that nobody does"
@@ -196,17 +210,14 @@ def _sum(strays: Sequence[Stray]) -> str:
 
 def _delete(deletion: Iterator[Sequence[ServiceError | None]], count: int, clock: Clock) -> None:
     """Delete files, and say how far it got; raises Permanent when some stay."""
-    done, errors, hint, last_told = 0, Counter[str](), None, clock.now()
+    done, errors, hint = 0, Counter[str](), None
     files = units.counted(count, "files")
     try:
-        for results in deletion:
+        for results in show_progress(deletion, clock, lambda: f"{done} of {files} deleted"):
             failed = [error for error in results if error is not None]
             done += len(results) - len(failed)
             errors.update(error.message for error in failed)
             hint = hint or next((error.hint for error in failed if error.hint), None)
-            if clock.now() >= last_told + TELL_EVERY:
-                last_told = clock.now()
-                click.echo(f"{done} of {files} deleted", err=True)
     except KeyboardInterrupt:
         exits.say_interrupted(f"{done} of {files} deleted; run it again to continue")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None

@@ -11,7 +11,7 @@ import click
 
 from dc_inject.cli.shared import common, summary_output, tables
 from dc_inject.cli.shared.summary_output import GOAL, LINK, size
-from dc_inject.ledger import LedgerView, Reader, ledger_files
+from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
@@ -127,7 +127,10 @@ def status(
     if decisions is not None:
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
-            _require_known(view, links)
+            known_links = {str(key.link) for key in view.accounts()}
+            if unknown := next((link for link in links if link not in known_links), ""):
+                hint = units.did_you_mean(unknown, known_links)
+                raise UsageError(f"the campaign has no link {urls.arrow(unknown)}", hint)
             made, last = standing.decided(view, decisions), view.last_cycle()
         wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
         if fmt == "table":
@@ -140,14 +143,6 @@ def status(
     if links:
         raise UsageError("--link chooses among decisions", "add --decisions CYCLES, or leave out --link")
     _show(campaign, path, fmt, summary=summary)
-
-
-def _require_known(view: Reader, links: Iterable[str]) -> None:
-    """Raise UsageError for a link that the campaign does not have."""
-    known_links = {str(key.link) for key in view.accounts()}
-    for link in links:
-        if link not in known_links:
-            raise UsageError(f"the campaign has no link {urls.arrow(link)}", units.did_you_mean(link, known_links))
 
 
 def _behind(row: Mapping[str, Any]) -> list[str]:

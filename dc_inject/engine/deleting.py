@@ -373,15 +373,15 @@ def place_of(entry: Entry) -> Place:
     return entry.injection.link.through, entry.injection.link.destination
 
 
-def ours_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
+def choose_files_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
     """Return those whose bytes no service deletes."""
     links = ((entry, entry.injection.link) for entry in entries)
     return [entry for entry, link in links if link.through in context.backends and not link.service.cleans_up]
 
 
-def say_what_stays(context: EngineContext) -> None:
+def report_files_left(context: EngineContext) -> None:
     """Say which files of ours nobody will delete now that we leave."""
-    staying = [entry.injection for entry in ours_to_delete(context, context.ledger.entries(State.ENDED))]
+    staying = [entry.injection for entry in choose_files_to_delete(context, context.ledger.entries(State.ENDED))]
     if not staying:
         return
     places = sorted({injection.link.destination for injection in staying})

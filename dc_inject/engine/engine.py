@@ -20,7 +20,7 @@ from dc_inject.engine.calls import Calls
 from dc_inject.engine.clock_watch import ClockWatch
 from dc_inject.engine.closing import END_OF_RUN, Closing
 from dc_inject.engine.context import EngineContext, Planner, Settings
-from dc_inject.engine.deleting import ours_to_delete, say_what_stays
+from dc_inject.engine.deleting import choose_files_to_delete, report_files_left
 from dc_inject.engine.health_checks import Checking
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.rate_changes import Overriding
@@ -249,7 +249,7 @@ class Engine:
             left = f"; not yet known to be gone from their destinations: {len(ended)}" if ended else ""
             log.info("nothing of ours is live any more%s", left)
         wait = self._context.settings.wait_deleted_cycles * self._campaign.cycle
-        if ours_to_delete(self._context, ended):
+        if choose_files_to_delete(self._context, ended):
             wait = DELETED_WITHIN  # nobody else will delete those
         return now >= self._ended_at + wait or not ended
 
@@ -273,7 +273,7 @@ class Engine:
                 self._calls.wait(min(self._clock.now() + timedelta(seconds=1), deadline))
         self._hear(deadline)
         if not self._context.settings.ends_afterwards:
-            say_what_stays(self._context)
+            report_files_left(self._context)
         if self._cycle in self._context.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
             self._closing.close(self._cycle, self._cycle, self._tries)
 
@@ -306,7 +306,7 @@ class Engine:
             return
         self._campaign = self._overriding.over(self._in_menus)
         self._cycle, self._plan_at, self._tries = cycle, None, 0
-        self._overriding.say_anew([menu.name for menu in self._campaign.in_force(cycle.start, cycle.end)])
+        self._overriding.report_standing([menu.name for menu in self._campaign.in_force(cycle.start, cycle.end)])
         self._context.troubles.clear()
         self._rounds.take_up(self._campaign.flows)
         self._submitting.load(cycle)
@@ -424,7 +424,7 @@ class Engine:
             log.info("%s resumes with the next cycle", shown, extra={"event": "resumed", "fields": values})
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
-            self._overriding.heed_lower_rates(self._in_menus, self._cycle, self._clock.now())
+            self._overriding.apply_lower_rates(self._in_menus, self._cycle, self._clock.now())
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
             dropped = self._submitting.withdraw(flows, "paused")

@@ -54,7 +54,9 @@ class Inventories:
         self._known = {key: inventory for key, inventory in self._known.items() if wanted.get(key[1]) == key[0]}
         self._report_unmatched(wanted)
         pools = {pool: self._items(service, pool) for pool, service in wanted.items() if pool not in unread}
-        return pools, {pool: self._failed.get(pool) or _still(wanted[pool], pool) for pool in unread}
+        why = "no answer from {} yet: the inventory of {} is still being read"
+        reading = {pool: Temporary(why.format(wanted[pool], pool.source)) for pool in unread}
+        return pools, {pool: self._failed.get(pool, still) for pool, still in reading.items()}
 
     def _items(self, service: str, pool: PoolKey) -> list[Item]:
         """Return the items of a pool in order, taken from the ledger once for each time that they were read."""
@@ -119,10 +121,6 @@ class Inventories:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
         digest = hashlib.blake2b(repr(pool).encode(), digest_size=4).digest()
         return self._context.settings.inventory_age * (1 - 0.2 * int.from_bytes(digest) / 2**32)
-
-
-def _still(service: str, pool: PoolKey) -> Temporary:
-    return Temporary(f"no answer from {service} yet: the inventory of {pool.source} is still being read")
 
 
 def _read(backend: Backend, pool: PoolKey, coverage: Coverage | None) -> list[Item]:

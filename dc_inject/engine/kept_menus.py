@@ -43,9 +43,11 @@ def of_files(paths: Sequence[Path], ledger: Path | None, shard: str) -> list[men
     for path in [ledger] if ledger else [ledger_files.file_of(None, name) for name in ledger_files.campaigns()]:
         with contextlib.suppress(LedgerError), LedgerView.open(ledger_place(path, shard)) as view:
             names = [Path(record.name) for record in view.menus_in_force()]
-            others = _named(paths)
-            is_named = not others or view.campaign in others
-            if names and is_named and all(_is_among(name, paths) for name in names):
+            absolute = {path.absolute() for path in paths}
+            are_named = all({name.absolute(), name.absolute().parent} & absolute for name in names)
+            texts = [match for text in _texts(paths) for match in _CAMPAIGN.finditer(text)]
+            others = {match[1].decode(errors="replace") for match in texts}  # as far as they can be read
+            if names and are_named and (not others or view.campaign in others):
                 found.append(last_good(view, paths))
     return found[0] if len(found) == 1 else []
 
@@ -84,15 +86,6 @@ def draft_of(record: MenuInForce, view: Reader, load: Load) -> menu.MenuDraft:
     draft = menu.read(record.text, record.name, kept)
     with_mark = "\ufeff" + record.text  # a mark of byte order is in the digest, but not in the text
     return draft if draft.digest == record.digest else menu.read(with_mark, record.name, kept)
-
-
-def _is_among(name: Path, paths: Sequence[Path]) -> bool:
-    return any(path.absolute() in {name.absolute(), name.absolute().parent} for path in paths)
-
-
-def _named(paths: Sequence[Path]) -> set[str]:
-    """Return the campaigns that files name, as far as that can be told."""
-    return {match[1].decode(errors="replace") for text in _texts(paths) for match in _CAMPAIGN.finditer(text)}
 
 
 def _texts(paths: Sequence[Path]) -> Iterator[bytes]:

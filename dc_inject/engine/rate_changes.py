@@ -5,7 +5,7 @@ A run looks for them every few seconds. What they make of the menus is in `plann
 
 - The next cycle is due what is set when it begins (`over`), and a missed one what was set then (`missed`).
 - What was booked as due in the open cycle stays. A higher rate waits for the next cycle. A lower one is heeded
-  at once (`heed_lower_rates`): intents that still wait are dropped to what the rest of the cycle is now due, and
+  at once (`apply_lower_rates`): intents that still wait are dropped to what the rest of the cycle is now due, and
   the difference is forgiven. So due less forgiven is the integral of the rates as they were in force, to a byte.
   The exception is a rate that is lowered and raised again in one cycle: what was dropped does not come back, and
   the lowest of it counts to the end of the cycle (`_held`).
@@ -47,7 +47,7 @@ class Overriding:
         self._seen, self._held = now, [now]
         return overrides.overlaid(menus, now)
 
-    def say_anew(self, menus: Sequence[str]) -> None:
+    def report_standing(self, menus: Sequence[str]) -> None:
         """Say what is set still when other menus come into force: a rate of the first day rules the second one."""
         if self._menus not in {None, tuple(menus)} and menus:
             for override in self._seen:
@@ -58,7 +58,7 @@ class Overriding:
         """Return the campaign as it was at the begin of a cycle in which nobody ran."""
         return overrides.overlaid(menus, self._context.ledger.overrides(cycle.start))
 
-    def heed_lower_rates(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
+    def apply_lower_rates(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
         """Heed in the open cycle what was lowered since it was planned."""
         after = self._context.ledger.overrides()
         if self._seen == after:

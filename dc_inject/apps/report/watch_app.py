@@ -102,7 +102,7 @@ class WatchApp(App[None]):
                 asyncio.get_running_loop().add_signal_handler(number, self._end)
 
     def _end(self) -> None:
-        hangup.mind()
+        hangup.replace_closed_outputs()
         self.exit()
 
     def on_resize(self, _event: Resize) -> None:

@@ -146,7 +146,7 @@ class _Output(io.FileIO):
             return memoryview(data).nbytes
 
 
-def mind() -> None:
+def replace_closed_outputs() -> None:
     """Replace a terminal that has gone by the null device: libraries write to its number."""
     for number in OUTPUTS:
         try:

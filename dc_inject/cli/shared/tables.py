@@ -107,11 +107,16 @@ def table(
         if not column.quiet and not (column.rare and not any(row.get(column.key) for row in rows))
     ]
     cells: Mapping[str, Sequence[str]] = {
-        column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns
+        column.key: ["-" if (value := row.get(column.key)) is None else _shown(column.show(value)) for row in rows]
+        for column in columns
     }
-    columns = [replace(column, whole=column.whole or _are_times(cells[column.key])) for column in columns]
+    times = {
+        key for key, texts in cells.items() if all(text in {"-", ""} or _TIME.fullmatch(text) for text in texts)
+    }
+    columns = [replace(column, whole=column.whole or column.key in times) for column in columns]  # never folded
     filled = {column.key for column in columns if set(cells[column.key]) - {"-", ""}}
-    below = columns[-1] if columns[-1].below and _whole_width(columns, cells) > most else None
+    whole_width = sum(size.natural + 2 for size in _sizes(columns, cells).values()) - 2
+    below = columns[-1] if columns[-1].below and whole_width > most else None
     in_line = columns if below is None else columns[:-1]
     shown = fitting(in_line, cells, most)
     if columns[0].heading and _width(shown, _sizes(shown, cells), _TEXTS[0]) > most:
@@ -166,20 +171,6 @@ def _grid(
     for line in lines:
         grid.add_row(*line)
     return grid
-
-
-def _are_times(texts: Iterable[str]) -> bool:
-    """Return whether a column has times, which are never folded."""
-    return all(text in {"-", ""} or _TIME.fullmatch(text) for text in texts)
-
-
-def _whole_width(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> int:
-    """Return how many characters a line of these columns has if nothing is cut or folded."""
-    return sum(size.natural + 2 for size in _sizes(columns, cells).values()) - 2
-
-
-def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a row
-    return "-" if value is None else _shown(column.show(value))
 
 
 def _under_headings(
