@@ -210,18 +210,18 @@ def _sum(strays: Sequence[Stray]) -> str:
 
 def _delete(deletion: Iterator[Sequence[ServiceError | None]], count: int, clock: Clock) -> None:
     """Delete files, and say how far it got; raises Permanent when some stay."""
-    done, errors, hint = 0, Counter[str](), None
+    done, errors, hint = list[int](), Counter[str](), None
     files = units.counted(count, "files")
     try:
-        for results in show_progress(deletion, clock, lambda: f"{done} of {files} deleted"):
+        for results in show_progress(deletion, clock, lambda: f"{sum(done)} of {files} deleted"):
             failed = [error for error in results if error is not None]
-            done += len(results) - len(failed)
+            done.append(len(results) - len(failed))
             errors.update(error.message for error in failed)
             hint = hint or next((error.hint for error in failed if error.hint), None)
     except KeyboardInterrupt:
-        exits.say_interrupted(f"{done} of {files} deleted; run it again to continue")
+        exits.say_interrupted(f"{sum(done)} of {files} deleted; run it again to continue")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
-    click.echo(f"{units.counted(done, 'files')} deleted", err=True)
+    click.echo(f"{units.counted(sum(done), 'files')} deleted", err=True)
     if errors:
         message, count = errors.most_common(1)[0]
         raise Permanent(f"{units.counted(errors.total(), 'files')} are still there; of {count}: {message}", hint)

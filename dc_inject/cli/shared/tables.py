@@ -33,7 +33,7 @@ WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
 # cut; only where that is not enough are texts cut and folded to less.
 _TEXTS = range(20, 9, -1)
 _WORD = 20  # characters of a word that is not broken
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]+Z?")
+_TIME = re.compile(r"(-|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]+Z?)?")  # or nothing
 _INDENT = 4  # characters before what stands below a row
 
 
@@ -110,9 +110,7 @@ def table(
         column.key: ["-" if (value := row.get(column.key)) is None else _shown(column.show(value)) for row in rows]
         for column in columns
     }
-    times = {
-        key for key, texts in cells.items() if all(text in {"-", ""} or _TIME.fullmatch(text) for text in texts)
-    }
+    times = {key for key, texts in cells.items() if all(map(_TIME.fullmatch, texts))}
     columns = [replace(column, whole=column.whole or column.key in times) for column in columns]  # never folded
     filled = {column.key for column in columns if set(cells[column.key]) - {"-", ""}}
     whole_width = sum(size.natural + 2 for size in _sizes(columns, cells).values()) - 2
