@@ -8,11 +8,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dc_inject.backends.fts.removing import Folders
+from dc_inject.backends.fts.removing import CopyDeletion
 from dc_inject.model import naming
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.samples import FileSet
+from dc_inject.storage import Storage
 from dc_inject.storage.sets import drop
+from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import Workers
 from tests.storage.ours import FILE, JOB, copy, folder
 from tests.storage.server import status
@@ -31,6 +33,11 @@ EDITS = st.lists(
 STARTS = st.sampled_from(["", "/dc", "/pool/7", "/x/..", "/%2e%2e", "//", "/dc_inject", "/dc_inject/rehearsal"])
 ENDS = st.sampled_from(["", "", "/", "?authz=x", "#", "/..", "/.", "%2F", "/x", "/%2e%2e/%2e%2e"])
 CODES = st.sampled_from([301, 302, 303, 307, 308])
+
+
+def deleting(storage: Storage) -> CopyDeletion:
+    """What deletes our copies and folders at a storage, where no job has to be cancelled."""
+    return CopyDeletion(storage, lambda _: [], Workers(2, "storage"), SystemClock())
 
 
 def edited(text: str, edits: list[tuple[int, int, str]]) -> str:
@@ -111,12 +118,12 @@ def test_a_campaign_that_begins_while_another_one_is_tidied_up_loses_nothing(ser
     del server.files[f"/dc{FILE}"]
     theirs = f"/dc/{naming.TOP}/other/s/20270208T100000Z/x/0000"
     begins(server, f"/dc/{naming.TOP}/rehearsal", theirs)
-    assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
+    assert deleting(storage).tidy(f"{server.url}/dc", "rehearsal") is None
     assert f"/dc/{naming.TOP}/rehearsal" not in server.folders
     assert set(server.files) == {theirs}
     server.tricks.clear()
     del server.files[theirs]
-    assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
+    assert deleting(storage).tidy(f"{server.url}/dc", "rehearsal") is None
     assert f"/dc/{naming.TOP}" in server.folders
 
 
@@ -133,16 +140,16 @@ def test_a_listing_cannot_name_what_is_deleted(server, storage):
     """Its entries only choose among names that are proved to be ours."""
     top = "/dc/dc_inject/rehearsal"
     server.folders |= {"/dc", "/dc/dc_inject", top, f"{top}/s", f"{top}/s/mine", f"{top}/s/mine/20270208T100000Z"}
-    assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
+    assert deleting(storage).tidy(f"{server.url}/dc", "rehearsal") is None
     assert server.deleted() == []
 
 
 def test_that_folders_stay_is_said_once_and_not_for_each_job(server, storage, caplog):
     """A storage may let nobody delete folders, and a campaign has a hundred thousand of them."""
     caplog.set_level("INFO", "dc_inject")
-    server.folders |= {"/dc", f"/dc{JOB}"}
+    server.folders |= {"/dc", f"/dc/{naming.TOP}/rehearsal", f"/dc{JOB}"}
     server.tricks["DELETE"] = status(403)
-    folders = Folders(storage, Workers(2, "storage"))
+    deletion = deleting(storage)
     for _ in range(3):
-        folders.of_file(f"{server.url}/dc{FILE}", f"{server.url}/dc", "rehearsal")
+        assert deletion.tidy(f"{server.url}/dc", "rehearsal") is None
     assert [f"{server.url}/dc: " in line for line in caplog.messages] == [True]
