@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from dc_inject.backends.answers import count, name
-from dc_inject.backends.rucio.connection import SCHEME_MAP, Connection
+from dc_inject.backends.rucio.connection import SCHEME_MAP, Connection, Row
 from dc_inject.backends.rucio.facts import attributes
-from dc_inject.backends.rucio.write_endpoints import protocols
+from dc_inject.backends.rucio.write_endpoints import protocols, read_protocols
 from dc_inject.model import Link
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
 from dc_inject.model.ports import LinkQueue, Missing
@@ -153,7 +153,7 @@ def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
         return {subject: answer for subject, answer in answers.items() if not isinstance(answer, ServiceError)}
 
     copying = [f"third_party_copy_{what}" for what in ("read", "write")]
-    schemes = ask("protocols", rses, lambda rse: Protocols(*(_schemes(connection, rse, what) for what in copying)))
+    schemes = ask("protocols", rses, lambda rse: _schemes(read_protocols(connection, rse), copying))
     expired = ask("expired", rses, lambda rse: _expired(connection, rse))
     distances = ask("distances", links, lambda pair: _distance(connection, pair))
     return Survey(
@@ -175,10 +175,10 @@ def _tried(read: Callable[[T], object], subject: T) -> object:
         return Permanent(f"the answer cannot be understood ({type(error).__name__})")
 
 
-def _schemes(connection: Connection, rse: str, operation: str) -> frozenset[str]:
-    """Return the schemes of protocols that allow an operation: its priority is not 0."""
-    rows = protocols(connection, rse)
-    return frozenset(name(row["scheme"]) for row in rows if row["domains"].get("wan", {}).get(operation))
+def _schemes(rows: Sequence[Row], operations: Iterable[str]) -> Protocols:
+    """Return the schemes of protocols that allow each operation: its priority is not 0."""
+    allow = ({name(row["scheme"]) for row in rows if row["domains"].get("wan", {}).get(one)} for one in operations)
+    return Protocols(*map(frozenset, allow))
 
 
 def _expired(connection: Connection, rse: str) -> int | None:

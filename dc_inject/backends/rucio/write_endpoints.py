@@ -84,9 +84,14 @@ def places(
 
 
 def protocols(connection: Connection, rse: str) -> list[Row]:
-    """Return the protocols of an RSE, none where it has none."""
+    """Return the protocols of an RSE, read at most twelve hours ago."""
+    return connection.kept(("protocols", rse), _LONG, lambda: read_protocols(connection, rse))
+
+
+def read_protocols(connection: Connection, rse: str) -> list[Row]:
+    """Return the protocols of an RSE as they are now, none where it has none."""
     try:
-        answer = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
+        answer = connection.call("get_protocols", rse)
     except Permanent as error:
         if isinstance(error.__cause__, RSEProtocolNotSupported):
             return []  # it has none
