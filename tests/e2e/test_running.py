@@ -237,7 +237,7 @@ def test_a_second_injector_is_refused_on_one_ledger_and_shares_a_destination_wit
     cycle = this_cycle(CYCLE)
     campaigns = [f"{word}-{label}" for word in ("first", "second")]
     rates = {(source, destination): "5 Gb/s"}
-    menus = [tool.menu(one, rates, start=cycle.start, cycles=2, cycle=CYCLE) for one in campaigns]
+    menus = [tool.menu(one, rates, start=cycle.start, cycles=5, cycle=CYCLE) for one in campaigns]
     running = [tool.start("run", menu, now=cycle.start) for menu in menus]
     for one in running:
         one.says("; ledger ")
