@@ -14,6 +14,7 @@ soon as it is known.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -79,7 +80,7 @@ class _Queue:
     not_before: datetime | None = None
 
 
-class Deletions:
+class Deletions(ABC):
     """Hands jobs out to calls: no more than there is room for, where the fewest are under way first."""
 
     def __init__(self, context: EngineContext, pace: Pace) -> None:
@@ -89,9 +90,9 @@ class Deletions:
         self._queues: dict[Place, _Queue] = defaultdict(_Queue)
         self._under_way: list[Call] = []
 
+    @abstractmethod
     def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
         """Do what follows on what a place has answered about its jobs, and on the error there."""
-        raise NotImplementedError
 
     def _write(self, removals: Sequence[Removal]) -> None:
         gone = [removal.key for removal in removals if removal.gone]
