@@ -116,7 +116,7 @@ class Here(Dask):
         return [question(keys)]
 
     def _joined(self) -> Any:  # noqa: ANN401  as above
-        _configure()
+        configure()
         from distributed import Client, LocalCluster
 
         processes = min(PROCESSES, os.cpu_count() or 1)
@@ -164,7 +164,7 @@ class AtSite(Dask):
             raise Temporary(f"workers of {self.address} do not answer: {type(error).__name__}") from None
 
     def _joined(self) -> Any:  # noqa: ANN401  as above
-        _configure()
+        configure()
         from distributed import Client, Security
 
         try:
@@ -180,7 +180,7 @@ def _allowed_failures(dask_scheduler: Any) -> int:  # noqa: ANN401  Dask looks f
     return int(dask_scheduler.allowed_failures)
 
 
-def _configure() -> None:
+def configure() -> None:
     """Say how Dask works before it is imported: it repeats nothing, shows nothing over HTTP, and logs little."""
     import dask
 
@@ -192,6 +192,8 @@ def _configure() -> None:
             "distributed.worker.http.routes": [],
             "distributed.diagnostics.nvml": False,
             "logging": {"distributed": "critical"},
+            # A new process logs as its environment says, before it knows this configuration.
+            "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
         }
     )
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from dc_inject.apps.reads import records
 from dc_inject.apps.reads.backend import ReadsBackend
-from dc_inject.apps.reads.cluster import AtSite, cluster
+from dc_inject.apps.reads.cluster import AtSite, cluster, configure
 from dc_inject.apps.reads.pacing import TokenBucket
 from dc_inject.apps.reads.reader import Task, read
 from dc_inject.apps.reads.records import Progress, Record
@@ -393,3 +396,22 @@ def test_workers_are_reached_with_tls_only(address, monkeypatch):
         cluster()
     monkeypatch.setenv("DC_INJECT_WORKERS", "tls://scheduler:8786")
     assert isinstance(cluster(), AtSite)
+
+
+LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"
+
+
+def test_workers_whose_scheduler_dies_print_no_traceback():
+    """A new process of a worker logs as its environment says, not as the configuration of its parent."""
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    configure()
+    environment = dask.config.get("distributed.nanny.pre-spawn-environ")
+    done = subprocess.run(
+        [sys.executable, "-c", LEVEL],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert int(done.stdout) == logging.CRITICAL
