@@ -58,6 +58,11 @@ def test_a_local_file_is_never_the_fault_of_a_service(number, why):
         assert getattr(error, "hold", "local") == "local"
 
 
+def test_a_login_that_gives_no_token_is_the_fault_of_the_service():
+    error = of_rucio.translate(KeyError("x-rucio-auth-token"), of_rucio.RucioCallRecord(), making=True)
+    assert (error.fault.cause, error.fault.party) == (Cause.ODD_ANSWER, SERVICE)
+
+
 # ------------------------------------------------------------------------------- answers
 
 RUCIO = [  # what Rucio's client raises, the status of the answer, cause, party, what comes of it

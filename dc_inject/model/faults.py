@@ -315,6 +315,7 @@ _ROWS = (
     _of(Cause.LOCAL_ERROR, "OSError"),
     _Row(cause=Cause.EXPIRED, peers=_FTS, making=True, words=_words("proxy expired")),
     _Row(cause=Cause.UNREADABLE, peers=_FTS, making=True),
+    _Row(cause=Cause.ODD_ANSWER, kinds=("KeyError",), words=_words("x-rucio-auth-token")),  # a login without it
     _Row(cause=Cause.CONFIGURATION, peers=_RUCIO, making=True),
     _of(
         Cause.ODD_ANSWER, "AttributeError", "KeyError", "IndexError", "TypeError", "ValueError", "JSONDecodeError"
