@@ -46,7 +46,7 @@ def stop(ctx: click.Context, campaign: str, why: str, ledger_path: Path | None) 
 
     A running injector stops within seconds. You can also stop a campaign when no injector runs, or when no service
     can be reached. Existing rules stay and end with their lifetime; `dc-inject end CAMPAIGN` ends them earlier.
-    Nothing is due while a campaign is stopped, so it does not resume with a burst.
+    Readers end at once. Nothing is due while a campaign is stopped, so it does not resume with a burst.
 
     \b
     Example: dc-inject stop dc27-rehearsal --why "the LHCOPN is needed"

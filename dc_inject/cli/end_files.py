@@ -42,10 +42,11 @@ def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
 
     Raises ServiceError for those that stay.
     """
-    entries = {entry.injection.key: entry for entry in find(drain.ours).ended}
+    left = find(drain.ours)
+    entries = {entry.injection.key: entry for entry in left.ended}
     if not entries:
         return True
-    tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
+    tally = _Tally(left.files)
     files = units.counted(tally.files, "files")
     try:
         removals = drain.remove(entries.values(), patience, partial(_report_wait, patience))
@@ -54,7 +55,8 @@ def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
     except KeyboardInterrupt:
         exits.say_interrupted(f"{tally.gone} of {files} gone")
         return False
-    click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
+    if tally.files:
+        click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
         click.echo(_describe_second_look(tally.later, next(iter(entries.values())).injection.campaign), err=True)
     if tally.stays:
@@ -93,6 +95,8 @@ class _Tally:
     stays: dict[str, _Stay] = field(default_factory=dict)  # by destination
 
     def add(self, removal: Removal, injection: Injection) -> None:
+        if injection.link.service.reads:
+            return  # it left records only
         if removal.gone:
             self.gone += injection.item.files
         elif removal.error is None:

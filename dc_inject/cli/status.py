@@ -259,7 +259,8 @@ def _right(right: Mapping[str, Any], *, broken: bool) -> str:
         good = f"credentials good for {time}" if seconds_left > 0 else "credentials EXPIRED"
         if broken and seconds_left > 0:
             good = f"when it last worked, credentials were good for {time} from now"
+    vo = right["vo"] and f" (VO {right['vo']})"
     return (
-        f"{right['service']}: {right['version']} at {right['address']} as {right['account']} (VO {right['vo']}); "
+        f"{right['service']}: {right['version']} at {right['address']} as {right['account']}{vo}; "
         f"{describe_right(right['service'], right['may_end'])}; {good}"
     )

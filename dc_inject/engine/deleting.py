@@ -375,8 +375,8 @@ def place_of(entry: Entry) -> Place:
 
 
 def choose_files_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
-    """Return those whose bytes no service deletes."""
-    links = ((entry, entry.injection.link) for entry in entries)
+    """Return those whose bytes no service deletes; reads leave none."""
+    links = ((entry, entry.injection.link) for entry in entries if not entry.injection.link.service.reads)
     return [entry for entry, link in links if link.through in context.backends and not link.service.cleans_up]
 
 

@@ -246,7 +246,8 @@ class Engine:
         ended = self._context.ledger.entries(State.ENDED)
         if self._ended_at is None or self._ended_at > now:  # the clock may have been ahead for a while
             self._ended_at = now
-            left = f"; not yet known to be gone from their destinations: {len(ended)}" if ended else ""
+            staying = sum(not entry.injection.link.service.reads for entry in ended)
+            left = f"; not yet known to be gone from their destinations: {staying}" if staying else ""
             log.info("nothing of ours is live any more%s", left)
         wait = self._context.settings.wait_deleted_cycles * self._campaign.cycle
         if choose_files_to_delete(self._context, ended):
@@ -425,6 +426,10 @@ class Engine:
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
             self._overriding.apply_lower_rates(self._in_menus, self._cycle, self._clock.now())
+        if pauses:
+            live = (entry for entry in self._context.ledger.entries(State.LIVE) if entry.end_asked_at is None)
+            readers = [entry for entry in live if entry.injection.link.service.reads]
+            self._rounds.end(entry for entry in readers if paused(pauses, entry.injection.flow))
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
             dropped = self._submitting.withdraw(flows, "paused")

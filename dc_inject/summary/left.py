@@ -38,12 +38,12 @@ class Left:
 
     def __bool__(self) -> bool:
         """Whether anything is left."""
-        return bool(self.live or self.asked or self.ended)
+        return bool(self.live or self.asked or self.files)
 
     @property
     def files(self) -> int:
-        """The number of files of ended jobs."""
-        return sum(entry.injection.item.files for entry in self.ended)
+        """The number of files that ended jobs have left; reads leave none."""
+        return sum(e.injection.item.files for e in self.ended if not e.injection.link.service.reads)
 
     def after(self, end_state: EndState) -> Left:
         """Return what needs an action that an attempt to end it has not named.
@@ -61,7 +61,7 @@ class Left:
             lines.append(f"{_counted(self.live)} {left_to_lifetime(self.live)}")
         if self.asked:
             lines.append(f"{_counted(self.asked)} asked to end, and not known to be gone")
-        if self.ended:
+        if self.files:
             lines.append(f"{units.counted(self.files, 'files')} of ended jobs not known to be deleted")
         if lines and self.refusing:
             lines.append(f"{self.refusing} may not end them earlier")

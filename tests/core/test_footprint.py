@@ -25,6 +25,7 @@ from dc_inject.model import (
     Link,
     Listing,
     Menu,
+    ReadOptions,
     RseSpec,
     Site,
 )
@@ -174,6 +175,16 @@ def test_jobs_of_fts_need_no_quota_and_have_no_locks():
     assert made.total.pool_lasts == timedelta(seconds=4)
     unsized = FileFilter(Listing("l", "x", (File(f"{a}/1", 0),)))
     assert footprint([campaign(replace(through, datasets=unsized))]).total.pool_lasts is None
+
+
+def test_reads_fill_no_space_and_have_as_many_readers_as_their_rate_needs():
+    job = JobOptions(reading=ReadOptions(rate=10_000_000))
+    files = FileFilter(folder="", size=(GB, GB))
+    peak = footprint(
+        [campaign(flow("root://a//dc", "T2", 8, through="reads", datasets=files, job=job))]
+    ).total.peak
+    assert (peak.ingress, peak.egress, peak.transfers_in, peak.transfers_out) == (GB, GB, 100, 100)
+    assert (peak.resident, peak.files, peak.cancelled, peak.rules, peak.tokens) == (0, 0, 0, 0, 0)
 
 
 def test_an_inventory_tells_file_sizes_and_how_long_the_poorest_pool_lasts():

@@ -54,6 +54,13 @@ def test_all_but_what_is_gone_and_ended_rules_is_left():
     assert one.fields("dc27") == {"campaign": "dc27", "live": 6, "asked": 6, "ended": 2}
 
 
+def test_ended_reads_have_left_nothing():
+    reads = Link("root://a.example.org//dc", "T2_DE_DESY", "reads")
+    one = found(entry(reads, State.ENDED))
+    assert (len(one.ended), one.files, bool(one)) == (1, 0, False)
+    assert found(entry(JOBS, State.ENDED)).files == 3
+
+
 def test_asked_rules_need_no_action_after_a_complete_end():
     one = found(entry(RULES, State.LIVE, asked=True))
     assert one.after(EndState.INTERRUPTED)

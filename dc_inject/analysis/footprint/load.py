@@ -67,6 +67,12 @@ class EndLoads(NamedTuple):
 def end_loads(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, inside: bool) -> EndLoads:
     """Return what one byte per second of a flow lays on its ends; `lag` in deleting, `file` the mean size."""
     goal, window = flow.goal, flow.end - flow.start
+    if flow.job is not None and (reading := flow.job.reading):  # nothing is written
+        readers = transfers_needed(1.0, reading.rate)
+        return EndLoads(
+            Load(egress=0.0 if inside else 1.0, transfers_out=readers),
+            Load(ingress=0.0 if inside else 1.0, inside=1.0 if inside else 0.0, transfers_in=readers),
+        )
     longest = flow.lifetime_max if assumed.lifetime is None else assumed.lifetime
     stay, shortest, live = (
         lifetime.horizon(life, after, window).total_seconds()

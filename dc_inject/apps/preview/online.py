@@ -113,7 +113,9 @@ def _compare_clocks(answers: Answers) -> None:
 
 
 def _account_line(identity: Identity) -> str:
-    sentence = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
+    sentence = (
+        f"{identity.service} at {identity.address}: {identity.account}{identity.vo and f' of {identity.vo}'}, "
+    )
     sentence += describe_right(identity.service, identity.may_end)
     if identity.admin:
         sentence += "; an administrator's account, which needs --allow-admin"

@@ -20,6 +20,7 @@ from dc_inject.ledger.check import check
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Backend, FoundInjection
+from dc_inject.model.services import SERVICES
 from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
 from dc_inject.system.clock import SystemClock
@@ -152,6 +153,9 @@ def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | Non
     rules: dict[str, FoundInjection] = {}
     for backend in backends.values():
         if not isinstance(backend, Searchable):
-            raise UsageError(f"{backend.name} cannot be searched for what a campaign has there")
+            message = (
+                f"`ledger rebuild` does not support {SERVICES[backend.name].title}: it cannot search for them"
+            )
+            raise UsageError(message, "copy a backup of the ledger to its place: `run` continues from it")
         rules |= {rule.key: rule for rule in backend.ours(campaign, since=since)}
     return list(rules.values())

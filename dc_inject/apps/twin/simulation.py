@@ -44,6 +44,7 @@ from dc_inject.model.faults import hint_of
 from dc_inject.model.goals import Mode
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Backend
+from dc_inject.model.services import SERVICES, titles
 from dc_inject.planning.plan import intent
 from dc_inject.planning.situation import Demand, Situation
 from dc_inject.summary.figures import POLICY
@@ -130,6 +131,8 @@ def run(
         raise UsageError(
             "a fixed rate takes datasets, and links through FTS take files", "simulate them with --policy act"
         )
+    if unknown := [SERVICES[name] for name in sorted(through - {TwinBackend.name, TwinFts.name})]:
+        raise UsageError(f"`simulate` does not support {titles(unknown)}", "simulate menus without them")
     step = step_for(drafts[0].preview.cycle.total_seconds())
     world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
     start = request.start or min(draft.preview.start for draft in drafts)

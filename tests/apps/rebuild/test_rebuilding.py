@@ -10,12 +10,14 @@ from itertools import combinations
 
 import pytest
 
+from dc_inject.apps.reads.backend import ReadsBackend
+from dc_inject.apps.rebuild import new_ledger
 from dc_inject.apps.rebuild.rebuilding import Rebuilding
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.check import check
 from dc_inject.model import Dataset, Slice, State
-from dc_inject.model.errors import LedgerError, Temporary
+from dc_inject.model.errors import LedgerError, Temporary, UsageError
 from dc_inject.model.goals import Volume
 from dc_inject.model.items import Slicing, units_of
 from dc_inject.model.ports import FoundInjection, Status
@@ -248,6 +250,13 @@ def test_a_rule_that_goes_away_meanwhile_has_ended(tmp_path):
     rebuild(one, found)
     assert one.ledger.entry(found[0].key).state is State.ENDED
     accounted_for(one)
+
+
+def test_reads_are_refused(wording):
+    """Their back end lists nothing, so that a rebuilt ledger would lack them."""
+    with pytest.raises(UsageError) as refused:
+        new_ledger._found({"reads": ReadsBackend(None, None, None)}, "test", None)
+    wording(refused.value)
 
 
 def test_cycles_of_another_length_are_refused(tmp_path, wording):

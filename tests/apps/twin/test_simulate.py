@@ -235,6 +235,12 @@ def test_a_scale_that_is_too_large_is_named(seeds, wording):
     assert "--scale" in str(error)
 
 
+def test_reads_are_refused(wording):
+    error = run(ROOT / "menus" / "cms-aaa-reads.yaml", "--grid", ROOT / "menus/twin/one-link/grid.yaml").exception
+    assert isinstance(error, UsageError)
+    wording(error.message)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("--days", "1d"), ("--scale", "50%")],
