@@ -30,7 +30,7 @@ unexport PYTHONPATH PYTHONHOME
 # Without bytecode each start of a program compiles it anew, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test format-check lint types imports side-by-side pytest browser format chaos shards trouble bench fuzz hostile twin bounds calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports all-tests pytest browser format chaos shards trouble bench fuzz hostile twin bounds calibrate simgrid golden size unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,7 +38,7 @@ help: ## List what can be made
 demo: $(FTS) $(MAN) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
 	@$(BIN)/dc-inject demo
 
-test: format-check lint side-by-side pytest ## Run every check; CI runs exactly this (15 min)
+test: format-check lint all-tests ## Run every check; CI runs exactly this (10 min)
 
 format-check: $(READY) ## Check that the code is formatted
 	$(BIN)/ruff format --check .
@@ -52,14 +52,17 @@ types: $(READY) ## Check the types
 imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
-# Three programs of one thread each: types, imports, and a first look at the tests, which leaves their bytecode.
-side-by-side: $(FTS) ## Check types and imports at a time, and compile the tests
-	@log=$$(mktemp); $(BIN)/pytest --collect-only -qq >/dev/null & collected=$$!; $(BIN)/lint-imports >$$log & \
-	imports=$$!; $(BIN)/mypy; types=$$?; wait $$imports; imports=$$?; cat $$log; rm $$log; \
-	wait $$collected; exit $$((types || imports || $$?))
+# Types and imports are checked while tests wait for services. A first look at the tests leaves their bytecode.
+all-tests: $(FTS) browser ## Run the tests, and check types and imports at a time
+	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
+	( nice $(BIN)/mypy; types=$$?; nice $(BIN)/lint-imports; exit $$((types || $$?)) ) >$$log 2>&1 & checks=$$!; \
+	$(BIN)/pytest --collect-only -qq >/dev/null; echo "$(PYTEST)"; $(PYTEST); tests=$$?; \
+	wait $$checks; checks=$$?; cat $$log; exit $$((tests || checks))
+
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 pytest: $(FTS) browser ## Run the tests, those against the sandbox included
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 browser: ## Install Chromium, which tests of pages need, if it is missing: in CI, as root on Debian
 	@command -v chromium chromium-browser google-chrome >/dev/null || ! $(MAY_INSTALL) || \
