@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -85,13 +85,16 @@ def picture() -> str:
         x = MARGIN + number * 220
         parts.append(f'<path d="M{x} 16h24" stroke="{colour}" stroke-width="2" fill="none"/>')
         parts.append(f'<text x="{x + 30}" y="20">{escape(name)}</text>')
-    for number, (title, link, trouble) in enumerate(PANELS):
-        left, top = number % 2 * WIDE, TOP + number // 2 * HIGH
-        parts += _panel(left, top, title, {policy: response(link, trouble, policy) for policy in POLICIES})
+    for number in range(len(PANELS)):
+        parts += panel(number)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(left: int, top: int, title: str, responses: Mapping[str, Response]) -> list[str]:
+def panel(number: int) -> list[str]:
+    """Return the lines of a panel, one of which is drawn for each of LINES."""
+    title, link, trouble = PANELS[number]
+    responses = {policy: response(link, trouble, policy) for policy in POLICIES}
+    left, top = number % 2 * WIDE, TOP + number // 2 * HIGH
     bottom, tall, wide = top + HIGH - 30, HIGH - 60, WIDE - MARGIN - 16
     parts = [
         f'<text x="{left + MARGIN}" y="{top + 18}" font-weight="bold">{escape(title)}</text>',
@@ -115,12 +118,16 @@ def _panel(left: int, top: int, title: str, responses: Mapping[str, Response]) -
 def table() -> str:
     """Return what the panels come to, as rows of Markdown."""
     heads = ("link", "policy", "moved", "most in flight", "expired unsent", "expired unfinished")
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for title, link, trouble in PANELS:
-        for policy, name in POLICIES.items():
-            made = response(link, trouble, policy)
-            rows.append(
-                f"| {title} | {name} | {sum(made.moved):.1f} | {max(made.in_flight):.1f} "
-                f"| {100 * made.expired:.1f} % | {100 * made.interrupted:.1f} % |"
-            )
-    return "\n".join(rows)
+    head = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join([*head, *(row for number in range(len(PANELS)) for row in rows(number))])
+
+
+def rows(number: int) -> list[str]:
+    """Return the rows of the table that a panel comes to."""
+    title, link, trouble = PANELS[number]
+    made = {name: response(link, trouble, policy) for policy, name in POLICIES.items()}
+    return [
+        f"| {title} | {name} | {sum(one.moved):.1f} | {max(one.in_flight):.1f} "
+        f"| {100 * one.expired:.1f} % | {100 * one.interrupted:.1f} % |"
+        for name, one in made.items()
+    ]
