@@ -383,9 +383,10 @@ def faults(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("file", ours(), ids=lambda file: str(file.relative_to(HOME)))
-def test_no_module_makes_a_connection_by_itself(file: Path):
-    assert faults(ast.parse(file.read_text())) == []
+def test_no_module_makes_a_connection_by_itself():
+    found = {str(file.relative_to(HOME)): faults(ast.parse(file.read_text())) for file in ours()}
+    assert len(found) > 300
+    assert {name: some for name, some in found.items() if some} == {}
 
 
 @pytest.mark.parametrize(
