@@ -224,6 +224,8 @@ class DeletionRounds(Deletions):
 
     def _note(self, place: Place, message: str) -> None:
         """Remember what stands in the way at a destination, and say it when it is another thing than before."""
+        if SERVICES[place[0]].reads:
+            return  # records of readers may stay
         if message:
             self._context.undeletable[place] = message
             if message != self._in_the_way.get(place):

@@ -13,6 +13,7 @@ CODES = {
     "smallest-first": "small datasets are taken first, which makes many small files",
     "long-lifetime": "rules and jobs may live for more than a day, also if the injector dies",
     "space-overfilled": "an RSE has too little space even for the shortest lifetime",
+    "tape-buffer": "the buffer of a tape system does not hold what its drives read in two cycles",
     "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",
     "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
     "fts-ramp": "a step is over before FTS has grown to the transfers that it takes",

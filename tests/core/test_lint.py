@@ -22,6 +22,7 @@ from dc_inject.model import (
     Menu,
     RseSpec,
     Site,
+    Tape,
 )
 from dc_inject.model.errors import Problem
 from dc_inject.model.findings import CODES
@@ -92,6 +93,17 @@ def test_a_short_menu_never_overfills_what_holds_all_of_it():
 def test_space_is_that_of_the_rse_and_not_of_its_site():
     sites = (Site("KIT", rses={"B": RseSpec(4 * TB), "C": RseSpec(400 * TB)}),)
     assert codes(day(flow("A", "B", 8), sites=sites)) == ["space-overfilled"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "buffer", "expected"),
+    [(1, 1799, ["tape-buffer"]), (1, 1800, []), (0.5, 900, []), (0.5, 899, ["tape-buffer"]), (9, 1800, [])],
+)
+def test_a_tape_buffer_holds_what_drives_read_in_two_cycles(rate, buffer, expected):
+    """Two cycles of 15 min; the drives read at most 1 GB/s."""
+    tape = Tape(GB, buffer * GB, frozenset("A"))
+    problems = found(day(flow("A", "B", 8 * rate), sites=(Site("KIT", rses={"A": RseSpec()}, tape=tape),)))
+    assert [problem.code for problem in problems if problem.code == "tape-buffer"] == expected
 
 
 # --------------------------------------------------------------------------- datasets

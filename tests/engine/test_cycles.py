@@ -244,6 +244,23 @@ def test_a_pause_ends_readers_at_the_next_look_and_leaves_jobs(tmp_path, through
     assert asked == {through == "reads"}
 
 
+@pytest.mark.parametrize("through", ["reads", "fts"])
+def test_records_of_readers_that_stay_are_no_files_at_a_destination(tmp_path, through):
+    link = file_flow("A", "B", 1.0)
+    link = replace(link, link=link.link._replace(through=through))
+    one = world(tmp_path, campaign([link]), source_files("A", 400), name=through)
+
+    def fault(method, _subject):
+        if method == "remove":
+            raise Temporary("no answer")
+
+    one.backend.fault = fault
+    engine = one.engine()
+    engine.run(until=START + 3 * CYCLE)
+    assert one.ledger.entries(State.ENDED)
+    assert bool(engine._context.undeletable) == (through == "fts")
+
+
 def test_cycles_in_which_nobody_ran_are_due_and_said_and_made_up_only_up_to_the_cap(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
     one.run(cycles=1)

@@ -23,6 +23,7 @@ def capacity_findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each."""
     uses = [(of, flow) for of in campaign.menus for flow in of.flows]
     yield from _spaces(campaign, uses)
+    yield from _buffers(campaign)
     yield from coarse(uses, smallest)
 
 
@@ -43,6 +44,22 @@ def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Finding]:
         )
         hint = "lower the rates, shorten `lifetime: {min: ...}`, or ask the site for space"
         yield of, Problem(flow.menu, flow.line, message, hint, "space-overfilled")
+
+
+def _buffers(campaign: Campaign) -> Iterator[Finding]:
+    """Find tape systems whose buffer does not hold what their drives read in two cycles: drives stand idle."""
+    for of in campaign.menus:
+        for site in of.sites:
+            recalls = [(of, flow) for flow in of.flows if site.tape and flow.link.source in site.tape.ends]
+            if site.tape is None or not recalls:
+                continue
+            rate = min(site.tape.rate, rates.peak(flow for _, flow in recalls).rate)
+            if rates.exceeds(needed := rate * 2 * of.cycle.total_seconds(), site.tape.buffer):
+                message = f"recalls from {site.name} need {units.format_size(needed)} of its tape buffer for two "
+                message += f"cycles, and `buffer` is {units.format_size(site.tape.buffer)}: drives will stand idle"
+                _, flow = largest(recalls)
+                hint = "ask for a larger buffer, lower the rate, or shorten the cycle"
+                yield of, Problem(flow.menu, flow.line, message, hint, "tape-buffer")
 
 
 def space_findings(

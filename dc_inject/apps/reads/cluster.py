@@ -171,6 +171,8 @@ class AtSite(Dask):
             return Client(self.address, security=Security(require_encryption=True), timeout=ANSWERS_WITHIN)
         except (OSError, TimeoutError, TypeError) as error:
             hint = "name ca-file, cert and key of the scheduler's TLS in Dask's configuration; see the how-to"
+            if type(error) in {OSError, TimeoutError}:  # not of TLS: nothing answers
+                hint = "start it, or wait for it"
             raise NeedsOperator(
                 f"the scheduler at {self.address} cannot be reached: {type(error).__name__}", hint, passing=True
             ) from None
@@ -191,7 +193,7 @@ def configure() -> None:
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
             "distributed.diagnostics.nvml": False,
-            "logging": {"distributed": "critical"},
+            "logging": {"distributed": "critical", "distributed.client": "critical"},
             # A new process logs as its environment says, before it knows this configuration.
             "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
         }

@@ -3,7 +3,7 @@
 FOLDER/tape.json names the storage's URL, the number of drives, and the seconds that a drive takes for a file.
 Descriptor 3 is a listening socket. At the start all files of the storage are on tape only. A drive stages one file
 after the other, in the order of the requests; what was staged is on disk until it is released. What is written is
-on disk and on tape at once.
+on disk at once, and on tape when a drive has written it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from aiohttp import web
 
 _OWN = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "date", "server"})  # are not passed on
 _FILE = re.compile(r"<(\w+):href>([^<]*)</\1:href>.*?</\1:prop>", re.S)  # of an answer to PROPFIND
+_FOLDER = re.compile(r"collection(/>|>1)")  # XRootD says of a file that its `iscollection` is 0
 _NEARLINE = '<S:FileLocality xmlns:S="http://srm.lbl.gov/StorageResourceManager">NEARLINE</S:FileLocality>'
 _API = "/api/v1"
 _WAITING = frozenset({"SUBMITTED", "STARTED"})
@@ -37,6 +38,7 @@ class TapeSystem:
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._requests: dict[str, Files] = {}  # files by request and path
         self._online: set[str] = set()
+        self._not_on_tape: set[str] = set()
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until cancelled."""
@@ -72,6 +74,7 @@ class TapeSystem:
                 await asyncio.sleep(free - clock())
             if file["state"] == "STARTED":
                 self._online.add(file["path"])
+                self._not_on_tape.discard(file["path"])
                 file |= {"state": "COMPLETED", "onDisk": True}
 
     async def discover(self, request: web.Request) -> web.Response:
@@ -115,6 +118,7 @@ class TapeSystem:
         """Return where files are."""
         paths = (await request.json())["paths"]
         of = {path: "DISK_AND_TAPE" if path in self._online else "TAPE" for path in paths}
+        of |= dict.fromkeys(self._not_on_tape & of.keys(), "DISK")
         return web.json_response([{"path": path, "locality": locality} for path, locality in of.items()])
 
     def _files(self, request: web.Request) -> Files:
@@ -136,6 +140,8 @@ class TapeSystem:
             back = {name: value for name, value in answer.headers.items() if name.lower() not in _OWN}
             if method in {"PUT", "COPY"} and answer.status < 300:
                 self._online.add(path)
+                self._not_on_tape.add(path)
+                self._queue.put_nowait({"path": path, "state": "SUBMITTED"})
             if method == "PROPFIND":
                 back.pop("Content-Length", None)
                 text = _FILE.sub(self._with_locality, await answer.text())
@@ -147,7 +153,7 @@ class TapeSystem:
             return passed
 
     def _with_locality(self, found: re.Match[str]) -> str:
-        if "collection" in found[0] or unquote(urlsplit(found[2]).path) in self._online:
+        if _FOLDER.search(found[0]) or unquote(urlsplit(found[2]).path) in self._online:
             return found[0]
         return found[0].removesuffix(end := f"</{found[1]}:prop>") + _NEARLINE + end
 

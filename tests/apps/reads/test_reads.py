@@ -23,7 +23,7 @@ from dc_inject.apps.reads.pacing import TokenBucket
 from dc_inject.apps.reads.reader import Task, read
 from dc_inject.apps.reads.records import Progress, Record
 from dc_inject.model import Bundle, Entry, File, FileFilter, JobOptions, Link, ReadOptions, State
-from dc_inject.model.errors import Temporary, UsageError
+from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
 from dc_inject.model.ports import VANISHED, Status
 from dc_inject.storage import NotFound
 from tests.backends.support import injection, live
@@ -396,6 +396,20 @@ def test_workers_are_reached_with_tls_only(address, monkeypatch):
         cluster()
     monkeypatch.setenv("DC_INJECT_WORKERS", "tls://scheduler:8786")
     assert isinstance(cluster(), AtSite)
+
+
+@pytest.mark.parametrize(("error", "tls"), [(OSError("timed out"), False), (ConnectionResetError(), True)])
+def test_a_scheduler_that_does_not_answer_is_no_fault_of_certificates(error, tls, monkeypatch):
+    """Dask raises OSError itself where nothing listens, and one of its kinds where TLS was refused."""
+    distributed = pytest.importorskip("distributed")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(NeedsOperator) as refused:
+        AtSite("tls://scheduler:8786").check()
+    assert ("ca-file" in str(refused.value.hint)) == tls
 
 
 LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"

@@ -92,11 +92,30 @@ def test_files_are_staged_by_drives_copied_and_released(
     made = transfers(system, destination, 40)  # type: ignore[arg-type]  it takes files as a storage does
     paths = [transfer["sources"][0].removeprefix(system.url) for transfer in made]
     assert (system.raw(paths[0])[0], system.localities(paths)) == (503, {"TAPE"})
+    assert "NEARLINE" in system.raw(paths[0], method="PROPFIND")[1]
     job = ended(context, submit(context, made, bring_online=3600, copy_pin_lifetime=3600))
     assert (job["job_state"], set(states(job))) == ("FINISHED", {"FINISHED"})
     assert all(file["staging_start"] <= file["staging_finished"] <= file["finish_time"] for file in job["files"])
     assert len(destination.files) == 40
     wait_until(lambda: system.localities(paths) == {"TAPE"})
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(FAST, "FINISHED"), (SLOW, "FAILED")])
+def test_what_is_copied_to_tape_waits_for_a_drive(
+    tape: Callable[[float], Tape], source: Storage, context: Any, seconds: float, expected: str
+) -> None:
+    """The job is over when its files are on tape, or archive_timeout is."""
+    system = tape(seconds)
+    made = transfers(source, system)  # type: ignore[arg-type]  it takes files as a storage does
+    job = ended(context, submit(context, made, archive_timeout=10**7 if seconds == FAST else 1))
+    (file,) = job["files"]
+    assert (job["job_state"], file["file_state"]) == (expected, expected)
+    assert file["archive_start_time"] is not None
+    assert (file["archive_finish_time"] is not None) == (expected == "FINISHED")
+    assert system.localities([made[0]["destinations"][0].removeprefix(system.url)]) == {
+        "DISK_AND_TAPE" if seconds == FAST else "DISK"
+    }
+    assert str(reason(job)).startswith("ARCHIVING [") == (expected == "FAILED")
 
 
 def test_without_bring_online_a_file_on_tape_fails(

@@ -144,7 +144,9 @@ class Verbs(BaseHTTPRequestHandler):
             self._answer(404)
             return self.server.missed.set()
         told = formatdate(self.server.changed[self.path], usegmt=True)
-        body = f"<D:multistatus><lp1:getlastmodified>{told}</lp1:getlastmodified></D:multistatus>".encode()
+        kept = f"<lp1:getlastmodified>{told}</lp1:getlastmodified><lp1:iscollection>0</lp1:iscollection>"
+        row = f"<D:href>{self.path}</D:href><D:propstat><D:prop>{kept}</D:prop></D:propstat>"  # as XRootD
+        body = f"<D:multistatus><D:response>{row}</D:response></D:multistatus>".encode()
         self._answer(207, length=len(body))
         self.wfile.write(body)
         return None

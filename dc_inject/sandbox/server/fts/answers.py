@@ -17,9 +17,9 @@ _FILE = (
     "source_se", "dest_se", "checksum", "user_filesize", "filesize", "throughput", "tx_duration", "reason",
     "retry", "activity", "scitag", "selection_strategy",
 )  # fmt: skip
+_OF_TAPE = ("staging_start", "staging_finished", "archive_start_time", "archive_finish_time")
 _NOTHING = (
-    "transfer_host", "staging_host", "archive_start_time",
-    "archive_finish_time", "internal_file_params", "pid", "log_file", "log_file_debug", "recoverable",
+    "transfer_host", "staging_host", "internal_file_params", "pid", "log_file", "log_file_debug", "recoverable",
 )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def job_plain(row: sqlite3.Row) -> dict[str, Any]:
 def file_plain(row: sqlite3.Row) -> dict[str, Any]:
     """Write a file; without its tokens."""
     known = set(row.keys())  # with the times of tape where the job is shown, as FTS3 shows them everywhere
-    tape = {key: moment(row[key]) if key in known else None for key in ("staging_start", "staging_finished")}
+    tape = {key: moment(row[key]) if key in known else None for key in _OF_TAPE}
     return {key: row[key] for key in _FILE} | dict.fromkeys(_NOTHING) | tape | {
         "filesize": row["filesize"] or 0,  # of what was never read, too
         "start_time": moment(row["start_time"]),

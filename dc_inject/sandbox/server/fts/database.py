@@ -32,6 +32,10 @@ CREATE TABLE IF NOT EXISTS tape (  -- of files that are staged before their copy
   file_id INTEGER PRIMARY KEY REFERENCES file, bring_online INT NOT NULL, pin INT NOT NULL,
   uri TEXT, request TEXT, staging_start REAL, staging_finished REAL
 );
+CREATE TABLE IF NOT EXISTS archive (  -- of files whose job waits until they are on tape; seconds
+  file_id INTEGER PRIMARY KEY REFERENCES file, archive_timeout INT NOT NULL,
+  archive_start_time REAL, archive_finish_time REAL
+);
 CREATE TABLE IF NOT EXISTS attempt (
   file_id INT NOT NULL REFERENCES file, attempt INT NOT NULL, datetime REAL NOT NULL, reason TEXT NOT NULL,
   PRIMARY KEY (file_id, attempt)

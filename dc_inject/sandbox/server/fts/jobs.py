@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE", "STAGING", "STARTED")  # what a cancel ends
+ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE", "STAGING", "STARTED", "ARCHIVING")  # what a cancel ends
 HELD_STATES = ("ON_HOLD", "TOKEN_PREP")  # not over either, but a cancel leaves files in them, as FTS3 does
 CANCELED = "Job canceled by the user"
 GIVEN_UP = "The storage was banned for too long"
@@ -30,8 +30,9 @@ class Jobs:
 
     def files_of(self, job_id: str) -> list[sqlite3.Row]:
         """Return the files of a job in their order."""
-        of_tape = "staging_start, staging_finished FROM file LEFT JOIN tape USING (file_id)"
-        return self._all(f"SELECT file.*, {of_tape} WHERE job_id = ? ORDER BY file_id", job_id)
+        of_tape = "staging_start, staging_finished, archive_start_time, archive_finish_time"
+        tables = "file LEFT JOIN tape USING (file_id) LEFT JOIN archive USING (file_id)"
+        return self._all(f"SELECT file.*, {of_tape} FROM {tables} WHERE job_id = ? ORDER BY file_id", job_id)  # noqa: S608 (constant)
 
     def file(self, file_id: int) -> sqlite3.Row | None:
         """Return one file with the copy options of its job."""
@@ -66,7 +67,7 @@ class Jobs:
     def add(self, job: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> bool:
         """Add a job with its files; False when there is one with its id already."""
         plain = dict(job)
-        tape = plain.pop("bring_online"), plain.pop("pin")
+        tape, archive_timeout = (plain.pop("bring_online"), plain.pop("pin")), plain.pop("archive_timeout")
         with self._transaction():
             try:
                 self._insert("job", [plain])
@@ -78,6 +79,8 @@ class Jobs:
                 "WHERE job_id = ? AND file_state = 'STAGING'",
                 *tape, job["job_id"],
             )  # fmt: skip
+            select = "SELECT file_id, ?1 FROM file WHERE job_id = ?2 AND ?1 > 0"
+            self._run(f"INSERT INTO archive (file_id, archive_timeout) {select}", archive_timeout, job["job_id"])
         return True
 
     def counts(self, state: str) -> dict[tuple[str, str], int]:
@@ -159,13 +162,23 @@ class Jobs:
                 self._settle(row["file_id"], now)
 
     def finish(self, file_id: int, now: float, size: int, duration: float) -> None:
-        """A file has arrived; throughput is in MiB/s, as in FTS3."""
+        """A file has arrived, and may have to be archived; throughput is in MiB/s, as in FTS3."""
         with self._transaction():
+            self._run("UPDATE archive SET archive_start_time = ? WHERE file_id = ?", now, file_id)
             self._run(
-                "UPDATE file SET file_state = 'FINISHED', finish_time = ?, filesize = ?, tx_duration = ?, "
+                "UPDATE file SET file_state = iif(file_id IN (SELECT file_id FROM archive), 'ARCHIVING', "
+                "'FINISHED'), finish_time = ?, filesize = ?, tx_duration = ?, "
                 "throughput = ?, asked = NULL WHERE file_id = ? AND file_state = 'ACTIVE'",
                 now, size, duration, size / 2**20 / max(duration, 1e-6), file_id,
             )  # fmt: skip
+            self._settle(file_id, now)
+
+    def archived(self, file_id: int, now: float) -> None:
+        """A file that has arrived is on tape."""
+        with self._transaction():
+            self._run("UPDATE archive SET archive_finish_time = ? WHERE file_id = ?", now, file_id)
+            is_over = "file_state = 'FINISHED' WHERE file_id = ? AND file_state = 'ARCHIVING'"
+            self._run(f"UPDATE file SET {is_over}", file_id)  # noqa: S608 (constant)
             self._settle(file_id, now)
 
     def fail(self, file_id: int, now: float, reason: str) -> int | None:
@@ -173,7 +186,7 @@ class Jobs:
         with self._transaction():
             self._run(
                 "UPDATE file SET file_state = 'FAILED', finish_time = ?, reason = ? "
-                "WHERE file_id = ? AND file_state IN ('ACTIVE', 'SUBMITTED', 'STAGING', 'STARTED')",
+                "WHERE file_id = ? AND file_state IN ('ACTIVE', 'SUBMITTED', 'STAGING', 'STARTED', 'ARCHIVING')",
                 now, reason, file_id,
             )  # fmt: skip
             other = self._one(

@@ -80,7 +80,7 @@ def _job(submitted: Json, person: Person, settings: Settings, now: float) -> tup
         "expires": None if waiting is None else now + waiting * 3600 * settings.time_scale,
         "job_metadata": json.dumps(metadata | {"auth_method": person.method}),
     }
-    return job | tape, files
+    return job | tape | {"archive_timeout": int(params.get("archive_timeout") or -1)}, files
 
 
 def _job_id(params: Mapping[str, Any], person: Person) -> str:

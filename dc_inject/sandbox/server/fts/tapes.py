@@ -19,6 +19,7 @@ log = logging.getLogger("fts")
 Work = Callable[[list[sqlite3.Row], float], Awaitable[None]]
 _LEAST = 0.05  # seconds between two looks
 _END = "TAPE"
+_STAGED, _ARCHIVED = "source_se, source_token, uri, request, file_state", "dest_se, destination_token"
 
 
 class Tapes(Jobs):
@@ -42,18 +43,18 @@ class Tapes(Jobs):
             if not (settings.standstill or settings.database_down):
                 await self._for_each("file_state = 'STAGING'", self._stage)
                 await self._for_each("file_state = 'STARTED'", self._poll)
+                await self._for_each("file_state = 'ARCHIVING'", self._look, "archive", _ARCHIVED)
                 await self._for_each(
                     "file_state IN ('CANCELED', 'FINISHED', 'FAILED') AND request <> ''", self._end
                 )
             await asyncio.sleep(max(settings.scheduler_interval * settings.time_scale, _LEAST))
 
-    async def _for_each(self, condition: str, work: Work) -> None:
+    async def _for_each(self, condition: str, work: Work, table: str = "tape", keys: str = _STAGED) -> None:
         """Do something with the files of each request, or of each storage before there is one."""
-        keys = ("source_se", "source_token", "uri", "request", "file_state")
         rows = self._all(
-            f"SELECT * FROM tape JOIN file USING (file_id) WHERE {condition} ORDER BY {', '.join(keys)}, file_id"  # noqa: S608 (ours)
+            f"SELECT * FROM {table} JOIN file USING (file_id) WHERE {condition} ORDER BY {keys}, file_id"  # noqa: S608 (ours)
         )
-        for _, group in groupby(rows, lambda row: [row[key] for key in keys]):
+        for _, group in groupby(rows, lambda row: [row[key] for key in keys.split(", ")]):
             files, now = list(group), time.time()
             try:
                 await work(files, now)
@@ -66,10 +67,28 @@ class Tapes(Jobs):
         for row in files:
             self.fail(row["file_id"], now, f"STAGING [{errno.EIO}] {why}")
 
-    async def _stage(self, files: list[sqlite3.Row], now: float) -> None:
-        origin, token = address(_END, files[0]["source_surl"]).origin(), files[0]["source_token"]
+    async def _find(self, url: str, token: str | None) -> str:
+        """Return where the API of the tape system of a file is."""
+        origin = address(_END, url).origin()
         about = await self._storages.ask(_END, f"{origin}/.well-known/wlcg-tape-rest-api", token)
-        uri = next(one["uri"] for one in about["endpoints"] if one["version"] == "v1")
+        return str(next(one["uri"] for one in about["endpoints"] if one["version"] == "v1"))
+
+    async def _look(self, files: list[sqlite3.Row], now: float) -> None:
+        """Ask whether files that were copied are on tape."""
+        token, scale = files[0]["destination_token"], self._knobs.now.time_scale
+        uri = await self._find(files[0]["dest_surl"], token)
+        paths = [address(_END, row["dest_surl"]).path for row in files]
+        shown = await self._storages.ask(_END, f"{uri}/archiveinfo", token, {"paths": paths})
+        on_tape = {file["path"] for file in shown if "TAPE" in file.get("locality", "")}
+        for row, path in zip(files, paths, strict=True):
+            if path in on_tape:
+                self.archived(row["file_id"], now)
+            elif row["archive_start_time"] + row["archive_timeout"] * scale < now:
+                self.fail(row["file_id"], now, f"ARCHIVING [{errno.ETIMEDOUT}] archive_timeout is over")
+
+    async def _stage(self, files: list[sqlite3.Row], now: float) -> None:
+        token = files[0]["source_token"]
+        uri = await self._find(files[0]["source_surl"], token)
         asked = [{"path": _path(row), "diskLifetime": f"PT{row['pin']}S"} for row in files]
         request = (await self._storages.ask(_END, f"{uri}/stage", token, {"files": asked}))["requestId"]
         for row in files:
