@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 
@@ -20,13 +21,21 @@ def app(path: Path) -> WatchApp:
 
 def on_screen(app: WatchApp, size: tuple[int, int], *keys: str) -> str:
     """Return the picture of a screen (SVG) after some keys."""
+    return on_screens(app, size, keys)[0]
 
-    async def play() -> str:
+
+def on_screens(app: WatchApp, size: tuple[int, int], *steps: Sequence[str]) -> list[str]:
+    """Return the picture of a screen (SVG) after each step of some keys."""
+
+    async def play() -> list[str]:
+        shown = []
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            await pilot.press(*keys)
-            await pilot.pause()
-            return app.export_screenshot()
+            for keys in steps:
+                await pilot.press(*keys)
+                await pilot.pause()
+                shown.append(app.export_screenshot())
+        return shown
 
     return asyncio.run(play())
 

@@ -31,7 +31,7 @@ from textual.widgets import DataTable
 from dc_inject.apps.report import command_watch
 from dc_inject.apps.report.watch_app import WatchApp
 from tests.bench import bench_report
-from tests.cli.screens import app, on_screen, text
+from tests.cli.screens import app, on_screen, on_screens, text
 
 DEADLINE = 60.0
 WIDE = (200, 40)
@@ -87,14 +87,14 @@ def test_without_colour_it_says_the_same(ledger: Path, monkeypatch: pytest.Monke
 
 
 def test_keys_sort_turn_group_and_leave_out(ledger: Path) -> None:
-    by_ratio = text(on_screen(app(ledger), WIDE, "s"))
+    by_ratio, turned = map(text, on_screens(app(ledger), WIDE, "s", "r"))
     assert column(by_ratio, "held")[:2] == ["! pool-dry", "! failing"]
     assert any("14 links, by ratio" in line for line in by_ratio)
-    turned = text(on_screen(app(ledger), WIDE, "s", "r"))
     assert column(turned, "destination") == column(by_ratio, "destination")[::-1]
-    assert column(text(on_screen(app(ledger), WIDE, "g")), "scenario") == ["t0-export", "us-mesh", "uk"]
-    assert len(column(text(on_screen(app(ledger), WIDE, "g", "g", "g")), "destination")) == 12
-    assert column(text(on_screen(app(ledger), WIDE, "h")), "held") == [
+    scenarios, destinations, short = map(text, on_screens(app(ledger), WIDE, "g", "gg", "gh"))
+    assert column(scenarios, "scenario") == ["t0-export", "us-mesh", "uk"]
+    assert len(column(destinations, "destination")) == 12
+    assert column(short, "held") == [
         "! pool-dry",
         "! failing",
         "! destination-full",
@@ -103,12 +103,12 @@ def test_keys_sort_turn_group_and_leave_out(ledger: Path) -> None:
 
 def test_words_filter_until_escape(ledger: Path) -> None:
     words = ["u", "k", "space", "L", "o", "n"]
-    asked = text(on_screen(app(ledger), WIDE, "slash", *words))
+    steps = ("slash", *words), ("enter", "r"), ("slash", "u", "escape"), ("slash", "x", "y")
+    asked, kept, everything, nothing = map(text, on_screens(app(ledger), WIDE, *steps))
     assert len(column(asked, "source")) == 3
-    kept = text(on_screen(app(ledger), WIDE, "slash", *words, "enter", "r"))
     assert any("3 links, with 'uk Lon', reversed" in line for line in kept)
-    assert len(column(text(on_screen(app(ledger), WIDE, "slash", *words, "escape")), "source")) == 14
-    assert any("0 links, with 'xy'" in line for line in text(on_screen(app(ledger), WIDE, "slash", "x", "y")))
+    assert len(column(everything, "source")) == 14
+    assert any("0 links, with 'xy'" in line for line in nothing)
 
 
 def test_many_links_are_scrolled_and_filtered(tmp_path: Path) -> None:
