@@ -308,7 +308,7 @@ class Drain(Reconciler):
         looked = {key: left[key] for key in islice(left, OBSERVE_AT_ONCE)}
         try:
             self.look(asked[:OBSERVE_AT_ONCE], at_once=LOOK_AT_ONCE)
-            self.look([current[key] for key in looked])
+            self.look([current[key] for key in looked if key in current])
         except ServiceError as error:
             log.info("cannot check what is left: %s", error.message)
             return  # the next one that is cancelled meets the same, and counts it
