@@ -62,8 +62,11 @@ class InventoryReader(Store):
         return sizes
 
     def signals(self, name: str | None = None) -> tuple[Signal, ...]:
-        """Return the latest reading of each signal, or of those of one name; one without a value is missing."""
-        which, values = ("1", ()) if name is None else ("name = ?", (name,))
+        """Return the latest reading of each signal, or of those of one name; one without a value is missing.
+
+        Without a name those of `tape` are left out: there is one of each injection.
+        """
+        which, values = ("name <> 'tape'", ()) if name is None else ("name = ?", (name,))
         columns = "name, subject, value, at, why"
         rows = self._db.rows(f"SELECT {columns} FROM signal WHERE {which} ORDER BY name, subject", *values)  # noqa: S608  our own words
         return tuple(Signal(name, subject, value, moment(at), why) for name, subject, value, at, why in rows)

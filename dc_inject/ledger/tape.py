@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -25,17 +26,18 @@ class TapeReader(Store):
 
     def tape_files(self) -> dict[FlowKey, TapeFiles]:
         """Return how the files of flows stand with tape systems; files of what has ended wait for none."""
-        sums: dict[FlowKey, TapeFiles] = {}
+        counts, waits = dict[FlowKey, TapeFiles](), defaultdict[FlowKey, list[int]](list)
         for state, value, *flow in self._db.rows(
             f"SELECT state, value, {FLOW} FROM signal JOIN injection ON key = subject "  # noqa: S608  our own words
             "JOIN account ON account.id = account WHERE name = 'tape' ORDER BY scenario, source, destination, key"
         ):
-            staging, archiving, archived, *waits = map(int, read_json(value, kind=list))
-            before, waits_on = sums.get(flow_of(*flow), TapeFiles()), state in _MOVING
-            sums[flow_of(*flow)] = TapeFiles(
+            staging, archiving, archived, *waited = map(int, read_json(value, kind=list))
+            key, waits_on = flow_of(*flow), state in _MOVING
+            before = counts.get(key, TapeFiles())
+            counts[key] = TapeFiles(
                 before.staging + staging * waits_on,
                 before.archiving + archiving * waits_on,
                 before.archived + archived,
-                (*before.waits, *waits),
             )
-        return sums
+            waits[key] += waited
+        return {key: files._replace(waits=tuple(waits[key])) for key, files in counts.items()}

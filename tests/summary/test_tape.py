@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from dc_inject.apps.report import sections
 from dc_inject.ledger import LedgerView
@@ -48,3 +51,28 @@ def test_waits_of_all_jobs_of_a_link_are_one_figure(tmp_path: Path) -> None:
         (table,) = [one.table for one in sections.sections(report) if one.name == "tape"]
         assert table is not None
         assert [cell.value for cell in table.rows[0][3:]] == [10, 50, 600, 600, GB, 2, 3]
+
+
+def test_waits_are_gathered_once_and_are_no_signals_of_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recall of days has millions of waits: adding them up takes as long as there are of them."""
+    copied: list[int] = []
+
+    class Counted(TapeFiles):
+        def __new__(cls, *values: Any) -> Counted:
+            made = super().__new__(cls, *values)
+            copied.append(len(made.waits))
+            return made
+
+    many = [injection(f"cms:/a#{number}") for number in range(20)]
+    with opened(tmp_path) as ledger:
+        started(ledger, *many)
+        accepted(ledger, *many)
+        of_each = TapeFiles(waits=(60,) * 5)
+        ledger.observe([seen(one.key, Status.MOVING, tape=of_each) for one in many], START + MINUTE)
+        monkeypatch.setattr("dc_inject.ledger.tape.TapeFiles", Counted)
+        assert ledger.tape_files()[AB].waits == (60,) * 100
+        assert sum(copied) <= 100
+        assert "tape" not in {signal.name for signal in ledger.signals()}
+        assert len(ledger.signals("tape")) == 20
