@@ -166,7 +166,7 @@ class Windows(Governor):
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
                 tells = new >= SEEN * item.files
                 link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry), tells))
-        self._write(now, [key for key, link in self._links.items() if link.is_seen])
+        self._write(now, {before[seen.key].injection.flow for seen in observations} & self._links.keys())
 
     def turn(self, moment: datetime) -> None:
         """Begin a moment of release: set the windows of links that were observed, and of their storages."""

@@ -12,8 +12,8 @@ import pytest
 
 from dc_inject.control.law import FIRST, ROUNDS
 from dc_inject.control.windows import NAME, Windows, subject_of, text_of
-from dc_inject.model import Control, Entry, Mode
-from dc_inject.model.ports import Observation
+from dc_inject.model import Control, Entry, Mode, State
+from dc_inject.model.ports import Observation, Status
 from tests.control.small import AB, AC, DB, DUE, GB, LENGTH, MOMENT, ROUND, Make, settled, went_out
 from tests.engine.world import campaign, flow, items, opened, world
 
@@ -111,6 +111,19 @@ def test_what_a_storage_and_its_links_have_become_is_known_after_a_restart(make:
     assert min(freed) > now
     one.restart()
     assert [one.link(key).freed for key in (AB, AC)] == freed
+
+
+def test_an_answer_writes_the_links_that_it_is_about(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers come in parts: writing all links with each would take as many times longer as there are parts."""
+    one = make(AB, AC)
+    one.ask(AB)
+    one.ask(AC)
+    written: list[list[str]] = []
+    monkeypatch.setattr(one.ledger, "record_signals", lambda rows, _now: written.append([row[1] for row in rows]))
+    for entry in one.ledger.entries(State.LIVE):
+        key = entry.injection.key
+        one.governor.observed({key: entry}, [Observation(key, Status.MOVING, files_done=1)], one.now)
+    assert sorted(written) == [[subject_of(AB)], [subject_of(AC)]]
 
 
 def test_a_kill_between_an_observation_and_its_windows_keeps_neither(
