@@ -21,7 +21,7 @@ from dc_inject.model.thresholds import Threshold
 
 DEFAULT_CYCLE = timedelta(minutes=15)
 # Keys of a menu for the time when it is in force, with what belongs to them.
-_HEAD = re.compile(r"^(?:start|end|timezone|include)[ \t]*:.*(?:\n(?:[ \t#-].*)?$)*\n?", re.MULTILINE)
+_HEAD = re.compile(r"^([\"']?)(?:start|end|timezone|include)\1[ \t]*:.*(?:\n(?:[ \t#-].*)?$)*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

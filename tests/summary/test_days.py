@@ -211,6 +211,7 @@ def test_a_cycle_in_which_a_day_begins_is_divided_between_the_days(tmp_path: Pat
     [
         menu("2027-03-22 10:00", "2027-03-23 10:00"),
         "{menu: 1, timezone: Europe/Zurich, start: 2027-03-22 10:00, end: 2027-03-23 10:00}",
+        '"timezone": Europe/Zurich\nstart: 2027-03-22 10:00\nend: 2027-03-23 10:00\n',
         "x-from: &from 2027-03-22 10:00\ntimezone: Europe/Zurich\nstart: *from\nend: 2027-03-23 10:00\n",
         "timezone: Europe/Zurich\nstart: 2027-03-22 10:00\ninclude:\n- part.yaml\n",
         "description: |\n  start: now\n" + menu("2027-03-22 10:00", "2027-03-23 10:00"),
