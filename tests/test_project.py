@@ -377,6 +377,6 @@ def test_every_module_reads_in_one_sitting(folder):
 def test_in_ci_nothing_is_left_out_for_want_of_an_extra() -> None:
     """Tests of extras, and of versions, skip themselves where a library is missing."""
     libraries = ("XRootD", "cryptography", "distributed", "fts3", "numpy", "openpyxl", "pyarrow", "scipy")
-    libraries += ("setuptools_scm", "textual", "vl_convert")
+    libraries += ("jinja2", "setuptools_scm", "textual", "vl_convert")
     missing = [name for name in libraries if importlib.util.find_spec(name) is None]
     assert not (os.environ.get("CI") and missing)

@@ -123,7 +123,7 @@ class _Screen:
 
     def _run(self) -> None:
         rest, over = "", False
-        with contextlib.suppress(OSError):  # the terminal is gone: nobody reads what is said from now on
+        with contextlib.suppress(OSError):  # the terminal is gone, and with it the reader of these lines
             while not over:
                 text, over = self._take()
                 whole, newline, rest = (rest + text).rpartition("\n")

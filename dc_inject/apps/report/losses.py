@@ -19,7 +19,7 @@ HEADS = ("injected", "not moved", "of injected", *ENDS.values(), "failed, due ag
 
 
 def sentence(report: Report) -> str:
-    """Say how much of what was injected did not move, and how it ended; empty if nothing is known to be lost."""
+    """Return how much of what was injected did not move, and how it ended; empty if nothing is known lost."""
     total = report["totals"]
     if not total["not_moved"]:
         return ""

@@ -1,4 +1,4 @@
-"""Readings of a site's WAN beside what a report has: `report --overlay FILE`.
+"""Readings of a site's WAN next to the figures of a report: `report --overlay FILE`.
 
 WLCG sites publish a JSON document every minute, with `UpdatedLast`, `InBytesPerSec` and `OutBytesPerSec`, of all
 their traffic. A file of them is a list of such documents, or any number of them one after another, on one line
@@ -10,7 +10,7 @@ tabs and writes an offset of +00:00; the one in Python to a file writes one line
 the one in Python with a server indents by four spaces, and writes UTC without an offset.
 
 What others measure is not to be trusted blindly: what is no rate, what repeats a time (a document that was not
-renewed) and what is outside of the report's time is dropped, counted and told. A step has the mean of its
+renewed) and what is outside of the report's time is dropped, counted and reported. A step has the mean of its
 readings.
 """
 

@@ -1,10 +1,11 @@
-"""The pictures of a report, as Vega-Lite specifications: data that say what to draw, and no drawing.
+"""The pictures of a report, as Vega-Lite specifications: data about what to draw, and no drawing.
 
 vl-convert draws them, without a browser and without a network; it has its home here, and is an extra. One
 specification gives the drawing in the page, and SVG and PNG.
 
-Colours are chosen so that pictures can be read without telling red from green, on paper, and on dark pages: text
-and axes have the colour of the text around them (`currentColor`, which is black in a file of its own).
+Colours are chosen so that pictures can be read by people who see no difference between red and green, on paper,
+and on dark pages: text and axes have the colour of the text around them (`currentColor`, which is black in a file
+of its own).
 """
 
 from __future__ import annotations
@@ -94,11 +95,12 @@ def every(report: Report) -> dict[str, Spec]:
 
 
 def library() -> Any:  # noqa: ANN401  a module, which may be missing
-    """Return what draws; raises UsageError where it is not installed."""
+    """Return what draws; raises UsageError where it, or what writes the page, is not installed."""
     try:
+        import jinja2  # noqa: F401, PLC0415  for `page.py`, of the same extra
         import vl_convert  # noqa: PLC0415  an extra, and large
-    except ImportError:
-        raise UsageError("vl-convert, which draws pictures, is not installed", INSTALL) from None
+    except ImportError as missing:
+        raise UsageError(f"{missing.name}, which reports with pictures need, is not installed", INSTALL) from None
     return vl_convert
 
 

@@ -42,7 +42,7 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
         if report[f"{name}s"]:
             title = f"By site, as {name.removesuffix('_site')}" if name in SITES else f"By {name}"
             yield Section(f"{name}s", title, (), _names(report, name))
-    yield from _beside(report)
+    yield from _comparisons(report)
     if report["holds"]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
         words = (why, "Later cycles may have made up what was missing.")
@@ -70,7 +70,7 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
 
 
 def title(report: Report) -> str:
-    """Return the title of a report, which tells a simulation from a campaign."""
+    """Return the title of a report, which names a simulation as one."""
     kind = "Report" if report["simulated_in"] is None else "Report of a simulation"
     return f"{kind}: {report['campaign']}"
 
@@ -90,16 +90,16 @@ def heading(report: Report) -> str:
 
 
 def _control(modes: Sequence[Report], report: Report) -> str:
-    """Say which control was in force, with times if that changed; nothing if no cycle was planned."""
+    """Return which control was in force, with times if that changed; nothing if no cycle was planned."""
     changed = len({(row["since"], row["until"]) for row in modes}) > 1
 
     def when(row: Report) -> str:
         return f" ({time_of(row['since'], report)} to {time_of(row['until'], report)})" if changed else ""
 
-    said = [
+    parts = [
         f"{FIXED.get(row['mode'], row['mode'])} for {counted(row['links'], 'links')}{when(row)}" for row in modes
     ]
-    return f" Control: {', '.join(said)}." if said else ""
+    return f" Control: {', '.join(parts)}." if parts else ""
 
 
 def _verdict(report: Report) -> Iterator[str]:
@@ -160,7 +160,7 @@ def _over_time(report: Report) -> str:
 
 
 def _is_finer(report: Report) -> bool:
-    """Whether steps are shorter than a day; else the table of days says the same."""
+    """Whether steps are shorter than a day; else the table of days has the same."""
     return bool(report["step_seconds"] < 86400)
 
 
@@ -322,7 +322,7 @@ def _marks(report: Report) -> Table:
 # --------------------------------------------------------------------------- another campaign, WANs, repeats
 
 
-def _beside(report: Report) -> Iterator[Section]:
+def _comparisons(report: Report) -> Iterator[Section]:
     if report["overlay"]:
         yield Section("wan", "A site's WAN", tuple(_readings(report)), _wan(report))
     if report["compared"]:

@@ -5,7 +5,7 @@ changed. So a page that is not looked at costs nothing. It is made outside (`Mak
 `dc-inject report`, with a time in which it has to end: a large campaign takes neither time nor memory from the
 injector. While one is made, all who ask wait for it, and get the last one if they have waited long enough.
 
-A browser visits strange pages, too. So the app answers only GET and HEAD, and says that nobody may frame, embed or
+A browser visits strange pages, too. So the app answers only GET and HEAD, and lets no other page frame, embed or
 read what it gives; its server (`metrics/page.py`) answers only to names of this machine. Nothing in it changes
 anything.
 """
@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from dc_inject.apps.report import page, pictures
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.metrics import page as server
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
-from dc_inject.model.redaction import visible
 from dc_inject.system import disk
 
 Make = Callable[[Path], bytes]  # the page of a ledger; raises DcInjectError where there is none
@@ -39,7 +37,7 @@ WAIT = 20.0  # seconds that one waits for a page that is made
 SHARE = 3  # times as long as a page took to make, the next one is not made
 LONGEST = 300.0  # seconds that a page may take to be made
 EVERY = timedelta(seconds=10)  # between two pages in a browser
-UNCHANGED = 60.0  # seconds after which a page is made anew, though its ledger is as it was
+UNCHANGED = 60.0  # seconds after which a page is made again, though its ledger is as it was
 HTML = ("Content-Type", "text/html; charset=utf-8")
 POLICY = page.policy(page.SCRIPT, page.LIVE, connect="'self'") + "; frame-ancestors 'none'"
 SAFE: Headers = [
@@ -81,15 +79,11 @@ class Pages:
             return status, [*headers, ("Allow", "GET, HEAD")], body
         place = environ.get("PATH_INFO", "")
         if place == "/" and len(self._pages) != 1:
-            return "200 OK", [HTML], self._list()
+            return "200 OK", [HTML], page.render("Campaigns", [], campaigns=list(self._pages)).encode()
         asked = next(iter(self._pages)) if place == "/" else place.removeprefix("/campaign/")
         if asked not in self._pages:
             return _words("404 Not Found", "There is no such page.")
         return self._pages[asked].answer(environ.get("HTTP_IF_NONE_MATCH", ""))
-
-    def _list(self) -> bytes:
-        links = "".join(f'<li><a href="/campaign/{escape(name)}">{escape(name)}</a></li>' for name in self._pages)
-        return _html("Campaigns", f"<ul>{links}</ul>")
 
 
 class _Page:
@@ -113,8 +107,8 @@ class _Page:
             self._lock.wait_for(lambda: not self._is_making, WAIT)
             if not self._content:
                 words = self._wrong or "The page is being made."
-                body = _html("Not yet", f"<p>{escape(words)}</p>", again=5)
-                return "503 Service Unavailable", [HTML, ("Retry-After", "5")], body
+                body = page.render("Not yet", [words], again=5)
+                return "503 Service Unavailable", [HTML, ("Retry-After", "5")], body.encode()
             headers = [HTML, ("ETag", self._tag)]
             return (
                 ("304 Not Modified", headers, b"")
@@ -132,8 +126,8 @@ class _Page:
         try:
             content = self._make(self._path)
         except DcInjectError as error:
-            wrong = visible(error.message)
-        except Exception as error:  # noqa: BLE001  the last place: whoever waits has to be told
+            wrong = error.message
+        except Exception as error:  # noqa: BLE001  the last place: whoever waits needs an answer
             wrong = f"The page cannot be made: {type(error).__name__}."
         with self._lock:
             now = time.monotonic()
@@ -159,14 +153,6 @@ def _stamp(path: Path) -> object:
 
 def _words(status: str, words: str) -> Answer:
     return status, [("Content-Type", "text/plain; charset=utf-8")], f"{words}\n".encode()
-
-
-def _html(title: str, body: str, again: int = 0) -> bytes:
-    refresh = f'<meta http-equiv="refresh" content="{again}">' if again else ""
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">{refresh}<title>{title}</title>\n'
-        f"<style>{page.STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\n</body>\n</html>\n"
-    ).encode()
 
 
 # --------------------------------------------------------------------------- the server

@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a report: its name in links, its title, what it says, and its table."""
+    """A part of a report: its name in links, its title, its sentences, and its table."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ def number(value: int) -> Cell:
 
 
 def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
-    """Return a ratio in percent, with the sign of its colour beside."""
+    """Return a ratio in percent, followed by the sign of its colour."""
     return Cell(NONE) if value is None else Cell(f"{units.percent(value)} {sign}", colour, value)
 
 

@@ -1,8 +1,8 @@
 """The screen of `dc-inject watch`, made with Textual: lines about the campaign, its links, and its last events.
 
-The table has as many columns as fit: what is left out first is what the line below it tells of the chosen link.
+The table has as many columns as fit: what is left out first is what the line below it shows of the chosen link.
 The ledger is read in a thread, at most a tenth of the time, so that keys are answered at once however large it is;
-where it cannot be read any more, the last figures stay, and a line says since when and why.
+where it cannot be read any more, the last figures stay, and a line shows since when and why.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class WatchApp(App[None]):
         return _key(self._lines[row]) if 0 <= row < len(self._lines) else None
 
     def on_data_table_row_highlighted(self, _event: DataTable.RowHighlighted) -> None:
-        """Tell all of the link under the cursor."""
+        """Show all of the link under the cursor."""
         self._show_chosen()
 
     def _show_chosen(self) -> None:
@@ -269,7 +269,7 @@ class WatchApp(App[None]):
         self._details.update(Text("\n").join(lines or [Text("no links")]))
 
     def _selection(self) -> str:
-        """Say which lines are shown, and how they are sorted, if a person has chosen that."""
+        """Return which lines are shown, and how they are sorted, if a person has chosen that."""
         words = self._filter.value
         chosen = (
             f"with {words!r}" if words else "",

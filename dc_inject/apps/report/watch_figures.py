@@ -27,7 +27,11 @@ from dc_inject.summary.first_lines import one_line
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
 SHORT = "short"  # the order in which those that are short come first
-RISING = (*NAMES, "held", "ratio")  # columns that begin with A, or with the least: nobody looks for the best ratio
+RISING = (
+    *NAMES,
+    "held",
+    "ratio",
+)  # columns that begin with A, or with the least: the best ratio is of no interest
 Key = tuple[str, ...]  # the values of NAMES
 Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 

@@ -122,9 +122,9 @@ def _command(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
 def write_report(ledger: Path, folder: Path, environ: Mapping[str, str], step: Step) -> Path:
     """Write the report where it outlives the grid and its ledger; return its path."""
-    fmt = "html" if find_spec("vl_convert") else "md"
+    fmt = "html" if find_spec("jinja2") and find_spec("vl_convert") else "md"
     if fmt == "md":
-        step(f"without pictures, since vl-convert is missing ({pictures.INSTALL})")
+        step(f"without pictures: {pictures.INSTALL}")
     shown = folder / f"demo-report.{fmt}"
     _command(["report", "demo", "--ledger", str(ledger), "--format", fmt, "-o", str(shown), "--force"], environ)
     return shown

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from datetime import datetime, timedelta
+from html import unescape
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -17,11 +18,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from dc_inject.apps.report import making, pictures, sections
+from dc_inject.apps.report import page as html_page
+from dc_inject.apps.report.tables import Cell, Section, Table
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import UsageError
 from tests.cli.ledgers import CYCLE, GB, START, run
 
+UndefinedError = pytest.importorskip("jinja2").UndefinedError
 pytest.importorskip("vl_convert")
 
 BAD = '<script>alert("1")</script>&'
@@ -56,7 +60,7 @@ def test_nothing_in_it_is_fetched_and_only_our_script_runs(page: str) -> None:
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert script == (resources.files("dc_inject.apps.report") / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    policy = [*map(unescape, re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page))]
     allowed = f"script-src 'sha256-{digest}'; connect-src 'none'; form-action 'none'; base-uri 'none'"
     assert policy == [f"default-src 'none'; style-src 'unsafe-inline'; {allowed}"]
     page = page.replace(f"<script>{script}</script>", "")
@@ -72,10 +76,28 @@ def test_nothing_in_it_is_fetched_and_only_our_script_runs(page: str) -> None:
 
 def test_names_reasons_and_notes_are_text(page: str) -> None:
     """Also in pictures."""
-    shown = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;"
+    shown = "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&amp;"
     assert f'<td class="t">{shown}</td>' in page
     assert "token &lt;i&gt;trouble&lt;/i&gt;" in page
     assert f"cut {shown}" in page
+
+
+def test_all_words_of_the_template_are_text() -> None:
+    """Also what is not of a report, such as a list of campaigns; control characters are blanks."""
+    others = f"{BAD}\x1b[31m'\x00"
+    found = html_page.render(
+        others,
+        [others],
+        first_lines=[f"! {others}", others],
+        campaigns=[others],
+        sections=[Section(others, others, (others,), Table((others,), 1, ((Cell(others, others, 1.0),),)))],
+        drawings={},
+    )
+    assert found.replace("\n", "").isprintable()
+    assert not re.search(r"<(?:script|i)\b|'", found.partition("</style>")[2])
+    assert found.count("&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;&amp; [31m&#39; ") == 15
+    with pytest.raises(UndefinedError):
+        html_page.render(BAD, [], sections=[object()])
 
 
 def test_what_has_several_names_has_a_picture_and_every_link_its_section(page: str) -> None:
@@ -195,12 +217,14 @@ def test_the_pictures_alone_are_svg_or_png(ledger: Path, tmp_path: Path) -> None
     assert isinstance(run("report", ledger, "--format", "svg", "--part", "x").exception, UsageError)
 
 
-@pytest.mark.parametrize("fmt", making.PICTURED)
+@pytest.mark.parametrize(
+    ("fmt", "library"), [*((fmt, "vl_convert") for fmt in making.PICTURED), ("html", "jinja2")]
+)
 def test_without_the_library_an_error_says_what_to_install(
-    ledger: Path, monkeypatch: pytest.MonkeyPatch, fmt: str
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, fmt: str, library: str
 ) -> None:
     """And what works without."""
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.setitem(sys.modules, library, None)
     error = run("report", ledger, "--format", fmt).exception
     assert isinstance(error, UsageError)
     assert "[report]" in (error.hint or "")

@@ -98,6 +98,7 @@ def test_only_reading_is_allowed(pages: Pages) -> None:
 
 def test_several_campaigns_are_listed(tmp_path: Path, ledger: Path) -> None:
     """Each has a page of its own; nothing else is reached by a name."""
+    pytest.importorskip("jinja2")
     pages = Pages({"a": ledger, "b": ledger}, lambda path: b"page", 10)
     status, _, body = ask(pages)
     assert status == "200"
@@ -175,6 +176,7 @@ def test_a_page_that_cannot_be_made_says_why_and_is_asked_again(
     ledger: Path, error: Exception, says: bytes
 ) -> None:
     """And a browser asks again by itself."""
+    pytest.importorskip("jinja2")
     status, headers, body = ask(Pages({"dc27": ledger}, failing(error), 10))
     assert (status, headers["Retry-After"]) == ("503", "5")
     assert says in body
