@@ -73,8 +73,10 @@ class EndpointResolver:
         if text not in self._prefixes:
             if not addresses.meant_as_url(text):
                 message = f"{values.shown(text)} is not a URL, but the link goes through {service.title}"
-                other = by_end(is_url=False).name
-                self._complain(end.place, message, f"such as {addresses.EXAMPLE}, or write `through: {other}`")
+                hint = f"such as {addresses.EXAMPLE}, or write `through: {by_end(is_url=False).name}`"
+                if service.reads:
+                    hint = "of an RSE, name its root:// prefix, which `rucio rse show` lists"
+                self._complain(end.place, message, hint)
                 return ()
             try:
                 self._prefixes[text] = addresses.prefix(text)

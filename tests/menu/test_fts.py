@@ -299,3 +299,10 @@ def test_files_that_no_source_has_are_a_finding():
     (found,) = lint.findings(menu.campaign([read(content, files)]))
     assert (found.code, found.outlier) == ("unused-files", False)
     assert "below no source: 1 of its 3 files" in found.message
+
+
+@pytest.mark.parametrize("source", ["T1_DE_KIT_Disk", "davs://a.example.org:8443/dc"])
+def test_reads_of_what_workers_cannot_read_are_refused(source, wording):
+    defaults = "defaults: {through: reads, files: {folder: x}}"
+    link = f'scenarios:\n  one: {{from: "{source}", to: T2_DE_DESY, rate: 1 Gb/s}}'
+    wording(problems(text(defaults=defaults, scenarios=link)))

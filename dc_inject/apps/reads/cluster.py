@@ -143,7 +143,7 @@ class AtSite(Dask):
     def check(self) -> datetime | None:
         """Ask scheduler and workers."""
         client = self.client()
-        if client.run_on_scheduler(_allowed_failures):
+        if self._bounded(client.run_on_scheduler, _allowed_failures):
             raise NeedsOperator(f"the scheduler at {self.address} repeats tasks whose worker died", _ALLOWED)
         if not client.scheduler_info()["workers"]:
             hint = "start workers, or wait for them, and try again"
@@ -156,8 +156,12 @@ class AtSite(Dask):
         return self._answers(question, keys)
 
     def _answers(self, question: Callable[..., T], *arguments: object) -> list[T]:
+        return list(self._bounded(self.client().run, question, *arguments, on_error="raise").values())
+
+    def _bounded(self, call: Callable[..., Any], *arguments: object, **options: object) -> Any:  # noqa: ANN401  as above
+        """Make a call of Dask, which itself waits without end for a worker that hangs."""
         try:
-            return list(self.client().run(question, *arguments, on_error="raise").values())
+            return call(*arguments, callback_timeout=ANSWERS_WITHIN, **options)
         except ImportError as error:
             raise NeedsOperator(f"workers of {self.address} cannot read: {error}", _INSTALL) from None
         except (OSError, TimeoutError) as error:

@@ -412,6 +412,20 @@ def test_a_scheduler_that_does_not_answer_is_no_fault_of_certificates(error, tls
     assert ("ca-file" in str(refused.value.hint)) == tls
 
 
+def test_a_worker_that_hangs_is_waited_for_within_bounds(monkeypatch):
+    """As `Client.run` of Dask: without `callback_timeout` it waits for ever."""
+
+    class Hanging:
+        def run(self, question: object, keys: object, *, on_error: str, callback_timeout: float) -> None:
+            assert 0 < callback_timeout <= 60
+            raise TimeoutError
+
+    site = AtSite("tls://scheduler:8786")
+    monkeypatch.setattr(site, "client", Hanging)
+    with pytest.raises(Temporary):
+        site.ask(records.load, ["key"])
+
+
 LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"
 
 
