@@ -43,16 +43,19 @@ defaults:
 """
 
 
-@pytest.fixture
-def folder(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    made = tmp_path_factory.mktemp("own")
     for name, text in (("grid.yaml", GRID), ("part.yaml", PART), ("menu.yaml", MENU)):
-        (tmp_path / name).write_text(text)
-    return tmp_path
+        (made / name).write_text(text)
+    return made
 
 
 def simulated(folder: Path, *how: object) -> Path:
-    """The ledger of a campaign in a known grid."""
-    path = folder / "past.sqlite"
+    """The ledger of a campaign in a known grid, which is simulated once."""
+    path = folder / f"past{''.join(map(str, how))}.sqlite"
+    if path.exists():
+        return path
     done = ledgers.run("simulate", folder / "menu.yaml", "--grid", folder / "grid.yaml", "--ledger", path, *how)
     assert done.exit_code == 0, done.exception
     return path
@@ -140,11 +143,14 @@ def test_of_a_large_campaign_the_first_cycles_are_simulated(folder, monkeypatch)
 def test_a_menu_whose_parts_have_changed_is_not_simulated_and_the_reason_is_told(folder, capsys, wording):
     path = simulated(folder)
     (folder / "part.yaml").write_text(PART.replace("4 Gb/s", "3 Gb/s"))
-    made = calibrated(folder, path)
+    try:
+        made = calibrated(folder, path)
+    finally:
+        (folder / "part.yaml").write_text(PART)
     assert str(made.forecast).startswith(f"{folder / 'menu.yaml'} ")
     capsys.readouterr()
     printing.show_calibration("table", made)
-    wording(capsys.readouterr().out)
+    wording(capsys.readouterr().out, TMP=folder)
     printing.show_calibration("json", made)
     assert json.loads(capsys.readouterr().out)["forecast"] == {"why_not": made.forecast}
     printing.show_calibration("csv", made)
@@ -158,4 +164,4 @@ def test_a_mini_challenge_has_no_menu_to_simulate(folder, monkeypatch, wording):
     monkeypatch.setattr(LedgerView, "challenge", lambda _: ("asked",))
     with pytest.raises(UsageError) as refused:
         own(folder, path)
-    wording(refused.value)
+    wording(refused.value, TMP=folder)
