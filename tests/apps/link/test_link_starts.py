@@ -320,19 +320,19 @@ def test_who_stops_it_does_not_wait_for_a_storage_that_does_not_answer(
 def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(
     service, tmp_path: Path, wording
 ) -> None:
-    """A thousand rules of 500 MB an hour are 1.11 Gb/s; the link carries 5."""
-    service(5, stock={A: items(A, 20_000, GB // 2, files=2)})
+    """250 rules of 2 GB an hour are 1.11 Gb/s; the link carries 5."""
+    service(5, stock={A: items(A, 5_000, 2 * GB, files=2)})
     search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
-    done = run(*search, "--campaign", "few")
-    wording(lines(done.stderr, "--rules-per-hour 8100"))
+    done = run(*search, "--campaign", "few", "--rules-per-hour", "250")
+    wording(lines(done.stderr, "--rules-per-hour 2025"))
     assert done.exception.message == "few: inconclusive (campaign-limit)"
     assert "limit=rules_per_hour" in done.stdout
     assert "--rules-per-hour" in done.exception.hint
-    more = run(*search, "--campaign", "more", "--rules-per-hour", "8100")
+    more = run(*search, "--campaign", "more", "--rules-per-hour", "2025")
     assert "an hour are" not in more.stderr
     assert "capacity 5" in more.stdout
     menu_of = (tmp_path / "dc_inject" / "links" / "more.yaml").read_text()
-    assert "rules_per_hour: 8100" in menu_of
+    assert "rules_per_hour: 2025" in menu_of
 
 
 def test_through_fts_jobs_are_made_as_large_as_their_number_needs(service) -> None:
