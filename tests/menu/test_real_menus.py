@@ -68,10 +68,10 @@ def second_hop(flow: Flow) -> bool:
 
 
 def item(flow: Flow) -> tuple[str, str, int, int]:
-    """Make up what passes a flow's filter: a file of 1 GB or more, else a dataset of about half of its due."""
+    """Make up what passes a flow's filter: a large file, of which few are planned, else half of its due."""
     source, wanted = flow.link.source, flow.datasets
     if isinstance(wanted, FileFilter):
-        return source, f"{source}/{wanted.folder}/1.root", max(wanted.size[0], 10**9), 1
+        return source, f"{source}/{wanted.folder}/1.root", max(wanted.size[0], min(wanted.size[1], 50 * 10**9)), 1
     count = min(max(1, int(flow.rate * 450 / 5e9)), 1000)
     return source, f"{wanted.dids[0].replace('*', source)}{count}", count * 5 * 10**9, count
 
