@@ -16,7 +16,7 @@ from dc_inject.planning.limits import TOLERANCE
 from tests.core.builders import GB, LENGTH, START, TB, flow, gbps, items
 from tests.core.day import HOUR, Books, Day
 
-few = settings(max_examples=3, deadline=None, derandomize=True)
+few = settings(max_examples=2, deadline=None, derandomize=True)
 
 
 def pool(seed: int, count: int = 400, smallest: float = 0.05, largest: float = 8) -> list[Item]:

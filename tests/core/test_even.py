@@ -19,7 +19,7 @@ from tests.engine import world as engine
 
 BIN = 10  # of a link's largest datasets
 PEAK = 1.2  # to the mean
-few = settings(max_examples=4, deadline=None, derandomize=True)
+few = settings(max_examples=2, deadline=None, derandomize=True)
 Given = Mapping[FlowKey, Sequence[tuple[datetime, int]]]
 
 

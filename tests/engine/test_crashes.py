@@ -58,8 +58,7 @@ def _end(one):
     one.run()
 
 
-@pytest.mark.parametrize("cycles", [1, 3])
-@pytest.mark.parametrize("time", [0, 1, 4])
+@pytest.mark.parametrize(("time", "cycles"), [(0, 1), (1, 3), (4, 3)])
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(
     tmp_path, calm, step, time, cycles
