@@ -154,7 +154,7 @@ class Hold(StrEnum):
         return Trait.HARMLESS in self.traits
 
 
-# What each means, for tables and docs/reference/holds.md.
+# What each means, for tables.
 IN_SHORT: Mapping[Hold, str] = {
     Hold.PAUSED: "stopped by hand",
     Hold.OUTSIDE_WINDOW: "outside its window in the menu",

@@ -1,6 +1,6 @@
 """What to do about each hold, alert and cause of a shortfall: the table `what_to_do.toml`, for all who show it.
 
-`dc-inject explain`, docs/how-to/on-call.md, docs/reference/holds.md and the alerts' links are made from it.
+`dc-inject explain`, docs/how-to/on-call.md and the alerts' links are made from it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from typing import Any
 from dc_inject.apps.report.export import FIELDS
 from dc_inject.metrics.catalogue import LEDGER, LINK, PROCESS, Spec
 from dc_inject.model import Hold
-from dc_inject.model.holds import IN_SHORT
 from dc_inject.summary import what_to_do
 from tests.apps.twin.bounds_stored import in_words, stored_bounds
 from tests.docs import DOCS, ROOT, responses
@@ -142,8 +141,8 @@ def on_call() -> str:
     """Return the page for whoever is on call with its table by what you see, and the entry of each."""
     page = (DOCS / "how-to" / "on-call.md").read_text()
     every = {key: what_to_do.entry(key) for key in what_to_do.entries()}
-    rows = "".join(f"\n| {one['see']} | [{key}](#{key}) | {what_to_do.whom(one)} |" for key, one in every.items())
-    page = with_tables(page, {SEEN: "| what you see | entry | whom to call |\n|---|---|---|" + rows})
+    rows = "".join(f"\n| {one['see']} | [{key}](#{key}) |" for key, one in every.items())
+    page = with_tables(page, {SEEN: "| what you see | entry |\n|---|---|" + rows})
     before, found, _ = page.partition(f"\n{ENTRIES}\n")
     assert found
     return before + found + "".join(map(_entry, every.values()))
@@ -163,16 +162,6 @@ def _entry(entry: Mapping[str, Any]) -> str:
     return "\n".join([f"\n### {key}\n", see, "", *lines, ""])
 
 
-def holds() -> str:
-    """Return the page on holds with its table: what each means in short, and whom to call."""
-    page = (DOCS / "reference" / "holds.md").read_text()
-    rows = (
-        f"| [{hold}](#{hold}) | {IN_SHORT[hold]} | {what_to_do.whom(what_to_do.entry(hold))} |" for hold in Hold
-    )
-    table = "\n".join(["| hold | in short | whom to call |", "|---|---|---|", *rows])
-    return re.sub(r"(?m)^\| hold \| in short .*(\n\|.*)*", lambda _: table, page, count=1)
-
-
 def dashboard() -> str:
     """Return the Grafana dashboard."""
     from tests.docs import dashboards  # noqa: PLC0415  only this needs Grafana's library
@@ -184,7 +173,6 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli,
     "how-to/on-call.md": on_call,
     "reference/export.md": export,
-    "reference/holds.md": holds,
     "reference/metrics.md": metrics,
     "explanation/layers.svg": layers,
     "explanation/control.svg": responses.picture,
