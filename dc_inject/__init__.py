@@ -11,5 +11,5 @@ def __getattr__(name: str) -> str:
 
     try:
         return metadata.version("dc-inject")
-    except metadata.PackageNotFoundError:  # a source tree that nobody has installed
+    except metadata.PackageNotFoundError:  # a source tree that is not installed
         return "0.0+unknown"

@@ -42,7 +42,7 @@ def rucio(wanted: Wanted) -> RucioBackend:
 
 
 def fts(wanted: Wanted) -> FtsBackend:
-    """Return the back end of FTS; raises UsageError where nothing names its address, or nobody trusts it."""
+    """Return the back end of FTS; raises UsageError where nothing names its address, or no user trusts it."""
     from dc_inject.backends.fts import FtsBackend
 
     credentials = Credentials(os.environ, wanted.clock)

@@ -89,7 +89,7 @@ class ServiceConnection(Generic[N]):
 
     @contextmanager
     def _recorded(self, method: str) -> Iterator[N]:
-        """Start this thread's record anew, and report the call to the observer; it raises ServiceErrors only."""
+        """Clear this thread's record, and report the call to the observer; it raises ServiceErrors only."""
         record, started, result, answered = self._my_record(), self._clock.now(), "ok", True
         record.begin()
         try:

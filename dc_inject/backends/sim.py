@@ -30,7 +30,7 @@ from dc_inject.planning import pool
 
 
 class SimClock:
-    """A clock that stands still until somebody advances it."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self, start: datetime) -> None:
         """Start at an aware instant."""
@@ -71,7 +71,7 @@ class InlineExecutor:
         return finished
 
     def wake(self) -> None:
-        """Do nothing: nobody ever sleeps here."""
+        """Do nothing: simulated time does not pass."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ class SimBackend:
     def check_replicas(
         self, candidates: Sequence[ports.Candidate]
     ) -> Mapping[ports.Candidate, ports.ReplicaStatus]:
-        """Say which candidates are whole at the source and which are at the destination."""
+        """Return which candidates are whole at the source and which are at the destination."""
         self._advance()
         return {candidate: self._replica_status(candidate) for candidate in candidates}
 

@@ -130,10 +130,10 @@ def parse_words(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:
         if words[1:] and words[-1] in {"pause", "resume"}:
             command = shlex.join([words[-1], *words[:-1]])
             raise UsageError(f"`set` cannot {words[-1]}", f"dc-inject {command}")
-        raise UsageError(f"say what to set: {' or '.join(VERBS)}", EXAMPLE)
+        raise UsageError(f"name what to set: {' or '.join(VERBS)}", EXAMPLE)
     names, verb, value = tuple(words[:place]), words[place], " ".join(words[place + 1 :])
     if not names:
-        raise UsageError(f"say whose {verb} to set", f"name a scenario or a link, or '*'; {EXAMPLE}")
+        raise UsageError(f"name the subject whose {verb} to set", f"name a scenario or a link, or '*'; {EXAMPLE}")
     return names, OperatorAction(verb, _rate(value) if verb == "rate" else _factor(value))
 
 
@@ -197,7 +197,7 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     for override in still_set:
         still = f"{overrides.shown(override.subject)}: {override.words}"
         click.echo(f"still set: {still}, since {override.since:%Y-%m-%d %H:%M:%SZ} by {override.who}", err=True)
-    say_stopped(pauses)
+    show_stopped(pauses)
 
 
 @click.command()
@@ -218,9 +218,9 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     now = SystemClock().now()
     about = at or now
     if about > now:
-        raise UsageError(f"{about:%Y-%m-%dT%H:%MZ} is not over yet", "a note says what happened, now or earlier")
+        raise UsageError(f"{about:%Y-%m-%dT%H:%MZ} is not over yet", "name a time in the past")
     if len(" ".join(text.split())) > LONGEST:
-        raise UsageError(f"a note has at most {LONGEST} characters", "say it in several notes")
+        raise UsageError(f"a note has at most {LONGEST} characters", "write several notes")
     words = scrub(text)
     if not words:
         raise UsageError("the note is empty", 'write what happened: dc-inject note CAMPAIGN "text"')
@@ -247,7 +247,7 @@ PAUSE, RESUME = OperatorAction("pause"), OperatorAction("resume")
 
 
 def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) -> None:
-    """Write an action on a subject into a ledger, or those of all shards, and say what follows from it.
+    """Write an action on a subject into a ledger, or those of all shards, and show what follows from it.
 
     Raises UsageError for a subject that the campaign never had, and LedgerError.
     """
@@ -271,7 +271,7 @@ def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) ->
     for limit in limits:
         click.echo(f"warning: {limit}", err=True)
     if action != PAUSE:
-        say_stopped(pauses)
+        show_stopped(pauses)
 
 
 def _write(action: OperatorAction, own: Ledger, subject: Subject, who: str, why: str, now: datetime) -> bool:
@@ -293,8 +293,8 @@ def when_applied(path: Path, more: str = HIGHER) -> str:
     return f"the injector ({holder}) applies it within seconds; {more}{when}"
 
 
-def say_stopped(pauses: Iterable[Pause]) -> None:
-    """Say what is still stopped: rates have no effect there."""
+def show_stopped(pauses: Iterable[Pause]) -> None:
+    """Show what is still stopped: rates have no effect there."""
     for pause in pauses:
         click.echo(f"still stopped: {overrides.shown(pause.subject)}, {_since(pause)}", err=True)
 

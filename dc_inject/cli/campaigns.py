@@ -66,7 +66,7 @@ def campaigns(forgotten: tuple[str, ...], yes: bool, force: bool, fmt: str) -> N
 
 
 def _row(name: str) -> dict[str, Any]:
-    """Return how a campaign stands; what cannot be read of it is told in its row."""
+    """Return how a campaign stands; what cannot be read of it is in its row."""
     path = ledger_files.file_of(None, name)
     row = {column.key: None for column in COLUMNS} | {"campaign": name, "ledger": str(path)}
     try:
@@ -109,7 +109,7 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
 
 
 def _left(path: Path) -> str:
-    """Say what a campaign may have left in services and at storages; nothing where there is nothing."""
+    """Return what a campaign may have left in services and at storages; nothing where there is nothing."""
     try:
         with LedgerView.open(path) as view:
             holder, count = view.holder(), ledger_files.count_unended(view)

@@ -115,7 +115,7 @@ def end(
             ledger_path=path,
             timeout=timeout,
         )
-        if not finished:  # `link`, which ends rules too, says itself how it goes on
+        if not finished:  # `link`, which ends rules too, prints how it goes on
             click.echo("run it again to continue", err=True)
             ctx.exit(exits.INTERRUPTED)
 
@@ -206,10 +206,10 @@ class _Work:
     clock: Clock
 
     def end(self, patience: timedelta, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
-        """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
+        """Show what there is, ask, and end it; return False if Ctrl-C interrupted it."""
         plan = self.drain.plan(partial(_report_unknown_rules, self.noun, self.clock), cancel=cancel)
         files = find(self.drain.ours).files
-        _say(plan, self.noun, files, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
+        _show_plan(plan, self.noun, files, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         if (plan.work or files) and not yes and not trusting.agreed("End them?"):
             raise UsageError("nothing was ended", "answer y, or use --yes in a script")
         if not plan.work:
@@ -255,11 +255,11 @@ class _Work:
         return True
 
 
-# --------------------------------------------------------------------------- what is said and done
+# --------------------------------------------------------------------------- what is shown and done
 
 
-def _say(plan: ToEnd, noun: str, file_count: int, *, campaign: str, cancel: bool, rate: float) -> None:
-    """Say what is there, and what would be done, before anything is."""
+def _show_plan(plan: ToEnd, noun: str, file_count: int, *, campaign: str, cancel: bool, rate: float) -> None:
+    """Show what is there, and what would be done, before anything is done."""
     lines = []
     if plan.complete:
         lines.append(f"{units.counted(len(plan.complete), f'complete {noun}')}: will be ended at once")
@@ -294,7 +294,7 @@ def _cancelled(entries: Sequence[Entry], rate: float) -> str:
 
 
 def _report_unknown_rules(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetime) -> None:
-    """Say that a service does not know what it had accepted, and what is waited for."""
+    """Show that a service does not know what it had accepted, and what is waited for."""
     services = ", ".join(sorted({entry.injection.link.through for entry in entries}))
     time = units.format_duration(again_at - clock.now())
     message = f"{services} does not know {len(entries)} of the {noun} (any more)"
@@ -302,7 +302,7 @@ def _report_unknown_rules(noun: str, clock: Clock, entries: Sequence[Entry], aga
 
 
 def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock) -> bool:
-    """End them one after the other, and say how far it got; return False if Ctrl-C interrupted it.
+    """End them one after the other, and show how far it got; return False if Ctrl-C interrupted it.
 
     Raises ServiceError when some could not be ended.
     """
@@ -313,7 +313,7 @@ def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock)
                 ended.add(outcome.key)
             failed = outcome.error or failed
     except KeyboardInterrupt:
-        exits.say_interrupted("looking at what has ended; press again to exit at once")
+        exits.report_interruption("looking at what has ended; press again to exit at once")
         return False
     if failed is not None:
         all_of_them = units.counted(count, noun)
@@ -324,7 +324,7 @@ def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock)
 
 
 def _report_known_state(work: Sequence[Entry], drain: Drain) -> None:
-    """Say of an interrupted end what is gone: a service accepts an end before it carries it out."""
+    """Show what is gone after an interrupted end: a service accepts an end before it carries it out."""
     keys, left = {entry.injection.key for entry in work}, find(drain.ours)
     asked = sum(entry.injection.key in keys for entry in left.asked)
     live = [entry for entry in left.live if entry.injection.key in keys]
@@ -332,7 +332,7 @@ def _report_known_state(work: Sequence[Entry], drain: Drain) -> None:
     if asked:
         parts.append(f"{units.grouped(asked)} asked to end, and not known to have ended")
     parts.append(f"{units.grouped(len(live))} {left_to_lifetime(live)}" if live else "none left")
-    exits.say_interrupted(", ".join(parts))
+    exits.report_interruption(", ".join(parts))
 
 
 def _report_unknown_result(error: ServiceError) -> None:

@@ -38,7 +38,7 @@ def show_progress(steps: Iterable[T], clock: Clock, describe: Callable[[], str])
 
 
 def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
-    """Delete the files of ended jobs, and say what is known of them; return False if Ctrl-C interrupted it.
+    """Delete the files of ended jobs, and show what is known of them; return False if Ctrl-C interrupted it.
 
     Raises ServiceError for those that stay.
     """
@@ -53,7 +53,7 @@ def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
         for removal in show_progress(removals, clock, lambda: f"known to be gone: {tally.gone} of {files}"):
             tally.add(removal, entries[removal.key].injection)
     except KeyboardInterrupt:
-        exits.say_interrupted(f"{tally.gone} of {files} gone")
+        exits.report_interruption(f"{tally.gone} of {files} gone")
         return False
     if tally.files:
         click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
@@ -117,7 +117,7 @@ class _Tally:
 
 
 def report_active_jobs(drain: Drain, noun: str, clock: Clock) -> None:
-    """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
+    """Show what is not over yet, and when to run it again: no service ends it and deletes its files."""
     count, last = find(drain.ours).active_jobs(clock.now())
     if count:
         when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if last else ""
@@ -135,7 +135,7 @@ def _describe_second_look(later: Sequence[Removal], campaign: str) -> str:
 
 
 def warn(prefix: str, ledger: Reader) -> None:
-    """Say so when a prefix is no destination of the campaign: most likely nothing of it is there."""
+    """Warn when a prefix is no destination of the campaign: most likely nothing of it is there."""
     destinations = sorted({flow.link.destination for flow in ledger.accounts() if not flow.link.service.cleans_up})
     if destinations and prefix not in destinations:
         others = f"{', '.join(destinations[:5])}{', ...' if len(destinations) > 5 else ''}"
@@ -167,7 +167,7 @@ def sweep(
     if not found.free:
         if found.young:
             raise UsageError(
-                "nothing was deleted", "make sure that nobody injects this campaign, then use --include-recent"
+                "nothing was deleted", "make sure that no injector runs this campaign, then use --include-recent"
             )
         return
     _list(found.free, "to be deleted:")
@@ -182,13 +182,13 @@ def sweep(
 
 
 def _describe_owners(backend: Backend, ledger: Reader | None) -> str:
-    """Say who injects a campaign, as far as a ledger tells: somebody may be at work on its newest files."""
+    """Return who injects a campaign, as far as a ledger shows: an injector may be at work on its newest files."""
     if ledger is None:
-        return "no ledger here tells who injects it, so make sure that nobody does"
+        return "no ledger here shows who injects it, so make sure that no injector runs it"
     contacts = sorted({entry.injection.contact for entry in ledger.entries()} - {""})
     accounts = [f"account {owners.account} at {owners.service}" for owners in ledger.identities()]
     owners = [f"contact {', '.join(contacts)}"] if contacts else []
-    who = ", ".join([*owners, *accounts]) or f"its ledger tells nobody, and {backend.name} knows only the files"
+    who = ", ".join([*owners, *accounts]) or f"its ledger names none, and {backend.name} knows only the files"
     return f"{who}; make sure that no other injector is at work on it"
 
 
@@ -213,7 +213,7 @@ def _sum(strays: Sequence[Stray]) -> str:
 
 
 def _delete(deletion: Iterator[Sequence[ServiceError | None]], count: int, clock: Clock) -> None:
-    """Delete files, and say how far it got; raises Permanent when some stay."""
+    """Delete files, and show how far it got; raises Permanent when some stay."""
     done, errors, hint = list[int](), Counter[str](), None
     files = units.counted(count, "files")
     try:
@@ -223,7 +223,7 @@ def _delete(deletion: Iterator[Sequence[ServiceError | None]], count: int, clock
             errors.update(error.message for error in failed)
             hint = hint or next((error.hint for error in failed if error.hint), None)
     except KeyboardInterrupt:
-        exits.say_interrupted(f"{sum(done)} of {files} deleted; run it again to continue")
+        exits.report_interruption(f"{sum(done)} of {files} deleted; run it again to continue")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
     click.echo(f"{units.counted(sum(done), 'files')} deleted", err=True)
     if errors:

@@ -26,7 +26,7 @@ COLUMNS = tuple(tables.Column(name, name) for name in ("line", "key", "see", *SH
 def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
     r"""Explain a hold, an alert or a cause; or all that is short in a campaign, with its numbers.
 
-    It says what each means, what to look at in Rucio, FTS, the network and deletions, and whom to call. It reads
+    It shows what each means, what to look at in Rucio, FTS, the network and deletions, and whom to call. It reads
     nothing but the campaign's ledger.
 
     \b
@@ -71,7 +71,7 @@ def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
     return [
         {
             **what_to_do.entry(group.cause),
-            "line": f"{'! ' if group.needs_somebody else ''}{group.line} {format_numbers(group.numbers)}",
+            "line": f"{'! ' if group.needs_action else ''}{group.line} {format_numbers(group.numbers)}",
             "call": group.call,
         }
         for group in groups

@@ -23,8 +23,8 @@ def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None
 
     It must hold its ledger and have begun a cycle in the last two cycle lengths; the clock of its machine must not
     have leapt away from the services' clocks; its ledger must be writable, with 100 MB free on its disk. If that
-    is so, and nothing has arrived on any link for an hour although something was due, it says so, with exit code
-    4. You may leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
+    is so, and nothing has arrived on any link for an hour although something was due, that is reported, with exit
+    code 4. You may leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
 
     \b
     Example, in a container: HEALTHCHECK CMD ["dc-inject", "health"]

@@ -1,4 +1,4 @@
-"""`dc-inject ledger`: check a campaign's ledger, back it up, and make it anew when it is lost."""
+"""`dc-inject ledger`: check a campaign's ledger, back it up, and rebuild it when it is lost."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _refuse(path: Path, file: Path, *, force: bool) -> None:
 
 
 def _copied(path: Path, file: Path) -> str:
-    """Copy a ledger beside its new place, check the copy, and only then give it its name; say what is in it."""
+    """Copy a ledger next to its new place, check the copy, and only then give it its name; show what is in it."""
     with tempfile.TemporaryDirectory(prefix=".dc_inject-", dir=file.absolute().parent) as folder:
         copy = Path(folder) / file.name
         with LedgerView.open(path) as view:

@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
 
 
 def _unwrapped(command: click.Command) -> None:
-    r"""Let `\b` mean to click what it wants to say: it looks for a backspace, and our docstrings are raw."""
+    r"""Let click take `\b` for what it means: it looks for a backspace, and our docstrings are raw."""
     command.help = (command.help or "").replace("\\b\n", "\b\n")
     for part in command.commands.values() if isinstance(command, click.Group) else ():
         _unwrapped(part)
@@ -115,7 +115,7 @@ def main() -> None:
         try:
             code = root.main(standalone_mode=False, complete_var=COMPLETE)
         finally:
-            sys.stdout.flush()  # what cannot be written is told as any other error, and not by Python at the exit
+            sys.stdout.flush()  # what cannot be written is shown as any other error, and not by Python at the exit
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place: no traceback reaches a user
         from dc_inject.cli.shared import exits  # noqa: PLC0415  `--help` is quick, and has no error
 

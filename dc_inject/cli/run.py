@@ -184,7 +184,7 @@ def inject(
         metrics = Metrics(chosen.path, chosen.campaign)
         start = _prepare(stack, chosen, options, clock, metrics)
         campaign, ledger = start.campaign, start.ledger
-        _say_configuration(start, options)
+        _log_configuration(start, options)
         if options.metrics_address:
             stack.enter_context(metrics.serve(options.metrics_address))
         if options.serve_port is not None:
@@ -215,7 +215,7 @@ def inject(
             _shown(start.path, campaign, clock, live=live),
         ):
             manager.ready()
-            with contextlib.nullcontext() if ends_afterwards or options.dry_run else _telling_what_is_left(start):
+            with contextlib.nullcontext() if ends_afterwards or options.dry_run else _showing_what_is_left(start):
                 engine.run(until=options.until, once=options.once)
         # Publish after the ledger is released, so that the run of the next cycle does not wait for it.
         group = campaign if shard is None else f"{campaign}/shard/{shard.index}"  # its name at a Pushgateway
@@ -261,8 +261,8 @@ def _prepare(
 
 
 @contextlib.contextmanager
-def _telling_what_is_left(start: Start) -> Iterator[None]:
-    """Where the ledger fails, as on a full disk: say what is live, and let the hint name the ways to go on."""
+def _showing_what_is_left(start: Start) -> Iterator[None]:
+    """Where the ledger fails, as on a full disk: show what is live, and let the hint name the ways to go on."""
     try:
         yield
     except LedgerBroken as error:
@@ -280,7 +280,7 @@ def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib
     return shown
 
 
-def _say_configuration(start: Start, options: RunOptions) -> None:
+def _log_configuration(start: Start, options: RunOptions) -> None:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
     in_force = start.in_force
     lines = [f"campaign {in_force.name}" + (" (dry run: nothing is changed)" if options.dry_run else "")]

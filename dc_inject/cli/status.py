@@ -154,7 +154,7 @@ def _behind(row: Mapping[str, Any]) -> list[str]:
 
 
 def _undecided(links: Iterable[str], last: Cycle | None) -> str:
-    """Say why there are no decisions: of these links where others have some, or else of all links."""
+    """Return why there are no decisions: of these links where others have some, or else of all links."""
     if last is None:
         return "no decisions: the campaign has had no cycle so far"
     if named := ", ".join(map(urls.arrow, links)):

@@ -15,7 +15,7 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
     x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
 
 The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
-show it, since the first may have been on its way for somebody else. A file is late when it is on its way for more
+show it, since the first may have been on its way for another rule. A file is late when it is on its way for more
 than AIM x base; its age is the time that it has taken so far, and it counts as often as such files come: with
 max(T, base) / age. Time in which nothing arrived anywhere through a
 service, though files of two links should have, is no latency. The lower quartile, since a queue slows all files of
@@ -85,7 +85,7 @@ class Arrival:
     files: float
     took: float
     size: float
-    tells: bool = True  # so many at once show how long files take
+    shows: bool = True  # so many at once show how long files take
 
 
 class Flight(NamedTuple):
@@ -101,7 +101,7 @@ class LinkState:
     """What is known of a link: bytes per file, seconds, files, files per second. All of it is kept."""
 
     place: str = ""  # source and destination, which links of several scenarios may share
-    acts: bool = False  # the menu says `act`
+    acts: bool = False  # the menu has `act`
     target: float = 0.0  # bytes per second
     lifetime: float = 0.0
     size: float = 0.0  # bytes of a mean file
@@ -214,7 +214,7 @@ def renew_link(
     for arrival in link.fresh:
         stood = service.silent(arrival.at - arrival.took, arrival.at)
         took = max(arrival.took - stood - link.least / 2, 1.0)  # it was seen half a round later, in the mean
-        if arrival.tells and not stood:
+        if arrival.shows and not stood:
             slow = took / max(arrival.size, 1.0)
             link.slow = min(link.slow or slow, slow)
         link.arrived.append(replace(arrival, took=took))

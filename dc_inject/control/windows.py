@@ -164,8 +164,8 @@ class Windows(Governor):
             done = item.files - failed if seen.status is Status.COMPLETE else seen.files_done
             new = done - max(entry.files_done, there)
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
-                tells = new >= SEEN * item.files
-                link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry), tells))
+                shows = new >= SEEN * item.files
+                link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry), shows))
         self._write(now, {before[seen.key].injection.flow for seen in observations} & self._links.keys())
 
     def turn(self, moment: datetime) -> None:

@@ -247,7 +247,7 @@ class Credentials:
         return self._read[path, parse]
 
     def _is_ours(self, path: Path) -> bool:
-        """Return whether a file that nobody named is there and ours: anybody can put one into /tmp."""
+        """Return whether a file in a default place is there and ours: anybody can put one into /tmp."""
         try:
             return stat.S_ISREG(path.stat().st_mode) and path.stat().st_uid == self._uid
         except OSError:

@@ -10,7 +10,7 @@ Who asks, and what comes of it:
 1. FTS and storages: `Credentials.access` (in `__init__.py`) decides. It reads the file again when it has changed,
    and raises NeedsOperator with the hold `credentials` for one that has expired or is not valid yet, or whose key
    is that of another certificate or too short: no call is made with it. FTS acts with a proxy that is delegated to
-   it for 12 hours at most, and anew below 6 hours (`backends/fts/client.py`).
+   it for 12 hours at most, and again below 6 hours (`backends/fts/client.py`).
 2. Rucio: its client finds credentials by rucio.cfg. `credentials_until` in `backends/rucio/connection.py` asks
    here for the end of what the client uses. Before a proxy or certificate is shown, `check_files` looks at it as
    in 1; while a token from before is good, none is shown (`backends/rucio/client.py`).
@@ -19,7 +19,7 @@ Who asks, and what comes of it:
    is asked every few minutes whether the credentials have been renewed.
 4. The hold: NeedsOperator from any call reaches `EngineContext.fail`, which marks the whole service as broken.
    `_held` in `engine/opening.py` gives its links the hold in the next cycle, `engine/closing.py` in the open one.
-   A storage that refuses us while a source is listed is no such trouble: it says nothing of FTS, so that only
+   A storage that refuses us while a source is listed is no such trouble: it shows nothing about FTS, so that only
    links from this source are held, by `source-unavailable` (`_of_source` in `backends/fts/inventory.py`).
 5. The way back: `engine/health_checks.py` asks a broken service until it accepts us. What is in a file is renewed
    in its place, without a restart. A token in the variable BEARER_TOKEN cannot be renewed from outside: a process
@@ -52,7 +52,7 @@ class Pem:
 
 
 def token_until(token: str) -> datetime | None:
-    """Return when a JWT expires, by its own word; None if it is no JWT or does not say."""
+    """Return when a JWT expires, by its own `exp`; None if it is no JWT or has none."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

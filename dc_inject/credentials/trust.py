@@ -46,7 +46,7 @@ class Trust:
     ) -> None:
         """Take what the environment names, and what returns the addresses of this user's own sandbox.
 
-        `agree` asks the person a question, and returns False where nobody can answer.
+        `agree` asks the person a question, and returns False where no user can answer.
         """
         self._environ = environ
         self._sandbox = sandbox
@@ -63,10 +63,10 @@ class Trust:
         return Destinations.of(self._environ, self._named, self._sandbox)
 
     def ask(self, opened: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tuple[str, ...]:
-        """Ask once whether credentials may go to hosts that nobody has named.
+        """Ask once whether credentials may go to hosts that the user has not named.
 
         Returns the hosts that were allowed, which count from then on, to be kept in the campaign's ledger. Where
-        nobody can be asked, or at a no, they are refused later, as a host is that is not a plain name. An address
+        no user can be asked, or at a no, they are refused later, as a host is that is not a plain name. An address
         with plain http is refused, too: it has to be named.
         """
         trusted = self.destinations()
@@ -84,7 +84,7 @@ class Trust:
         return tuple(new)
 
     def require(self, opened: Iterable[End]) -> None:
-        """Raise UsageError for the first storage that would get a token, and that nobody has named."""
+        """Raise UsageError for the first storage that would get a token, and that the user has not named."""
         trusted = self.destinations()
         for url in sorted(self._with_token(opened)):
             trusted.require(url, "your token")
@@ -103,7 +103,7 @@ class Trust:
         }
 
     def admit(self, campaign: Campaign) -> None:
-        """Raise MenuError for storages that would get a token, and that nobody but a menu has named."""
+        """Raise MenuError for storages that would get a token, and that only a menu has named."""
         trusted = self.destinations()
         opened = ends(flow.link for flow in campaign.flows)
         urls = {url for url in self._with_token(opened) if not trusted.allow(url)}
@@ -229,7 +229,7 @@ def refusal(url: str, what: str, by: str = "the menu") -> str:
 
 
 def hint(url: str) -> str:
-    """Say how a person names the host."""
+    """Return how a person names the host."""
     place = place_of(url)
     return f"if you trust it: `dc-inject --trust-host {place} ...`, or {TRUST}={place}"
 

@@ -30,9 +30,9 @@ def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[st
 
 
 def clocks_ahead(known: Iterable[Identity], shown: datetime) -> dict[str, timedelta]:
-    """Return how far a clock that shows this is ahead of the clocks of services, as far as their answers tell."""
-    told = {identity.service: system_clock.measure_lead(identity.address, shown) for identity in known}
-    return {service: ahead for service, ahead in told.items() if ahead is not None}
+    """Return how far a clock that shows this is ahead of the clocks of services, as far as their answers show."""
+    leads = {identity.service: system_clock.measure_lead(identity.address, shown) for identity in known}
+    return {service: ahead for service, ahead in leads.items() if ahead is not None}
 
 
 def is_clock_too_far(ahead: Mapping[str, timedelta], cycle: timedelta) -> bool:
@@ -62,7 +62,7 @@ def findings(campaign: Campaign) -> None:
 
 
 def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, RseFacts]]) -> None:
-    """Raise MenuError for links whose ends do not exist, mean other RSEs, or are tape that nobody agreed to.
+    """Raise MenuError for links whose ends do not exist, mean other RSEs, or are tape without an agreement.
 
     Where only storages know the ends they are not asked: they report neither, and one that hangs would block the
     engine.
@@ -93,7 +93,7 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
                     unusable.setdefault((flow.link.through, rse), []).append(problem)
                 elif fact.tape and rse not in menu_.tape_agreed:
                     hint = "name who agreed with `tape_agreed: ...` on the link, or use a disk RSE"
-                    tapes.add(Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint))
+                    tapes.add(Problem(flow.menu, flow.line, f"{rse} is tape, and no agreement is named", hint))
     if unusable or tapes:
         raise MenuError([*map(once, unusable.values()), *tapes])
 
@@ -133,7 +133,7 @@ def _spoken_to(flow: Flow) -> Iterator[str]:
 
 
 def once(problems: Iterable[Problem]) -> Problem:
-    """Return the first of the problems that one RSE makes, which says how many more links have it."""
+    """Return the first of the problems that one RSE makes, with the number of other links that have it."""
     problem, *more = sorted(problems)
     if not more:
         return problem

@@ -6,7 +6,7 @@ make. Each one has a key, and the random id of the start of the injector that ma
 What an older version has made has no such id, and is judged by its key.
 
 Services are asked at the start, for what was made since the last closed cycle (with a new ledger: since the menus
-begin), in the next cycle, and then once an hour beside the engine: Rucio has no index for this question, so that
+begin), in the next cycle, and then once an hour in another thread: Rucio has no index for this question, so that
 each listing reads many rules. A service that does not answer is asked again in the next cycle.
 The injector that finds another one ends: so the second that starts never injects.
 """
@@ -96,7 +96,7 @@ class Alone:
     def ask(
         self, ledger: Reader, backends: Mapping[str, Backend], calls: Calls, cycle: Cycle, start: datetime
     ) -> None:
-        """Ask all services beside the engine, where it is time."""
+        """Ask all services in other threads, where it is time."""
         self._begin = self._begin or since(ledger, start)
         for backend in backends.values():
             before = self._asked.get(backend.name)
@@ -160,6 +160,6 @@ class Alone:
 
     def _warn(self, service: str, error: ServiceError) -> None:
         log.warning(
-            "%s does not tell whether another injector works for %s; it is asked again in the next cycle: %s",
+            "%s does not show whether another injector works for %s; it is asked again in the next cycle: %s",
             SERVICES[service].title, self.campaign, error.message,
         )  # fmt: skip

@@ -6,7 +6,7 @@ not work is not asked by every link at once. A link that a service refuses waits
 The limit follows what answers take, as TCP Vegas follows round trips. What a call takes for each piece of work,
 against the least that it took lately, shows how many of the calls under way only wait for their turn: under two,
 the service can take more; over four, fewer do as well. A call without an answer halves the limit. So that the
-least does not age, it is measured anew now and then, with half of the calls under way. Pure: samples in, another
+least does not age, it is measured again now and then, with half of the calls under way. Pure: samples in, another
 limit out.
 """
 
@@ -26,7 +26,7 @@ SOON = timedelta(seconds=5)  # after a failed call another may try, if the servi
 LINK_FIRST = timedelta(minutes=1)  # how long a link waits that was refused; then twice that, at most a cycle
 FEW, MANY = 2.0, 4.0  # calls that only wait their turn: below the one more go out, above the other fewer
 BEGIN = 4.0
-MEASURED_FOR = 100  # answers, after which the least time is measured anew
+MEASURED_FOR = 100  # answers, after which the least time is measured again
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Limit:
         least = each if self.least is None else min(self.least, each)
         queue = under_way * (1 - least / each) if each else 0.0
         calls = self.calls
-        if queue < FEW and under_way + 1 >= self.whole:  # one that is not used tells nothing of a higher one
+        if queue < FEW and under_way + 1 >= self.whole:  # an unused limit shows nothing about a higher one
             calls = min(calls + 1 / self.whole, float(self.most))
         elif queue > MANY:
             calls = max(calls - queue / MANY / self.whole, 1.0)

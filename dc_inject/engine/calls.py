@@ -33,7 +33,7 @@ class Calls:
         self.stopping = False  # set when the program is to end: then no gathering waits any longer
 
     def start(self, task: Callable[[], Any], then: Then, lane: str = "") -> None:
-        """Run `task` beside the engine; `then(result, error)` is called in the engine's thread.
+        """Run `task` in another thread; `then(result, error)` is called in the engine's thread.
 
         `lane` is the service that is called: one that hangs holds up its own calls only.
         """

@@ -31,7 +31,7 @@ class ClockWatch:
         self._context = context
         self._machine = machine
         left = {(signal.name, signal.subject) for signal in context.ledger.signals() if signal.value is None}
-        # Of what is wrong, by signal; what an earlier run has left is written anew.
+        # Of what is wrong, by signal; what an earlier run has left is written again.
         self._kinds = {signal: "left" for signal in (LEAPT, DIFFERS) if signal in left}
         self._asked_at: datetime | None = None
         if machine is not None:
@@ -42,8 +42,8 @@ class ClockWatch:
         if self._machine is None:
             return False
         machine, known = self._machine, self._context.identities
-        told = {name: machine.ahead(identity.address) for name, identity in known.items()}
-        leap, ahead = machine.leap(), {name: ahead for name, ahead in told.items() if ahead is not None}
+        shown = {name: machine.ahead(identity.address) for name, identity in known.items()}
+        leap, ahead = machine.leap(), {name: ahead for name, ahead in shown.items() if ahead is not None}
         if leap and clocks.is_confirmed(leap, ahead):
             self._machine.follow()
             log.warning("this machine's clock leapt %s, as the services' clocks show: it is followed", _by(leap))

@@ -57,14 +57,14 @@ class Closing:
             )
             self._submitting.withdraw(None, transitions.OVER)
         self._write(cycle, holds, troubled)
-        if log.isEnabledFor(logging.INFO):  # in a simulation nobody reads it
+        if log.isEnabledFor(logging.INFO):  # a simulation does not log it
             written = ledger.rows(cycle=cycle)
             log.info(
                 "%s", sentence(cycle, written), extra={"event": "cycle-closed", "fields": _fields(cycle, written)}
             )
 
     def absent(self, cycles: Sequence[Cycle], stopping: Callable[[], bool]) -> None:
-        """Write the rows of cycles in which no injector ran, which are open by now, and say so in one line.
+        """Write the rows of cycles in which no injector ran, which are open by now, and log it in one line.
 
         Those that are left when it is `stopping` are closed at the next start, as others that were left open.
         """
@@ -96,7 +96,7 @@ class Closing:
             log.warning("nothing has arrived anywhere since %s", f"{silent:%Y-%m-%d %H:%MZ}")
         why = "" if silent is None else f"since {silent:%Y-%m-%d %H:%MZ}"
         ledger.signal(ARRIVALS, "anywhere", "arrive" if silent is None else None, now, why)
-        self._context.tell(CycleClosed(cycle, (now - cycle.end).total_seconds()))
+        self._context.report(CycleClosed(cycle, (now - cycle.end).total_seconds()))
 
     def _why_short(
         self,
@@ -197,7 +197,7 @@ def _leading(
         for row in rows
         if (held := troubles.get(row.key))
         and (
-            # What was never intended, since nobody answered the last check, is missing from the budget.
+            # What was never intended, since the last check got no answer, is missing from the budget.
             2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
             or (held.hold in (Hold.DESTINATION_FULL, Hold.DELETION_LAG) and row.injected <= 0 < lost[row.key])
         )
@@ -205,7 +205,7 @@ def _leading(
 
 
 def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
-    """Say in one sentence what a cycle did."""
+    """Return in one sentence what a cycle did."""
     due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
     moved = sum(row.moved for row in rows)
     made_by_service = {name: sum(row.rules for row in rows if row.key.link.through == name) for name in SERVICES}

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SLICES_AGAIN = timedelta(hours=1)  # after which slices are tried again that the service has refused
 _WHY = 200  # characters of a message that a row has
 BLAMED = "blamed"  # the signal that has the hold of a service's last error
-SAY_AGAIN = timedelta(minutes=5)  # trouble that lasts is not said more often
+LOG_AGAIN = timedelta(minutes=5)  # trouble that lasts is not logged more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Room:
     destination: Destination
 
     def lacks(self, missing: int, resident: int) -> Held:
-        """Say why there is no room for so many bytes, beside those of ours that are there."""
+        """Return why there is no room for so many bytes in addition to ours that are there."""
         lack = self.destination.hold_now(missing)
         return Held(lack.hold, {**self.numbers, "resident": resident, **lack.numbers})
 
@@ -110,7 +110,7 @@ class EngineContext:
     warned: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
 
     def no_slices(self, flow: FlowKey, error: ServiceError) -> None:
-        """Let a flow take whole datasets for a while, since parts of them cannot be made, and say why."""
+        """Let a flow take whole datasets for a while, since parts of them cannot be made, and log why."""
         hint = f" ({error.hint})" if error.hint else ""
         self.warn(("slices", error.message), f"{flow}: whole datasets have to do: {error.message}{hint}")
         self.whole_until[flow] = self.clock.now() + SLICES_AGAIN
@@ -125,8 +125,8 @@ class EngineContext:
             for demand in demands
         )
 
-    def tell(self, event: Event) -> None:
-        """Tell the observer that something has been done."""
+    def report(self, event: Event) -> None:
+        """Pass an event to the observer."""
         self.observer.event(event)
 
     def fail(self, service: str, error: ServiceError, flows: Iterable[FlowKey] = ()) -> None:
@@ -152,7 +152,7 @@ class EngineContext:
                 reported.add((hold, why))
                 self.warn((service, hold, why), f"{service}: {hold} for {flow}: {error.message}")
             self.trouble(flow, hold, error.message)
-        self.tell(ServiceFailed(service, error.kind, error.message))
+        self.report(ServiceFailed(service, error.kind, error.message))
 
     def outage(self, service: str) -> Hold:
         """Return the hold for what a service could not be asked: whose fault its last error was decides."""
@@ -167,12 +167,12 @@ class EngineContext:
         """Remember that nothing has been seen of a service for a while."""
         if service not in self.unseen:
             log.warning("%s", error.message, extra=_of_service("service-unobserved", service))
-            self.tell(ObservationLost(service, lost=True))
+            self.report(ObservationLost(service, lost=True))
         self.unseen[service] = error
         self.ledger.signal("observation", service, None, self.clock.now(), error.message)
 
     def observed(self, service: str) -> None:
-        """Note that a service tells again how what was injected stands."""
+        """Note that a service reports again how what was injected stands."""
         was_silent = self.unseen.pop(service, None) is not None
         self.ledger.signal("observation", service, "seen", self.clock.now())
         if was_silent:
@@ -181,13 +181,13 @@ class EngineContext:
                 SERVICES[service].title, SERVICES[service].injections,
                 extra=_of_service("service-observed", service),
             )  # fmt: skip
-            self.tell(ObservationLost(service, lost=False))
+            self.report(ObservationLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:
-        """Say in the log what is wrong, of one subject at most every few minutes; returns whether it was said."""
+        """Log what is wrong, of one subject at most every few minutes; return whether it was logged."""
         now = self.clock.now()
         at, times = self.warned.get(subject, (None, 0))
-        if at is not None and at <= now < at + SAY_AGAIN:
+        if at is not None and at <= now < at + LOG_AGAIN:
             self.warned[subject] = at, times + 1
             return False
         self.warned[subject] = now, 0
@@ -205,13 +205,13 @@ class EngineContext:
                     extra=_of_service("service-silent", service),
                 )  # fmt: skip
                 self.ledger.signal("service", service, None, now, error.message)
-                self.tell(BreakerSwitched(service, open=True))
+                self.report(BreakerSwitched(service, open=True))
             return False
         if (isinstance(error, Temporary) and error.hold == Hold.LOCAL) or not breaker.worked():
             return False
         log.info("%s answers again", service, extra=_of_service("service-answers", service))
         self.ledger.signal("service", service, "answers", now)
-        self.tell(BreakerSwitched(service, open=False))
+        self.report(BreakerSwitched(service, open=False))
         return True
 
     def answers(self, service: str) -> None:
@@ -231,7 +231,7 @@ class EngineContext:
     def paced(
         self, service: str, took: timedelta, count: int, under_way: int, errors: Sequence[ServiceError | None]
     ) -> None:
-        """Adapt the limit of a service to how long a call for `count` rules or jobs took beside others."""
+        """Adapt the limit of a service to how long a call for `count` rules or jobs took."""
         limit = self.limit(service)
         if any(isinstance(error, Temporary) and error.outage for error in errors):
             self.limits[service] = limit.failed()
@@ -240,7 +240,7 @@ class EngineContext:
 
     def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
         """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""
-        self.tell(LinkTroubled(flow, hold))
+        self.report(LinkTroubled(flow, hold))
         leading = self.troubles.get(flow)
         if leading is None:
             self.troubles[flow] = Held(hold, {"times": 1, "message": message[:_WHY]})

@@ -1,9 +1,9 @@
 """Deleting: what has ended is gone once nothing of it is left at its destination.
 
 Rucio deletes by itself what its rules leave; it is asked one cycle later whether the bytes are gone, and at once
-where room is waited for (`rooms.py`). Through FTS nobody deletes: the files of ended jobs are deleted here, at
+where room is waited for (`rooms.py`). FTS deletes nothing: the files of ended jobs are deleted here, at
 their destinations (which files those are, and that they are ours, is settled in `model/deletion.py`). Deleting is
-slow and storages may hang, so every destination has its own pace, beside everything else: one that does not answer
+slow and storages may hang, so every destination has its own pace: one that does not answer
 is asked by one call at a time, with waits between, and the others go on. That bytes are gone is written down as
 soon as it is known.
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 CHECKS_AT_ONCE = 200  # of what a service has deleted by itself, in one call
 A_FILE = timedelta(seconds=3)  # that each file of a job adds to how long its call is waited for
-TELL_AFTER = timedelta(seconds=10)  # without a word from a destination
+LOG_AFTER = timedelta(seconds=10)  # without a word from a destination
 
 Place = tuple[str, str]  # service and destination
 
@@ -57,7 +57,7 @@ class Pace:
 
 # Few calls, so that there are threads left for what is more urgent.
 IN_A_RUN = Pace(5, 3, 1, timedelta(seconds=15), timedelta(minutes=15), (ServiceError,))
-# A job a call: what is gone is known at once. What a storage says of one job is no trouble of the others.
+# A job a call: what is gone is known at once. A storage's answer about one job does not affect the others.
 BY_HAND = Pace(1, 8, 8, timedelta(seconds=5), timedelta(seconds=5), (Temporary, NeedsOperator))
 
 
@@ -96,9 +96,9 @@ class Deletions(ABC):
 
     def _write(self, removals: Sequence[Removal]) -> None:
         gone = [removal.key for removal in removals if removal.gone]
-        self._context.tell(RemoveCalled(tuple(removal.key for removal in removals)))
+        self._context.report(RemoveCalled(tuple(removal.key for removal in removals)))
         self._context.ledger.gone(gone, self._context.clock.now())
-        self._context.tell(Removed(tuple(gone)))
+        self._context.report(Removed(tuple(gone)))
 
     def _put(self, entries: Iterable[Entry]) -> None:
         """Let these wait for their turn."""
@@ -131,7 +131,7 @@ class Deletions(ABC):
         part = [waiting.popleft() for _ in range(min(self._pace.jobs, len(waiting)))]
         call = Call(place, part, self._context.clock.now())
         self._under_way.append(call)
-        self._context.tell(Removing(tuple(entry.injection.key for entry in part)))
+        self._context.report(Removing(tuple(entry.injection.key for entry in part)))
         remove = partial(self._context.backends[place[0]].remove, part)
         self._context.calls.start(remove, partial(self._then, call), "removals")
 
@@ -156,7 +156,7 @@ class DeletionRounds(Deletions):
     def __init__(self, context: EngineContext) -> None:
         super().__init__(context, IN_A_RUN)
         self._checking: set[str] = set()  # keys that services are asked about that delete by themselves
-        self._in_the_way: dict[Place, str] = {}  # as it was said last
+        self._in_the_way: dict[Place, str] = {}  # as it was logged last
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
 
     def check_cleaned_up(self, now: datetime, places: AbstractSet[str] | None = None) -> None:
@@ -223,14 +223,14 @@ class DeletionRounds(Deletions):
             self._context.looks.removed(entries, removals or [], asked_at)
 
     def _note(self, place: Place, message: str) -> None:
-        """Remember what stands in the way at a destination, and say it when it is another thing than before."""
+        """Remember what stands in the way at a destination, and log it when it has changed."""
         if SERVICES[place[0]].reads:
             return  # records of readers may stay
         if message:
             self._context.undeletable[place] = message
             if message != self._in_the_way.get(place):
-                was_said = self._context.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
-                self._in_the_way |= {place: message} if was_said else {}
+                was_logged = self._context.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
+                self._in_the_way |= {place: message} if was_logged else {}
         else:
             self._context.undeletable.pop(place, None)
             if self._in_the_way.pop(place, None):
@@ -278,7 +278,7 @@ class DeletionByHand(Deletions):
         self._ready: list[Removal] = []  # to be given back now
         self._until: dict[Place, datetime] = {}  # when a place is given up unless it gets on
         self._heard_at: dict[Place, datetime] = {}  # when an answer came from a place
-        self._said: set[Place] = set()
+        self._logged: set[Place] = set()
 
     def removals(self) -> Iterator[list[Removal]]:
         """Give what is known of each, some at a time as it comes.
@@ -291,7 +291,7 @@ class DeletionByHand(Deletions):
             for call in self._under_way:
                 self._until.setdefault(call.place, call.since + self._patience)
             self._context.calls.wait(self._next_moment())
-            self._say_what_is_quiet()
+            self._log_quiet_places()
             ready, self._ready = self._ready, []
             yield ready
         yield [self._as_known(entry) for entry in self._left.values()]
@@ -312,7 +312,7 @@ class DeletionByHand(Deletions):
 
     def _next_moment(self) -> datetime:
         now = self._context.clock.now()
-        quiet = [since + TELL_AFTER for place, since in self._quiet().items() if place not in self._said]
+        quiet = [since + LOG_AFTER for place, since in self._quiet().items() if place not in self._logged]
         calls = [self._late_at(call) for call in self._under_way]
         waiting = [queue.not_before for queue in self._queues.values() if queue.waiting and queue.not_before]
         moments = [*quiet, *calls, *self._later.values(), *waiting, *self._until.values()]
@@ -337,7 +337,7 @@ class DeletionByHand(Deletions):
             else:
                 self._later[removal.key] = next_try
             if removal.error is not None:
-                self._say(place, removal.error.message)
+                self._log(place, removal.error.message)
 
     def _quiet(self) -> dict[Place, datetime]:
         """Return since when nothing was heard of each place that is asked."""
@@ -346,15 +346,15 @@ class DeletionByHand(Deletions):
             since[call.place] = max(call.since, self._heard_at.get(call.place, call.since))
         return since
 
-    def _say_what_is_quiet(self) -> None:
+    def _log_quiet_places(self) -> None:
         now = self._context.clock.now()
         for place, since in self._quiet().items():
-            if since + TELL_AFTER <= now:
-                self._say(place, f"nothing heard of it for {TELL_AFTER.seconds} s")
+            if since + LOG_AFTER <= now:
+                self._log(place, f"nothing heard of it for {LOG_AFTER.seconds} s")
 
-    def _say(self, place: Place, why: str) -> None:
-        if place not in self._said:
-            self._said.add(place)
+    def _log(self, place: Place, why: str) -> None:
+        if place not in self._logged:
+            self._logged.add(place)
             self._waits(place[1], why)
 
     def _as_known(self, entry: Entry) -> Removal:
@@ -383,7 +383,7 @@ def choose_files_to_delete(context: EngineContext, entries: Iterable[Entry]) -> 
 
 
 def report_files_left(context: EngineContext) -> None:
-    """Say which files of ours nobody will delete now that we leave."""
+    """Log which files of ours stay undeleted now that we leave."""
     staying = [entry.injection for entry in choose_files_to_delete(context, context.ledger.entries(State.ENDED))]
     if not staying:
         return

@@ -80,7 +80,7 @@ class Tidier(Protocol):
     """A service that leaves folders behind at destinations."""
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
-        """Delete the empty folders of a campaign of which no job is left; tell what stood in the way."""
+        """Delete the empty folders of a campaign of which no job is left; return what stood in the way."""
         ...
 
 

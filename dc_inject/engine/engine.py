@@ -1,4 +1,4 @@
-"""The engine: a time line of cycles, releases and observations on a clock, with calls beside it.
+"""The engine: a time line of cycles, releases and observations on a clock, with calls in other threads.
 
 It runs unchanged on the system's clock with threads, and on a simulated clock whose waiting advances the world.
 Only this thread writes the ledger. The process can die at any instruction: every step is on disk before the
@@ -40,7 +40,7 @@ from dc_inject.planning.second_hops import onward_flows
 log = logging.getLogger(__name__)
 
 PLAN_AT_MOST = 0.1  # of a cycle: the longest wait before a plan that could not be made is tried again
-DELETED_WITHIN = timedelta(hours=24)  # how long the drain goes on deleting files that nobody else deletes
+DELETED_WITHIN = timedelta(hours=24)  # how long the drain goes on deleting files that no service deletes
 COLLECTIONS = 100_000, 20, 20  # objects until Python's collector looks at the new ones, at older ones, at all
 GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
 
@@ -57,7 +57,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 class Engine:
-    """Injects one campaign until its menus end, or until it is told to stop."""
+    """Injects one campaign until its menus end, or until it is stopped."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Engine:
         in_force: Campaign | None = None,
         planner: Planner | None = None,
     ) -> None:
-        """Put the parts together; `menus` is read anew at every cycle and may raise MenuError.
+        """Put the parts together; `menus` is read again in each cycle and may raise MenuError.
 
         `in_force` is the campaign that they made at the start, if it is known; the files may be wrong by now.
-        `alone` looks for other injectors of the campaign; without it nobody does. `machine` is the clock where it
-        is that of a machine, which may leap. `planner` decides on each cycle, else `planning.plan`.
+        `alone` looks for other injectors of the campaign; without it there is no check. `machine` is the clock
+        where it is that of a machine, which may leap. `planner` decides on each cycle, else `planning.plan`.
         """
         self._menus = menus
         self._in_menus = self._campaign = in_force or menus()
@@ -118,7 +118,7 @@ class Engine:
         self.menus_refused = False  # at the last turn: the last good ones are in force
         self._lost = ""  # why the drain has given up
         self._paused = {pause.subject for pause in ledger.pauses()}
-        self._said_left: timedelta | None = None  # how long until the next window, as it was last said
+        self._logged_left: timedelta | None = None  # how long until the next window, as it was last logged
         for service in backends:
             ledger.signal("service", service, "answers", clock.now())
 
@@ -141,7 +141,7 @@ class Engine:
             raise ServiceError(self._lost, "they are in the ledger: run it again when their service answers")
 
     def _go_on(self, end: datetime | None, *, once: bool) -> bool:
-        """Take one step after the other until it is done, or told to stop; returns whether it is done."""
+        """Take one step after the other until it is done, or stopped; returns whether it is done."""
         while not self.stopping:
             now = self._clock.now()
             if self._done(now, end, once=once):
@@ -156,12 +156,12 @@ class Engine:
         return False
 
     def _survive(self, error: Exception, now: datetime) -> None:
-        """Say, count and keep the trace of an error that nobody expected; then go on."""
+        """Log, count and keep the trace of an unexpected error; then go on."""
         self._context.ledger.note(redaction.trace(error), now)
         log.error(
             "unexpected %s; injection continues, and the trace is in the ledger's notes", type(error).__name__
         )
-        self._context.tell(UnexpectedError(type(error).__name__))
+        self._context.report(UnexpectedError(type(error).__name__))
         if self._cycle is not None and not self._context.ledger.is_planned(self._cycle):
             self._tries += 1
             self._plan_at = now + self._plan_wait(self._cycle)
@@ -217,7 +217,7 @@ class Engine:
     def _reached(self, now: datetime) -> bool:
         """Whether all that is still to come are volumes, each of which has arrived, to within half a dataset."""
         if not all(isinstance(flow.goal, Volume | SecondHop) for flow in self._campaign.left(now)):
-            return False  # asked at every step: mostly, the first flow tells
+            return False  # asked at every step: mostly, the first flow decides
         flows, cycle = list(self._campaign.left(now)), self._cycle
         if cycle is None or not flows:
             return False
@@ -251,7 +251,7 @@ class Engine:
             log.info("nothing of ours is live any more%s", left)
         wait = self._context.settings.wait_deleted_cycles * self._campaign.cycle
         if choose_files_to_delete(self._context, ended):
-            wait = DELETED_WITHIN  # nobody else will delete those
+            wait = DELETED_WITHIN  # no service will delete those
         return now >= self._ended_at + wait or not ended
 
     def _leave(self, *, done: bool) -> None:
@@ -319,20 +319,20 @@ class Engine:
         else:
             self._opening.drain(cycle)
         if injecting:
-            self._say_wait(cycle)
+            self._log_wait(cycle)
         if injecting and self._context.alone:
             context = self._context
             self._context.alone.ask(context.ledger, context.backends, self._calls, cycle, self._campaign.start)
-        self._context.tell(CycleOpened(cycle))
+        self._context.report(CycleOpened(cycle))
 
-    def _say_wait(self, cycle: Cycle) -> None:
-        """Say when the next window starts while none is open: at first, and whenever half of the wait is over.
+    def _log_wait(self, cycle: Cycle) -> None:
+        """Log when the next window starts while none is open: at first, and whenever half of the wait is over.
 
-        When there is none any more, say in each cycle what is left.
+        When there is none any more, log in each cycle what is left.
         """
         later = [menu.start for menu in self._campaign.menus if menu.start >= cycle.end]
         if not later or self._campaign.in_force(cycle.start, cycle.end):
-            self._said_left = None
+            self._logged_left = None
             if cycle.start >= self._campaign.end:
                 counts = self._context.ledger.state_counts()
                 live, ended = (
@@ -343,15 +343,15 @@ class Engine:
             return
         start = min(later)
         remaining = start - self._clock.now()
-        if self._said_left is None or remaining <= self._said_left / 2:
-            self._said_left = remaining
+        if self._logged_left is None or remaining <= self._logged_left / 2:
+            self._logged_left = remaining
             which = "first" if start == self._campaign.start else "next"
             log.info(
                 "the %s window starts in %s, at %s", which, units.format_duration(remaining), f"{start:%F %TZ}"
             )
 
     def _missed(self, cycle: Cycle) -> list[Cycle]:
-        """Return the cycles between the last one in the ledger and this one, while nobody was running."""
+        """Return the cycles between the last one in the ledger and this one, while no injector was running."""
         last = self._context.ledger.last_cycle()
         slot, missed = (last.next if last else cycle), []
         slot = max(slot, Cycle.at(self._campaign.start, cycle.length))
@@ -381,10 +381,10 @@ class Engine:
             extra={"event": "menus-refused", "fields": {"why": why}},
         )  # fmt: skip
         self._context.ledger.signal("menus", "files", None, self._clock.now(), why)
-        self._context.tell(MenusRefused(why))
+        self._context.report(MenusRefused(why))
 
     def _plan(self, cycle: Cycle, now: datetime) -> None:
-        """Plan a cycle, the current one, or say when to try again."""
+        """Plan a cycle, the current one, or return when to try again."""
         self._plan_at = None
         patience = cycle.start + cycle.length * self._context.settings.planning_part
         try:
@@ -401,7 +401,7 @@ class Engine:
         self._context.ledger.signal("plan", "cycle", "made", self._clock.now())
         self._submitting.load(cycle)
         self._submitting.planned(opened.situation, opened.budgets, opened.unseen)
-        self._context.tell(Planned(cycle, (self._clock.now() - now).total_seconds()))
+        self._context.report(Planned(cycle, (self._clock.now() - now).total_seconds()))
 
     def _plan_wait(self, cycle: Cycle) -> timedelta:
         shortest = self._context.settings.first_retry

@@ -1,6 +1,6 @@
-"""What failed of late on each link, whether its service tells of it as failed or as stuck.
+"""What failed of late on each link, whether its service reports it as failed or as stuck.
 
-FTS tells of each file that failed. Rucio tells of no failures before a rule is over, only of files that are stuck:
+FTS reports each file that failed. Rucio reports no failures before a rule is over, only of files that are stuck:
 given up for now, perhaps until the rule expires, long after the link works again. So the bytes that became stuck
 in the last cycles are set against those that arrived, and count as failed; what is stuck waits in no queue. What
 was stuck in those cycles is kept as a signal in the ledger. The hold `failing` rests on it, with control or
@@ -52,7 +52,7 @@ def failed_parts(
     That is what the hold `failing` rests on. Where hardly any failed in the last cycle, and half of the files that
     it gave arrived, only that cycle counts: a link that works again is let go. Files that are tried again fail
     later than others arrive, so that a few that arrived show nothing. 0 where nothing came to an end; None where
-    that says nothing, since some is stuck. `rows` are those of these cycles, and more. `stuck` is kept.
+    that shows nothing, since some is stuck. `rows` are those of these cycles, and more. `stuck` is kept.
     """
     became_stuck = _became_stuck(ledger, cycle, rows, flows, stuck, now)
     lately = _parts_since(ledger, cycle.start - CYCLES * cycle.length, rows, flows, became_stuck)
@@ -73,7 +73,7 @@ def failed_parts(
 
 
 def remember(ledger: Ledger, now: datetime) -> None:
-    """Keep what is stuck in a ledger that was rebuilt: nobody knows when it became so."""
+    """Keep what is stuck in a ledger that was rebuilt: it is unknown when it became so."""
     ledger.record_signals(
         [(STUCK, _subject(key), _Before(now, size).text, "") for key, size in stuck_bytes(ledger).items()],
         now,
@@ -89,15 +89,15 @@ def _parts_since(
 ) -> dict[FlowKey, float | None]:
     """Return the part that failed of what came to an end since a moment, of each flow: the larger of two.
 
-    What became stuck, beside what moved; and what the service reported. None: nothing came to an end.
+    What became stuck, and what moved; and what the service reported. None: nothing came to an end.
     """
     reported, moved = ledger.failed_parts(since), _moved(rows, since)
     parts: dict[FlowKey, float | None] = {}
     for key in keys:
         became = sum(size for at, size in became_stuck.get(key, {}).items() if at > since)
         ended = became + moved.get(key, 0)
-        told = [part for part in (became / ended if ended else None, reported.get(key)) if part is not None]
-        parts[key] = max(told, default=None)
+        known = [part for part in (became / ended if ended else None, reported.get(key)) if part is not None]
+        parts[key] = max(known, default=None)
     return parts
 
 
@@ -120,7 +120,7 @@ def _became_stuck(
     """Return how many bytes of flows had become stuck at the plan of each of the last cycles; keep it.
 
     What was stuck until its rule ended is not stuck any more: it counts, or new bytes would seem to be old ones.
-    What became stuck while a flow was not planned, for a night or a day, does not: nobody knows when that was.
+    What became stuck while a flow was not planned, for a night or a day, does not: it is unknown when that was.
     """
     oldest = cycle.start - CYCLES * cycle.length
     lately = [row for row in rows if row.due and oldest <= row.cycle.start < cycle.start]

@@ -17,7 +17,7 @@ from dc_inject.planning.reconcile import backoff
 log = logging.getLogger(__name__)
 
 MEND_FIRST = timedelta(seconds=1)  # after a refusal the service is asked again at once, and then after this
-MEND_SOON = timedelta(seconds=4)  # at most, where the last answer told nothing of credentials
+MEND_SOON = timedelta(seconds=4)  # at most, where the last answer had no end of credentials
 MEND_EVERY = timedelta(seconds=20)  # at most, where we were refused again
 CHECK_EVERY = timedelta(hours=1)  # how often a service that works is asked who we are, and until when
 WARN_BEFORE = timedelta(minutes=65)  # the end of credentials: an hour, also where the first answer is lost
@@ -91,7 +91,7 @@ class Checking:
             and error.hold == Hold.API_ERRORS
             and service not in self._context.broken
         ):
-            error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will tell
+            error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will show it
         if service in self._mending:
             refused = isinstance(error, NeedsOperator) and error.hold == Hold.CREDENTIALS
             times, longest = self._mending[service][0], MEND_EVERY if refused else MEND_SOON
@@ -131,7 +131,7 @@ class Checking:
     def _soon(self, service: str, until: datetime, now: datetime) -> timedelta:
         """Return how long before their end there is a warning about credentials.
 
-        What somebody renewed while we watched will be renewed again: of a short time only the second half is soon.
+        Credentials that were renewed will be renewed again: of a short time only the second half is soon.
         """
         earlier = self._ends.get(service)
         if earlier is None or earlier[0] != until:

@@ -1,4 +1,4 @@
-"""Inventories: what sources hold, read rarely and beside everything else, and kept in the ledger."""
+"""Inventories: what sources hold, read rarely and in threads of their own, and kept in the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Inventories:
         self._failed: dict[PoolKey, ServiceError] = {}
         self._known: dict[tuple[str, PoolKey], tuple[datetime | None, list[Item]]] = {}  # as the ledger has them
         self._coverages: dict[tuple[str, PoolKey], Coverage] = {}  # of pools read by this process
-        self._told: dict[tuple[str, DatasetFilter], Unmatched] = {}
+        self._reported: dict[tuple[str, DatasetFilter], Unmatched] = {}
 
     def refresh(
         self, wanted: Mapping[PoolKey, str], deadline: datetime
@@ -85,9 +85,9 @@ class Inventories:
                 left = left._replace(
                     datasets=frozenset(filter(is_pattern, left.datasets))
                 )  # a name is one's, perhaps
-            if left != self._told.get((service, datasets), Unmatched(frozenset(), frozenset())):
+            if left != self._reported.get((service, datasets), Unmatched(frozenset(), frozenset())):
                 _warn(keys, left)
-            self._told[service, datasets] = left
+            self._reported[service, datasets] = left
 
     def _take(
         self,
@@ -100,7 +100,7 @@ class Inventories:
         """Store the answer for a source, whenever it comes."""
         self._reading.discard(pool)
         if error is not None or items is None:
-            self._failed[pool] = error or Temporary("the service told nothing")
+            self._failed[pool] = error or Temporary("the service answered nothing")
             return
         self._context.ledger.store_inventory(service, pool, items, self._context.clock.now())
         if coverage is not None:
@@ -138,7 +138,7 @@ def _why_empty(seen: int, named: int) -> str:
 
 
 def _warn(pools: Sequence[PoolKey], left: Unmatched) -> None:
-    """Say which entries match nothing; links that are left out (--link, shards) may have sources where they do."""
+    """Log which entries match nothing; links that are left out (--link, shards) may have sources where they do."""
     sources = [pool.source for pool in pools]
     for key, entries in left._asdict().items():
         if entries:

@@ -27,7 +27,7 @@ def drafts(view: Reader, load: Load) -> list[menu.MenuDraft]:
 def last_good(view: Reader, paths: Sequence[Path]) -> list[menu.MenuDraft]:
     """Return the menus in force as they were when they were read of these paths; none if any of them differs."""
     try:
-        kept = drafts(view, files.beside(*paths))
+        kept = drafts(view, files.make_loader(*paths))
     except MenuError:
         return []
     whole = [draft.digest for draft in kept] == [record.digest for record in view.menus_in_force()]

@@ -1,4 +1,4 @@
-"""The menus in force: read anew at every cycle, with their expressions resolved once and then fixed."""
+"""The menus in force: read again in each cycle, with their expressions resolved once and then fixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dc_inject.model.shards import Shard
 from dc_inject.planning import shards
 from dc_inject.system import files
 
-SHARDS = "shards"  # what a ledger keeps beside what expressions mean: in which shard a destination is
+SHARDS = "shards"  # what a ledger keeps besides what expressions mean: in which shard a destination is
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Menus:
         ledger.scale(self._scale, now)
 
     def _same_endpoint(self, before: Campaign, after: Campaign) -> None:
-        """Raise MenuError for another address: nobody speaks to it in this run, and it knows none of the jobs."""
+        """Raise MenuError for another address: this run has no client for it, and it knows none of the jobs."""
         old, new = _endpoint(before), _endpoint(after)
         for service in (SERVICES[name] for name in self._backends):
             in_use = {

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
 RSES_AT_ONCE = 50
-UNSEEN = timedelta(days=1)  # for which nobody may have looked at what ended
+UNSEEN = timedelta(days=1)  # for which ended injections may not have been observed
 DELETIONS_OFF = "Rucio deletes nothing there (availability_delete)"
 
 
@@ -150,7 +150,7 @@ class Opening:
         chosen, unseen = preflight.replace_unusable(context, situation, decided.injections, budgets, deadline)
         decided = replace(decided, injections=tuple(chosen))
         context.ledger.record_plan(decided, context.clock.now())
-        context.tell(Intended(tuple(injection.key for injection in chosen)))
+        context.report(Intended(tuple(injection.key for injection in chosen)))
         return Opened(situation, budgets, unseen)
 
     def _refuse_broken(self, services: set[str], *, last_try: bool) -> None:
@@ -277,7 +277,7 @@ class Opening:
 
 
 def _closed(hold: Hold, verb: str, fact: RseFacts) -> Held:
-    """Return the hold of an end that is down or closed, with what is told of it."""
+    """Return the hold of an end that is down or closed, with what is known of it."""
     why = fact.closed.get("readable" if verb == "read" else "writable", "")
     message = {"message": why[:200]} if why else {}
     return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}", **message})

@@ -30,7 +30,7 @@ ON_ITS_WAY = "files of it are on their way to the destination for another rule, 
 SHARED = "it has files of another dataset that is about to go to this destination"
 OF_DESTINATION = frozenset({THERE, ON_ITS_WAY, SHARED})  # reasons that are no fault of the source
 NOT_HELD = "nothing holds it at the source"
-_SOON = frozenset({NOT_WHOLE, NOT_HELD})  # what Rucio may say of a dataset for a while after something has changed
+_SOON = frozenset({NOT_WHOLE, NOT_HELD})  # what Rucio may report of a dataset for a while after a change
 
 
 def replace_unusable(
@@ -58,7 +58,7 @@ def replace_unusable(
     for _ in range(ROUNDS):
         if not chosen:
             break
-        # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
+        # Files for FTS are not looked at: their copies have names of their own, and FTS reports the fate of each.
         bundles = (
             _fit_job(context, onward.get(intent.flow), intent)
             for intent in chosen
@@ -130,7 +130,7 @@ def _within(context: EngineContext, hop: Flow | None, until: datetime | None, in
 def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:
     """Return why an item would cause no traffic, or could be lost under way; empty when it is usable.
 
-    What has `landed` by a rule of ours is complete when that rule's locks say so, which is why it was chosen;
+    What has `landed` by a rule of ours is complete when that rule's locks show it, which is why it was chosen;
     Rucio's summary of what is where follows minutes later.
     """
     if status is None or status.item is None:
@@ -230,5 +230,5 @@ def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tu
             until = max(cycle.end, min(cycle.end + more, until))
         context.ledger.quarantine(name, destination, why, now, until=until)
     context.trouble(injection.flow, Hold.POOL_DRY, why)
-    context.tell(SetAside(injection.item.name, destination, why))
+    context.report(SetAside(injection.item.name, destination, why))
     return {(item_id, destination) for item_id in aside}

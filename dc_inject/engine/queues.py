@@ -1,7 +1,7 @@
-"""Queues: what FTS tells of controlled links, for the words of `status` alone.
+"""Queues: what FTS shows of controlled links, for the words of `status` alone.
 
-FTS tells all users of a VO what its optimizer sees: `ramp` says of a link that is short whether FTS still adds
-transfers. What cannot be read, or says nothing of the link now, is noted as a missing signal.
+FTS shows all users of a VO what its optimizer sees: `ramp` is, for a link that is short whether FTS still adds
+transfers. What cannot be read, or has nothing on the link now, is noted as a missing signal.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def record(context: EngineContext, demands: Iterable[Demand], deadline: datetime
 
 
 def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
-    """Say why it is not known how long a queue takes FTS; nothing where it is."""
+    """Return why it is not known how long a queue takes FTS; nothing where it is."""
     if queue is None:
-        return "FTS's optimizer tells nothing of this link"
+        return "FTS's optimizer does not know this link"
     if abs(now - queue.at) > OLD:
-        return f"inconclusive: FTS's optimizer last told of this link at {queue.at:%F %TZ}"
+        return f"inconclusive: FTS's optimizer last reported this link at {queue.at:%F %TZ}"
     if queue.waiting > 0 and (queue.rate <= 0 or queue.file <= 0):
         return "inconclusive: files wait, and in the last minutes FTS has moved none"
     return ""

@@ -43,19 +43,19 @@ class Overriding:
     def over(self, menus: Campaign) -> Campaign:
         """Return the campaign as a new cycle has it: its menus with what is set over them."""
         now = self._context.ledger.overrides()
-        _say(self._seen, now)
+        _log_changes(self._seen, now)
         self._seen, self._held = now, [now]
         return overrides.overlaid(menus, now)
 
     def report_standing(self, menus: Sequence[str]) -> None:
-        """Say what is set still when other menus come into force: a rate of the first day rules the second one."""
+        """Log what is still set when other menus come into force: a rate of the first day rules the second one."""
         if self._menus not in {None, tuple(menus)} and menus:
             for override in self._seen:
                 log.info("%s", sentence(override, f"is still set, since {override.since:%F %TZ}"))
         self._menus = tuple(menus)
 
     def missed(self, menus: Campaign, cycle: Cycle) -> Campaign:
-        """Return the campaign as it was at the begin of a cycle in which nobody ran."""
+        """Return the campaign as it was at the start of a cycle in which no injector ran."""
         return overrides.overlaid(menus, self._context.ledger.overrides(cycle.start))
 
     def apply_lower_rates(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
@@ -63,11 +63,11 @@ class Overriding:
         after = self._context.ledger.overrides()
         if self._seen == after:
             return
-        _say(self._seen, after)
+        _log_changes(self._seen, after)
         before = [overrides.overlaid(menus, earlier) for earlier in self._held]
         less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
         self._seen, self._held = after, [*self._held, after]
-        # Where nothing was due, since it is paused, say, there is nothing to forgive.
+        # Where nothing was due, for example since it is paused, there is nothing to forgive.
         rows = self._context.ledger.rows(cycle=cycle)
         booked = {row.key: row.due - row.forgiven for row in rows}
         less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
@@ -91,8 +91,8 @@ def lowered(before: Sequence[Campaign], after: Campaign, start: datetime, end: d
     return {key: size + round(size * extra[key]) for key, size in less.items() if size > 0}
 
 
-def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
-    """Say in the log what is set, and what is set no more, each in a line."""
+def _log_changes(before: Iterable[Override], after: Iterable[Override]) -> None:
+    """Log what is set, and what is no longer set, each in a line."""
     old, new = {(o.subject, o.kind): o for o in before}, {(o.subject, o.kind): o for o in after}
     for key in sorted(old.keys() | new.keys()):
         if key not in new:
@@ -102,7 +102,7 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
 
 
 def sentence(override: Override, verb: str) -> str:
-    """Say in a line what is set, by whom and why."""
+    """Return in a line what is set, by whom and why."""
     subject, value = shown(override.subject, "the campaign"), override.words
     return f"{subject}: {value} {verb} ({override.who}{': ' if override.why else ''}{override.why})"
 

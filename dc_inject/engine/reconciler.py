@@ -44,7 +44,7 @@ OBSERVE_AT_ONCE = 200  # as many as bulk calls take
 FIND_AT_ONCE = 20  # of those in doubt, for which services may need a call each
 END_AT_ONCE = 20
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
-AT_FIRST = timedelta(hours=24)  # the same at the start: nobody has looked for a while
+AT_FIRST = timedelta(hours=24)  # the same at the start, after a time without observations
 MOST_NAMED = 5  # links whose failures are named in the log after one observation; the ledger counts all
 SILENT_ROUNDS = 5  # without anything seen of a service, after which its links hold: a cycle's rounds
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)  # what a service has, or may have
@@ -64,7 +64,7 @@ class Batch(Generic[T]):
 class Reconciler:
     """Makes the calls that observe and end entries, and writes down what is asked and what is seen.
 
-    Whoever drives it makes the calls of its batches, beside each other or not, and hands the answers back.
+    Whoever drives it makes the calls of its batches, in parallel or not, and hands the answers back.
     """
 
     def __init__(self, context: EngineContext, not_carried_out: Callable[[Sequence[Entry]], None]) -> None:
@@ -94,7 +94,7 @@ class Reconciler:
             for observation in observations
             if states[observation.key] is before[observation.key].state
         ]
-        with context.ledger.together():  # what has arrived is told once
+        with context.ledger.together():  # what has arrived is reported once
             context.ledger.observe(current, now)
             context.looks.observed(before, current, now)
             context.governor.observed(before, current, now)
@@ -109,7 +109,7 @@ class Reconciler:
             for part in in_parts(of_service, END_AT_ONCE):
                 now, keys = self._context.clock.now(), tuple(entry.injection.key for entry in part)
                 self._context.ledger.end_asked(keys, now)
-                self._context.tell(EndRequested(keys))
+                self._context.report(EndRequested(keys))
                 requested = [transitions.end_asked(entry, now) for entry in part]
                 yield Batch(service, requested, partial(_end, self._context.backends[service], requested))
 
@@ -137,7 +137,7 @@ class Rounds(Reconciler):
     ) -> None:
         """Take what the parts share, and what to do with entries in doubt that were never carried out.
 
-        `under_way` tells those whose answer is waited for.
+        `under_way` are those whose answer is waited for.
         """
         super().__init__(context, not_carried_out)
         self._deletion = DeletionRounds(context)
@@ -152,7 +152,7 @@ class Rounds(Reconciler):
         self._hops: dict[FlowKey, Flow] = {}
 
     def take_up(self, flows: Sequence[Flow]) -> None:
-        """Take what the menus say from now on of dwell and of second hops."""
+        """Take over dwell and second hops of changed menus."""
         self._dwell = {flow.key: flow.dwell for flow in flows}
         self._hops = onward_flows(flows)
 
@@ -232,9 +232,9 @@ class Rounds(Reconciler):
         current = self._record(batch, observations)
         self._end_stalled(before, current, now)
         self._report_moved_by_others(before, current, now)
-        self._say_what_failed(before, current)
+        self._log_failures(before, current)
         self._set_unfit_aside(before, current, now)
-        context.tell(Observed(tuple(current)))
+        context.report(Observed(tuple(current)))
 
     def _report_moved_by_others(
         self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
@@ -247,7 +247,7 @@ class Rounds(Reconciler):
             item, destination, size = injection.item.name, injection.link.destination, observation.present
             why = f"others brought {units.format_size(size)} of it to the destination before its rule was made"
             self._context.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
-            self._context.tell(SetAside(item, destination, why))
+            self._context.report(SetAside(item, destination, why))
             fields = {"item": item, "destination": destination, "bytes": size}
             extra = {"event": "moved-by-others", "fields": fields}
             log.warning("%s to %s: %s; these bytes are not counted", item, destination, why, extra=extra)
@@ -282,7 +282,7 @@ class Rounds(Reconciler):
         ]
         self.end([e for e in ready if e.end_asked_at is None or e.end_asked_at + reconcile.ASK_AGAIN <= now])
 
-    def _say_what_failed(self, before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
+    def _log_failures(self, before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
         """Name what will not arrive, when it is first seen: the first reason of a flow, and a few flows."""
         failures: dict[FlowKey, Observation] = {}
         for observation in observations:
@@ -315,7 +315,7 @@ class Rounds(Reconciler):
 
     def _ended(self, batch: Batch[Outcome], outcomes: Sequence[Outcome]) -> None:
         context, now = self._context, self._context.clock.now()
-        context.tell(EndCalled(tuple(outcome.key for outcome in outcomes)))
+        context.report(EndCalled(tuple(outcome.key for outcome in outcomes)))
         errors = {outcome.key: outcome.error for outcome in outcomes if outcome.error is not None}
         refused = next((error for error in errors.values() if isinstance(error, Permanent)), None)
         if refused is not None:
@@ -326,7 +326,7 @@ class Rounds(Reconciler):
                 wait = reconcile.backoff(times, key, context.settings.first_retry, reconcile.ASK_AGAIN)
                 self._asked[key] = times, now + wait
             context.fail(batch.service, error)
-        context.tell(Ended(tuple(outcome.key for outcome in outcomes if outcome.error is None)))
+        context.report(Ended(tuple(outcome.key for outcome in outcomes if outcome.error is None)))
 
     def _as_asked(self, entry: Entry, now: datetime) -> Entry:
         """Return the entry, as if its end had never been asked for when that failed, or is not known to have left.
@@ -388,7 +388,7 @@ class Rounds(Reconciler):
                 self._context.unobserved(service, Temporary(why, hint, hold=hold.value))
 
     def _note_reported(self, service: str) -> None:
-        """Note that a service has told how something stands."""
+        """Note that a service has reported how something stands."""
         self._silent.pop(service, None)
         if service in self._context.unseen or service not in self._seen:
             self._seen.add(service)

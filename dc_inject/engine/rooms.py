@@ -2,7 +2,7 @@
 
 A part of each space is left free, so that no disk is filled to its last percent. Where a disk is nearly full, a
 plan counts on what will be deleted in its cycle, and what goes out waits for room (`submitting.py`). Deletions
-take as long as was measured, if that is longer than the menu says. All of that bounds only links on which control
+take as long as was measured, if that is longer than in the menu. All of that bounds only links on which control
 acts: others to the same destination get what they would get without it. For all controlled links it is noted
 whether a disk is full or deletions are late (`Deletions` of `planning/limits.py`).
 """

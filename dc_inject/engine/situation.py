@@ -63,7 +63,7 @@ class SituationReader:
         held: Mapping[FlowKey, Held | None],
         extras: Mapping[FlowKey, int],
     ) -> tuple[plan.Demand, ...]:
-        """Return what is known of each flow: its account, and how its bytes went lately, as its rows tell.
+        """Return what is known of each flow: its account, and how its bytes went lately, as its rows show.
 
         `extras` are the bytes on top of what flows are due in this cycle.
         """
@@ -157,7 +157,7 @@ class SituationReader:
         oldest = cycle.start - REMEMBERED
         for source, used in self._used.items():
             self._used[source] = {item: at for item, at in used.items() if at >= oldest}
-        # What changed in the last cycles since they were read is read anew: answers may come late.
+        # What changed in the last cycles since they were read is read again: answers may come late.
         since = oldest if self._used_read is None else max(oldest, self._used_read - cycle.length)
         for item, source, at in self._context.ledger.used(since):
             for name in blocked(item):

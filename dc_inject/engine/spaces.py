@@ -5,15 +5,15 @@ an hour old. If we found a space too large, we would fill the disk. So only thos
 there for certain at that moment. Of each injection, that is the least that the observations around it show:
 
 - the bytes that had arrived, as of the last observation before;
-- of an injection that had ended by then, the bytes that the next observation found left. Nobody sees a deletion
-  when it happens, and bytes that were deleted but still count as ours are free as well: they would count twice.
+- of an injection that had ended by then, the bytes that the next observation found left. No service reports a
+  deletion when it happens, and bytes that were deleted but still count as ours are free: they would count twice.
 
 Without an observation, nothing counts. Later observations can only add bytes that were there for certain, so each
 report is evaluated again in every cycle; and the least space of five cycles counts. Observations are kept for two
-hours and stored in each round, so that a run from cron, which starts anew in each cycle, has them as well.
+hours and stored in each round, so that a run from cron, which is a new process in each cycle, has them as well.
 
 With a report that has no time, all bytes count that are ours now, and only once the report changes. `rooms.py`
-says how much of a space may be used; this module also says at which destinations releases wait for room.
+decides how much of a space may be used; this module also decides at which destinations releases wait for room.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _remembered(
 
     `space` is what the menu grants, where nothing is reported. With a report without a time, `arrived` is what is
     ours; to those with a time, in `free`, what was ours at that time is still to be added. The latest report
-    counts until another one comes: Rucio does not say when it was told the same again.
+    counts until another one comes: Rucio does not show when it got the same value again.
     """
     reports = sorted((fact.free or 0, fact.free_at or now, fact.free_at is not None) for fact in facts)
     name, frees = cycle.name, [free for free, _, _ in reports]

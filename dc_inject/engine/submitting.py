@@ -69,7 +69,7 @@ class Submitting:
         entries = self._context.ledger.entries(State.INTENDED)
         late = [entry.injection.key for entry in entries if entry.injection.cycle != cycle]
         if late:
-            self._context.ledger.withdraw(late, "nobody ran when its cycle was over", self._context.clock.now())
+            self._context.ledger.withdraw(late, "no injector ran until its cycle ended", self._context.clock.now())
         self._waiting.clear()
         for entry in entries:
             if entry.injection.cycle == cycle:
@@ -122,7 +122,7 @@ class Submitting:
         return dict(dropped)
 
     def trim(self, amounts: Mapping[FlowKey, int], why: str) -> dict[FlowKey, int]:
-        """Drop the last intents that wait, up to about so many bytes of each flow; the rest is spread anew.
+        """Drop the last intents that wait, up to about so many bytes of each flow; the rest is spread again.
 
         What is dropped is not replaced in this cycle. Returns the bytes that were dropped.
         """
@@ -156,7 +156,7 @@ class Submitting:
         called = frozenset(self._context.ledger.call(keys, now))
         for key in keys:
             self._waiting.take(key)
-        self._context.tell(Calling(tuple(called)))
+        self._context.report(Calling(tuple(called)))
         released = [entry for together in batches for entry in together if entry.injection.key in called]
         self._context.governor.released(released, now)
         for together in batches:
@@ -236,9 +236,9 @@ class Submitting:
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
             under_way = self._submits[backend.name]
             self._submits[backend.name] -= 1
-            self._context.tell(Called(tuple(i.key for i in injections)))
+            self._context.report(Called(tuple(i.key for i in injections)))
             by_key = {outcome.key: outcome for outcome in outcomes or ()}
-            silent = error or Temporary("the service did not tell what became of it", lost=True)
+            silent = error or Temporary("the service did not report what became of it", lost=True)
             answers = [by_key.get(i.key) or Outcome(i.key, error=silent) for i in injections]
             errors = [answer.error for answer in answers]
             # That a service did not work shows when it worked for none of a batch.
@@ -281,7 +281,7 @@ class Submitting:
                     entry = entries[outcome.key]
                     self._refused(entry.injection, outcome.error, now)
                     self._wait_again(self._answered(entry, outcome, now, retry_at[outcome.key]))
-            context.tell(Answered(called[0].injection.link.through, tuple(of_call)))
+            context.report(Answered(called[0].injection.link.through, tuple(of_call)))
         if came_back:
             self.spread_overdue()
         if context.alone:
@@ -306,7 +306,7 @@ class Submitting:
                 self._refused_bundle(injection, error)
             case NoSlices():
                 self._context.no_slices(injection.flow, error)
-                self._context.tell(Refused(injection.link.through, error.kind))
+                self._context.report(Refused(injection.link.through, error.kind))
                 self.withdraw({injection.flow}, error.message)
                 self._short.add(injection.flow)
             case TryOtherItem():
@@ -315,12 +315,12 @@ class Submitting:
                 wait = backoff(times, injection.key, 2 * injection.cycle.length, LONGEST_WAIT)
                 self._context.ledger.quarantine(item, destination, error.message, now, until=now + wait)
                 self._short.add(injection.flow)
-                self._context.tell(Refused(injection.link.through, error.kind))
+                self._context.report(Refused(injection.link.through, error.kind))
             case Permanent():
                 self._context.ledger.quarantine(item, destination, error.message, now)
                 self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
                 self._short.add(injection.flow)
-                self._context.tell(Refused(injection.link.through, error.kind))
+                self._context.report(Refused(injection.link.through, error.kind))
                 values = {"item": item, "destination": destination, "why": error.message}
                 log.warning(
                     "%s will not go to %s: %s", *values.values(), extra={"event": "refused", "fields": values}
@@ -334,7 +334,7 @@ class Submitting:
         Its bytes stay in the debt. After a few of them the link waits for the next cycle.
         """
         self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
-        self._context.tell(Refused(injection.link.through, error.kind))
+        self._context.report(Refused(injection.link.through, error.kind))
         self._wrong[injection.flow] += 1
         if self._wrong[injection.flow] == 1:
             log.warning("%s refuses jobs of %s: %s", injection.link.through, injection.flow, error.message)

@@ -1,6 +1,6 @@
 """Files of a campaign that no ledger has, for `dc-inject end --sweep`: which of them may be deleted.
 
-Their paths tell whose they are, not whether an injector still works on them: files that are young, and files of
+Their paths show whose they are, not whether an injector still works on them: files that are young, and files of
 jobs at work, are left alone.
 """
 
@@ -33,7 +33,7 @@ class Sweeper(Protocol):
         ...
 
     def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
-        """Delete files of a campaign, and folders of its jobs that are empty then; tells what stood in the way."""
+        """Delete files of a campaign, and folders of its jobs that are then empty; return what was in the way."""
         ...
 
 

@@ -15,7 +15,7 @@ _TOTALS = tuple(field.name for field in fields(Totals))
 
 
 class AccountReader(Store):
-    """What can be told of accounts without reading a single injection."""
+    """What is known of accounts without reading a single injection."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -72,7 +72,7 @@ class AccountReader(Store):
         return {flow_key(row): row["cycles"] for row in self._db.rows("SELECT * FROM account")}
 
     def goals(self) -> Mapping[FlowKey, tuple[str, int]]:
-        """Return what flow keys are to reach beside their rate: the kind of their goal, and its bytes."""
+        """Return what flow keys are to reach besides their rate: the kind of their goal, and its bytes."""
         rows = self._db.rows(f"SELECT {FLOW}, goal, goal_bytes FROM account WHERE goal IS NOT NULL")  # noqa: S608  our own words
         return {flow_of(*row[:4]): (row["goal"], row["goal_bytes"]) for row in rows}
 

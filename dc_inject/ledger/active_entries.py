@@ -1,7 +1,7 @@
 """What is at its destination, or may come there, as the ledger has it, kept by the one who writes it.
 
 Each round of observation looks at what lives again. Each plan looks at what is taken, and at how long those took
-that were completed in the last hours. None of them reads it anew.
+that were completed in the last hours. None of them reads it again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from dc_inject.model import Bundle, Entry, Hold, State, naming, units
 from dc_inject.model.errors import LedgerError
 from dc_inject.system import disk
 
-_BESIDE = ("", "-wal", "-shm", ".lock")  # what belongs to a ledger, by the end of its file's name
+_ENDINGS = ("", "-wal", "-shm", ".lock")  # what belongs to a ledger, by the end of its file's name
 _OPEN = frozenset({State.INTENDED, State.CALLED})
 _AFTER = {  # of each state: the times that it must have, of those below; it may not have the others
     State.LIVE: ("accepted_at", "expires_at"),
@@ -87,8 +87,8 @@ def check(path: Path) -> list[Finding]:
 
 
 def _files(path: Path) -> Iterator[Finding]:
-    """Tell of files that others can read or write (they have addresses and menus in them), and of second names."""
-    for end in _BESIDE:
+    """Yield files that others can read or write (they have addresses and menus in them), and of second names."""
+    for end in _ENDINGS:
         file = path.with_name(path.name + end)
         if file.exists() and (mode := stat.S_IMODE(file.stat().st_mode)) & 0o077:
             message = f"other users can access it (mode {mode:04o}): run `chmod 600`"
@@ -98,7 +98,7 @@ def _files(path: Path) -> Iterator[Finding]:
 
 
 def _left(path: Path) -> Iterator[Finding]:
-    """Tell of a write-ahead log that nobody writes: its process died. SQLite reads it like the rest."""
+    """Yield a write-ahead log without a writer: its process died. SQLite reads it like the rest."""
     log = path.with_name(path.name + "-wal")
     size = log.stat().st_size if log.exists() else 0
     if size and lock.holder(path) is None:
@@ -228,7 +228,7 @@ class Contradictions(LedgerView):
 
 
 def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]]:
-    """Return code, message, and whether it is a note, of what an injection says against itself."""
+    """Return code, message, and whether it is a note, of each contradiction in an injection."""
     injection, state = entry.injection, entry.state
     must = _AFTER.get(state, ())
     optional = {"completed_at"} if {"ended_at"} & set(must) else set()
@@ -255,7 +255,7 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
             f"of its {item.files} files {len(item.members)} are named",
             False,
         )
-    # The name of a bundle does not say all that its key was made of when its job was found, not made.
+    # The name of a bundle does not show all that its key was made of when its job was found, not made.
     named = (injection.campaign, injection.scenario, injection.cycle.start, injection.link, item.name)
     if injection.campaign != campaign:
         yield "campaign", f"it belongs to campaign {injection.campaign}, not to {campaign}", False

@@ -92,7 +92,7 @@ class CycleReader(InjectionReader):
     def last_arrivals(self, since: datetime) -> Mapping[FlowKey, datetime]:
         """Return of each flow key since when nothing arrives: when it was first due after its last arrival.
 
-        Cycles from `since` on are looked at; where nothing arrived in them, it can be longer ago than this says.
+        Cycles from `since` on are looked at; where nothing arrived in them, it can be longer ago than this.
         """
         rows = self._db.rows(
             "SELECT a.*, min(r.cycle) AS at FROM cycle_row AS r "  # noqa: S608  our own words
@@ -199,7 +199,7 @@ class Cycles(Injections, CycleReader):
         self._closed: Kept[dict[Cycle, tuple[Row, ...]]] = Kept(database, dict)  # rows, which never change again
 
     def goals(self) -> Mapping[FlowKey, tuple[str, int]]:
-        """Return what flow keys are to reach beside their rate: the kind of their goal, and its bytes."""
+        """Return what flow keys are to reach besides their rate: the kind of their goal, and its bytes."""
         return self._goals()
 
     def rows(
@@ -239,7 +239,7 @@ class Cycles(Injections, CycleReader):
 
         Returns False where that was done before.
 
-        `extras` are the bytes that overheads add to the dues; `goals` is what flow keys are to reach beside their
+        `extras` are the bytes that overheads add to the dues; `goals` is what flow keys are to reach besides their
         rate, which `status` shows.
         """
         more = extras or {}
@@ -341,7 +341,7 @@ class Cycles(Injections, CycleReader):
                 start,
                 start,
             )
-            self._db.run(_TELL, start)
+            self._db.run(_REPORT, start)
             accounts = self._open_accounts()
             for by_flow, which in ((leading, ""), (holds, "AND hold IS NULL")):
                 self._db.run_many(
@@ -365,7 +365,7 @@ class Cycles(Injections, CycleReader):
 
 
 _NEWS_OF = ", ".join(f"{name} - reported_{name}" for name in REPORTED)
-_TELL = (
+_REPORT = (
     f"UPDATE cycle_row SET ({', '.join(REPORTED)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
     "WHERE id = cycle_row.account) WHERE cycle = ?"
 )

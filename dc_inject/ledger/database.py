@@ -131,7 +131,7 @@ class Database:
                 for _ in range(MAKING_TRIES):
                     if schema.version(connection) != 0:
                         break
-                    time.sleep(MAKING_PAUSE)  # somebody is just making it
+                    time.sleep(MAKING_PAUSE)  # another process is just making it
                 schema.refuse_other(path, connection, created=True)
             return cls(path, connection)
         except BaseException:
@@ -242,7 +242,7 @@ class Database:
     def version(self) -> tuple[int, int]:
         """Return what differs when others have written, or a transaction of ours was rolled back.
 
-        While we write nobody else does, so that it is asked once in a transaction.
+        While we write no other process does, so that it is asked once in a transaction.
         """
         if self._version is None or not self._connection.in_transaction:
             with translated(self.path):
@@ -290,7 +290,7 @@ class Database:
 
 
 class Kept(Generic[T]):
-    """What is read once and kept, until somebody else has written, a transaction was undone, or we change it."""
+    """What is read once and kept, until another process has written, a transaction was undone, or we change it."""
 
     def __init__(self, database: Database, read: Callable[[], T]) -> None:
         """Take the database, and what reads it."""

@@ -67,7 +67,7 @@ def _no_room(path: Path) -> bool:
 
 def _ledger_error(path: Path, name: str, message: str) -> LedgerBroken:
     if name.startswith("SQLITE_IOERR") and _no_room(path):
-        name = "SQLITE_FULL"  # where SQLite cannot lengthen its -shm it says that the disk does not work
+        name = "SQLITE_FULL"  # where SQLite cannot lengthen its -shm it reports that the disk does not work
     for start, meaning, hint in _MEANINGS:
         if name.startswith(start):
             return LedgerBroken(f"the ledger {path}: {meaning} ({message})", hint)

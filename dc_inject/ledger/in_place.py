@@ -3,7 +3,7 @@
 A ledger that was moved, deleted or replaced while an injector has it open is lost with all that is written to it
 from then on; one with two names has two logs and two locks. The log must never become shorter while it is open.
 
-How much a log has to hold is in the `-shm` file beside it (https://www.sqlite.org/walformat.html). It may only be
+How much a log has to hold is in the `-shm` file next to it (https://www.sqlite.org/walformat.html). It may only be
 read before SQLite opens it: to close it would drop SQLite's locks.
 """
 
@@ -112,7 +112,7 @@ def make_file(path: Path) -> None:
 
 
 def make_log_ours(path: Path) -> None:
-    """Let us write what a reader has left beside a ledger.
+    """Let us write what a reader has left next to a ledger.
 
     SQLite makes the log for a reader too, with the rights that the ledger has just then, perhaps none to write;
     and only a writer removes it.
@@ -142,7 +142,7 @@ def refuse_foreign(path: Path) -> None:
 
 
 def _is_ours(path: Path, head: bytes) -> bool:
-    """Tell by the head of a file whether it is a ledger or empty; a new one's head may still be in its log.
+    """Return by the head of a file whether it is a ledger or empty; a new one's head may still be in its log.
 
     Raises LedgerError for what is certainly neither, before SQLite touches it.
     """

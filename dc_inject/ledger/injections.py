@@ -320,7 +320,7 @@ class Injections(InjectionReader, Uniqueness):
             self._looks |= {key: (active[key], look) for key, look in repeatable.items() if key in active}
 
     def _looked_at_again(self, observations: Iterable[Observation], now: datetime) -> set[str]:
-        """Write the time of looks that tell what the last one told of an entry which did not change; return keys.
+        """Write the time of observations of entries that did not change; return keys.
 
         Most looks do, and what a look makes of an entry is made once (`transitions.observed`).
         """

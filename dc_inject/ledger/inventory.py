@@ -127,7 +127,7 @@ class Inventory(InventoryReader):
             )
 
     def signal(self, name: str, subject: str, value: float | str | None, now: datetime, why: str = "") -> None:
-        """Write the latest reading of a signal; None means that it is missing, `why` says the reason.
+        """Write the latest reading of a signal; None means that it is missing, for the reason `why`.
 
         The time of a missing one is that of the first reading that missed it.
         """
@@ -187,7 +187,7 @@ class Inventory(InventoryReader):
 
 
 def _works(value: float | str | None) -> bool:
-    """Whether a signal is a good one: it has a value, and none that says no."""
+    """Whether a signal is a good one: it has a value, and not that of a `no`."""
     return value is not None and value != 0
 
 

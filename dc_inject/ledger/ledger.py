@@ -60,7 +60,7 @@ class Reader(SeriesReader, RecordReader, InventoryReader, TapeReader):
         return self._db.files
 
     def holder(self) -> str | None:
-        """Return who injects with this ledger now, in words; None when nobody does. Of shards it names each."""
+        """Return who injects with this ledger now, in words; None without an injector. Of shards it names each."""
         if self.files == [self.path]:
             return lock.holder(self.path)
         holders = {paths.shard_of(file)[0]: lock.holder(file) for file in self.files}

@@ -100,7 +100,7 @@ def copy_of(path: Path) -> Iterator[Path]:
 
 
 def remove_log(path: Path) -> None:
-    """Let a closed ledger do without its log, so that readers leave no files beside it; a writer makes it anew."""
+    """Remove the log of a closed ledger, so that readers leave no files next to it; a writer makes it again."""
     with translated(path), contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
 

@@ -19,13 +19,13 @@ from dc_inject.system import disk
 
 _PAUSE = 0.05  # seconds between two tries
 _BEGIN = b'{"who": '  # of what a holder writes
-_LEAST = 5  # tries: somebody who only asks who holds the lock has it for an instant
+_LEAST = 5  # tries: a process that only asks who holds the lock has it for an instant
 
 INJECTS, ENDS, REBUILDS = "injects with", "ends rules and jobs of", "rebuilds"
 
 
 class InUse(LedgerError):
-    """Another process holds the lock; `injects` tells whether it is an injector."""
+    """Another process holds the lock; `injects` is whether it is an injector."""
 
     def __init__(self, path: Path, message: str, *, injects: bool) -> None:
         """Take the ledger and the message, and choose what a person can do."""
@@ -54,14 +54,14 @@ def held(path: Path, who: str, patience: timedelta, does: str = INJECTS) -> Iter
         _refuse_foreign(handle, file)
         if not _taken(handle, fcntl.LOCK_EX, max(int(patience.total_seconds() / _PAUSE), _LEAST)):
             since = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
-            said = _content(handle).get("does")
-            other = next((one for one in (ENDS, REBUILDS) if one == said), INJECTS)
+            doing = _content(handle).get("does")
+            other = next((one for one in (ENDS, REBUILDS) if one == doing), INJECTS)
             message = f"{path} is in use: {_holder_in_words(handle)} {other} it since {since:%Y-%m-%d %H:%M:%SZ}"
             raise InUse(path, message, injects=other == INJECTS)
         if not _in_place(handle, file):
             raise LedgerError(f"{path} has just been deleted", "start again")
         try:
-            _say(handle, who, does)
+            _write_holder(handle, who, does)
         except OSError as error:
             raise errors.of_system(path, error) from error
         try:
@@ -73,7 +73,7 @@ def held(path: Path, who: str, patience: timedelta, does: str = INJECTS) -> Iter
 
 
 def holder(path: Path) -> str | None:
-    """Return who holds the lock of a ledger now, in words, or None; raises LedgerError when it cannot be told."""
+    """Return who holds the lock of a ledger now, in words, or None; raises LedgerError when that is unknown."""
     try:
         handle = disk.opened(lock_file(path), follow=False)
     except FileNotFoundError:
@@ -129,8 +129,8 @@ def _taken(handle: int, kind: int, tries: int) -> bool:
     return False
 
 
-def _say(handle: int, who: str, does: str) -> None:
-    """Write who holds the lock; raises OSError, on a full disk say."""
+def _write_holder(handle: int, who: str, does: str) -> None:
+    """Write who holds the lock; raises OSError, for example on a full disk."""
     content = {"who": who, "pid": os.getpid(), "host": os.uname().nodename, "does": does}
     os.ftruncate(handle, 0)
     os.pwrite(handle, json.dumps(content).encode(), 0)

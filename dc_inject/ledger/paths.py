@@ -1,6 +1,6 @@
 """Where a ledger may live: our own folder by default, and never on a network file system.
 
-A campaign has one ledger; or, in shards, one for each beside the place of that one. Then that place itself stays
+A campaign has one ledger; or, in shards, one for each next to the place of that one. Then that place itself stays
 empty, and names all of them to whoever reads (`LedgerView`).
 """
 
@@ -31,7 +31,7 @@ _NETWORK_FUSE = frozenset(
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:
-    """Return where ledgers live unless told otherwise: `$XDG_STATE_HOME/dc_inject`.
+    """Return where ledgers live by default: `$XDG_STATE_HOME/dc_inject`.
 
     As the XDG specification wants, a relative XDG_STATE_HOME is ignored and `$HOME/.local/state` taken.
     """
@@ -42,7 +42,7 @@ def default_folder(environ: Mapping[str, str]) -> Path:
 
 
 def default_path(campaign: str, environ: Mapping[str, str]) -> Path:
-    """Return where a campaign's ledger lives unless told otherwise: `<campaign>.sqlite` in the default folder."""
+    """Return where a campaign's ledger lives by default: `<campaign>.sqlite` in the default folder."""
     return default_folder(environ) / f"{campaign}.sqlite"
 
 
@@ -58,18 +58,18 @@ def files(path: Path) -> list[Path]:
         pass  # it may have those of shards
     except OSError as error:
         raise LedgerError(f"{path} cannot be read: {error.strerror}", hint_of(error)) from None
-    beside = path.parent.glob(f"{glob.escape(path.stem)}.shard-*{glob.escape(path.suffix)}")
-    return sorted((file for file in beside if _SHARD.fullmatch(file.stem)), key=shard_of)
+    others = path.parent.glob(f"{glob.escape(path.stem)}.shard-*{glob.escape(path.suffix)}")
+    return sorted((file for file in others if _SHARD.fullmatch(file.stem)), key=shard_of)
 
 
 def shard_of(file: Path) -> tuple[int, int]:
-    """Return index and count of the shard that the name of a ledger's file says; (0, 0): it is of all."""
+    """Return index and count of the shard by the name of a ledger's file; (0, 0): it is of all."""
     match = _SHARD.fullmatch(file.stem)
     return (int(match["index"]), int(match["count"])) if match else (0, 0)
 
 
 def campaign_of(file: Path) -> str:
-    """Return the campaign that the name of a ledger's file says, whatever its shard."""
+    """Return the campaign by the name of a ledger's file, whatever its shard."""
     match = _SHARD.fullmatch(file.stem)
     return match["campaign"] if match else file.stem
 
@@ -137,7 +137,7 @@ def refuse_place(path: Path) -> None:
 
 
 def refuse_network(path: Path) -> None:
-    """Raise LedgerError when a path is on a network file system, whose locks and writes nobody can rely on."""
+    """Raise LedgerError when a path is on a network file system, whose locks and writes are not reliable."""
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -38,7 +38,7 @@ INJECTOR = "dc_inject"  # who changes what no person does: an outage that begins
 NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _SCALE = "run --scale "  # what a change begins with by which a run multiplies all rates of the menus
-_SHARD = ("shard", "this")  # under which a resolution says of which shard this ledger is
+_SHARD = ("shard", "this")  # under which a resolution has the shard of this ledger
 _PAUSES, _OVERRIDES = (  # those in force at a moment
     f"SELECT * FROM {table} WHERE since <= ?1 AND (until IS NULL OR until > ?1)"  # noqa: S608  our own words
     for table in ("pause", "override")
@@ -116,7 +116,7 @@ class RecordReader(Store):
         return frozenset(row["id"] for row in self._db.rows("SELECT id FROM start"))
 
     def resolution(self, service: str, expression: str) -> tuple[str, ...] | None:
-        """Return what an RSE expression meant when its menu came into force; None when nobody has asked yet."""
+        """Return what an RSE expression meant when its menu came into force; None when it was not resolved yet."""
         row = self._db.row(
             "SELECT names FROM resolution WHERE service = ? AND expression = ?", service, expression
         )
@@ -202,7 +202,7 @@ class Records(RecordReader):
     ) -> None:
         """Bind the ledger to a campaign, cycle length and shard, and to an account at each service; later compare.
 
-        A service that is new to the campaign is added. Raises LedgerError that says what differs.
+        A service that is new to the campaign is added. Raises LedgerError with what differs.
         """
         with self._db.write():
             bound = self._db.row("SELECT name, cycle_length FROM campaign")
@@ -226,7 +226,7 @@ class Records(RecordReader):
                 self.identify(identity, now)
 
     def identify(self, identity: Identity, now: datetime) -> None:
-        """Write what a service says of us now; raises LedgerError when the ledger is bound to another account."""
+        """Write who we are at a service now; raises LedgerError when the ledger is bound to another account."""
         with self._db.write():
             before = {known.service: known for known in self.identities()}
             if identity.service in before:

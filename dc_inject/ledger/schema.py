@@ -8,7 +8,7 @@ The ledgers of a campaign in shards are read as one (`attach`): views over all h
     account  =  SELECT ... FROM shard0.account  UNION ALL  SELECT ... FROM shard1.account  UNION ALL ...
 
 So every reader (`Reader`) works as with one ledger. Shards have no destination in common (`planning/shards.py`),
-and so no account, row, injection or quarantine: those stand beside each other, with numbers that are made unique.
+and so no account, row, injection or quarantine: those stand next to each other, with numbers that are made unique.
 Of what all shards have (cycles, signals, menus, what people set) one is shown. A cycle is as the first shard has
 it, so one that died does not keep it open for all; of the rest the newest counts.
 
@@ -75,7 +75,7 @@ _IDS = {"menu", "change", "pause", "override", "pool"}  # those of the merged th
 
 
 def version(connection: sqlite3.Connection) -> int | None:
-    """Return the version of a ledger's tables, 0 for an empty database, None for somebody else's."""
+    """Return the version of a ledger's tables, 0 for an empty database, None for one of another program."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     number = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if application == APPLICATION_ID:
@@ -114,7 +114,7 @@ def refuse_other(path: Path, connection: sqlite3.Connection, *, created: bool = 
 
 
 def refuse_version(path: Path, number: int | None, *, created: bool = False) -> None:
-    """Raise LedgerError for somebody else's database and for a ledger of another version, or not `created` yet."""
+    """Raise LedgerError for a database of another program, or a ledger of another version or not `created` yet."""
     if number is None:
         raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", ANOTHER)
     if number == 0 and created:

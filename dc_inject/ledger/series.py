@@ -1,13 +1,13 @@
 """Series over time for reports: rows of cycles added up into steps, by SQLite, so that nothing large is held.
 
-A campaign of 12 days and 1,200 links has more than a million rows. They are added up here into steps (hours, say)
-for each flow key, and read one by one.
+A campaign of 12 days and 1,200 links has more than a million rows. They are added up here into steps (such as
+hours) for each flow key, and read one by one.
 
 What became known since the last close is in no row yet (`ledger/cycles.py`). It counts in the oldest open cycle,
 whose close will write it down, or else in the last cycle. So the sums of all steps are the accounts, to the byte,
 at any moment.
 
-Three kinds of cycles are kept apart: those that count in averages, those in windows that somebody excludes, and
+Three kinds of cycles are kept apart: those that count in averages, those in windows that a user excludes, and
 those that are not over yet, which are due more than they can have got.
 """
 
@@ -317,7 +317,7 @@ class SeriesReader(CycleReader):
     def held_flows(self) -> list[HeldFlow]:
         """Return how often each hold led for each flow key, and why it did last, by flow key and hold.
 
-        The limits of a campaign are told apart, which are one hold.
+        The limits of a campaign, which are one hold, are separate.
         """
         # SQLite takes columns that are not added up, such as `numbers`, from the row with the maximum.
         rows = self._db.rows(
@@ -378,7 +378,7 @@ class Advised(NamedTuple):
 
 
 def _kind(period: Period, accounts: Mapping[int, FlowKey]) -> tuple[str, list[int]]:
-    """Return the expression that tells the kind of a row, or without accounts of a cycle, and its values."""
+    """Return the expression for the kind of a row, or without accounts of a cycle, and its values."""
     conditions, values = ["0"], []
     for window in period.excluded:
         ids = ", ".join(str(number) for number, key in accounts.items() if window.keys and key in window.keys)

@@ -140,7 +140,7 @@ class SummaryLine:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Somebody stopped a subject: `*` (the campaign), a scenario, or a link `SRC:DST`."""
+    """A person stopped a subject: `*` (the campaign), a scenario, or a link `SRC:DST`."""
 
     subject: str
     who: str
@@ -160,7 +160,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """The latest reading of a signal; without a value the signal is missing, and `why` says the reason."""
+    """The latest reading of a signal; without a value the signal is missing, for the reason `why`."""
 
     name: str
     subject: str

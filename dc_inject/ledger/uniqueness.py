@@ -5,13 +5,13 @@
    with it, and what an earlier call has made is adopted: by `_duplicate` in `backends/rucio/rules.py`, by `_adopt`
    in `backends/fts/jobs.py`. A rule of ours with another key is still resident, and anybody else's is left alone:
    then another item goes out.
-2. **An item is at a destination once**, where the service says so (`Service.unique`): whatever its source and its
-   scenario, a second rule would move nothing. `taken` tells what is there, on its way or set aside; planning keeps
-   to it in `_line` of `planning/link_plan.py`, where a slice blocks its dataset as a whole too. Others may have
-   brought it, so `why_not` in `engine/preflight.py` looks once more before it goes out. Through FTS every copy has
-   a name of its own, so that a file may go out again at once.
-3. **An item goes out once in a scenario** whose goal says so (`Flow.once`: a volume), through any service.
-   `once_only` tells what did; it is kept from the intent on, and let out again by what did not arrive.
+2. **An item is at a destination once**, where the service requires it (`Service.unique`): whatever its source and
+   its scenario, a second rule would move nothing. `taken` returns what is there, on its way or set aside; planning
+   keeps to it in `_line` of `planning/link_plan.py`, where a slice blocks its dataset as a whole too. Others may
+   have brought it, so `why_not` in `engine/preflight.py` looks again before it goes out. Through FTS every copy
+   has a name of its own, so that a file may go out again at once.
+3. **An item goes out once in a scenario** whose goal requires it (`Flow.once`: a volume), through any service.
+   `once_only` returns what did; it is kept from the intent on, and let out again by what did not arrive.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Uniqueness(UniquenessReader):
     ) -> None:
         """Let go out again what did not arrive of injections that are over or were dropped, as they were and are.
 
-        `undone` names the files that did not arrive, by key; where nobody told, none of them counts as arrived.
+        `undone` names the files that did not arrive, by key; where it is unknown, none of them counts as arrived.
         """
         if not self._any_once():
             return  # most campaigns may give everything again

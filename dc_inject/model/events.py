@@ -1,6 +1,6 @@
 """Events: what an observer hears of once it has been done and, if it was to be, written to the ledger.
 
-Metrics count them, tests break the program there. Adding an event takes its class here and one `tell` where it
+Metrics count them, tests break the program there. Adding an event takes its class here and one `report` where it
 happens; whoever wants to hear of it matches on its type.
 """
 

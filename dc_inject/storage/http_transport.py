@@ -112,7 +112,7 @@ class Answer:
         self._response.raw.read(CHUNK, decode_content=False)
 
     def error(self) -> ServiceError:
-        """Return the error that this answer means, with what a plain text says of it."""
+        """Return the error that this answer means, with the answer's text if it is plain."""
         reason = self._response.reason or ""
         if "html" not in self.headers.get("Content-Type", "") and self._response.request.method != "HEAD":
             text = self._response.raw.read(LONGEST_WORDS, decode_content=False) or b""

@@ -38,7 +38,7 @@ _STATUS = re.compile(r"HTTP/\S+\s+(\d{3})")
 
 
 class Unreadable(Exception):
-    """The answer is no multistatus that may be believed; the message says why."""
+    """The answer is no multistatus that may be believed; the message has the reason."""
 
     def __init__(self, message: str, *, cut: bool = False) -> None:
         """Take the message, and whether the answer just ended too early."""

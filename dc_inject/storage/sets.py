@@ -232,7 +232,7 @@ class _Sent:
         return f"{self._checksum:08x}"
 
     def take_back(self) -> None:
-        """Begin anew: what went before does not count."""
+        """Begin again: what went before does not count."""
         if self._bytes:
             self._moved(-self._bytes)
         self._bytes, self._checksum = 0, 1

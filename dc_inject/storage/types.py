@@ -80,7 +80,7 @@ class DirEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What a storage says of one file."""
+    """What a storage answers about one file."""
 
     exists: bool
     bytes: int | None = None
@@ -90,7 +90,7 @@ class FileStatus:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a storage says of a file or folder: that it is there, how many bytes may be put there, and tape."""
+    """What a storage answers about a path: that it is there, how many bytes may be put there, and tape."""
 
     exists: bool
     folder: bool | None = None
@@ -137,12 +137,12 @@ class Storage(Protocol):
         ...
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
-        """Return which of `VERBS` are allowed there; None where the storage does not say."""
+        """Return which of `VERBS` are allowed there; None where the storage does not answer that."""
         ...
 
 
 class Body(Sized, Iterable[bytes], Protocol):
-    """A file's content that can be given time and again: a redirect wants it anew."""
+    """A file's content that can be given time and again: a redirect needs it again."""
 
 
 class Writable(Storage, Protocol):

@@ -34,7 +34,7 @@ class WebDav(HttpTransport):
     """A `Storage` over WebDAV; it is made with what `HttpTransport` takes."""
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
-        """Give what lies below a folder, as `Storage` says; a folder that goes meanwhile is left out."""
+        """Give what lies below a folder, as in `Storage`; a folder that goes meanwhile is left out."""
 
         def read(where: str, most: int) -> Sequence[DirEntry]:
             folder = self._read_folder(where, most)
@@ -45,7 +45,7 @@ class WebDav(HttpTransport):
         return walk("PROPFIND", str(canonical(url)), depth, limit, read)
 
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
-        """Ask by HEAD, as `Storage` says."""
+        """Ask by HEAD, as in `Storage`."""
         headers = {"Want-Digest": "adler32"} if checksum else {}
         with self.ask("HEAD", url, headers) as answer:
             if answer.status in _GONE:
@@ -56,14 +56,14 @@ class WebDav(HttpTransport):
             return FileStatus(True, size, listing.adler32(answer.headers.get("Digest", "")))
 
     def put(self, url: str, body: Body) -> None:
-        """Write a file by PUT, as `Writable` says; it is streamed, and no piece of it is kept."""
+        """Write a file by PUT, as in `Writable`; it is streamed, and no piece of it is kept."""
         headers = {"Content-Type": "application/octet-stream"}
         with self.ask("PUT", url, headers, body, more=len(body) / SLOWEST) as answer:
             if answer.status not in {200, 201, 204}:
                 raise answer.error()
 
     def delete(self, file: deletion.StoredFile) -> bool:
-        """Delete one file, as `Storage` says."""
+        """Delete one file, as in `Storage`."""
         return self._delete(file)
 
     def delete_folder_if_empty(self, folder: deletion.StoredFolder) -> bool:
@@ -76,7 +76,7 @@ class WebDav(HttpTransport):
         if listed.children or listed.strangers:
             return False
         if listed.itself is None or not listed.itself.folder:
-            raise Permanent(f"DELETE {where}: not done, as the storage does not tell that it is an empty folder")
+            raise Permanent(f"DELETE {where}: not done, as the storage does not show that it is an empty folder")
         self._delete(folder, "/")
         return True
 
@@ -93,7 +93,7 @@ class WebDav(HttpTransport):
             raise error
 
     def reachable(self, url: str) -> Reach:
-        """Ask by PROPFIND of the thing alone, as `Storage` says."""
+        """Ask by PROPFIND of the thing alone, as in `Storage`."""
         with self.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
             if answer.status in _GONE:
                 return Reach(exists=False)
@@ -105,9 +105,9 @@ class WebDav(HttpTransport):
             return Reach(True, first.folder, first.free, first.nearline)
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
-        """Ask by OPTIONS, as `Storage` says.
+        """Ask by OPTIONS, as in `Storage`.
 
-        XRootD allows MKCOL and COPY without telling so: what its list leaves out is not known.
+        XRootD allows MKCOL and COPY without listing them: what its list leaves out is not known.
         """
         with self.ask("OPTIONS", url) as answer:
             if answer.status not in {200, 204}:

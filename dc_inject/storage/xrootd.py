@@ -55,7 +55,7 @@ class Xrootd:
         """Do nothing: the library keeps its own connections."""
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
-        """Give what lies below a folder, as `Storage` says."""
+        """Give what lies below a folder, as in `Storage`."""
 
         def read(where: str, most: int) -> Sequence[DirEntry]:
             entries = self._entries(where)

@@ -47,7 +47,7 @@ class AbortOn:
     """An observer that stops an engine once a condition holds after a cycle; another one hears everything too."""
 
     def __init__(self, conditions: Sequence[Threshold], ledger: Reader, observer: Observer) -> None:
-        """Take the conditions, the ledger of the engine's thread, and who is told too."""
+        """Take the conditions, the ledger of the engine's thread, and who is notified, too."""
         self.engine: Engine | None = None
         self._conditions = conditions
         self._ledger = ledger

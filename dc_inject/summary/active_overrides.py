@@ -1,4 +1,4 @@
-"""The menus in force, as a ledger keeps them, for what a command says of them beside an injector."""
+"""The menus in force, as a ledger keeps them, for what a command shows of them while an injector runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dc_inject.system import files
 
 
 def standing(view: Reader) -> Iterator[str]:
-    """Say what people have stopped and set; it applies to all menus of the campaign until somebody undoes it."""
+    """Return what people have stopped and set; it applies to all menus of the campaign until it is undone."""
     for stop in view.pauses():
         yield f"stopped since {_by(stop)}: {shown(stop.subject)}; `dc-inject resume CAMPAIGN ...` lifts it"
     for override in view.overrides():
@@ -39,7 +39,7 @@ def windows(menus: Iterable[MenuInForce]) -> list[tuple[datetime, datetime]]:
 
 
 def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:
-    """Say which limits are exceeded because of what is set for a subject now, or that they cannot be checked.
+    """Return which limits are exceeded because of what is set for a subject now, or that they cannot be checked.
 
     All other subjects are taken at their rates in the menus and what is set for them: `run --scale` and `--link`
     are not in the ledger.
@@ -74,5 +74,5 @@ def menus(view: Reader) -> list[Menu]:
 
 
 def resolved(draft: menu.MenuDraft, view: Reader) -> Menu:
-    """Return a menu whose RSE expressions mean what the ledger says, and themselves where it does not."""
+    """Return a menu whose RSE expressions mean what the ledger has for them, else themselves."""
     return draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})

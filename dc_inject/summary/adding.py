@@ -25,7 +25,7 @@ DIMENSIONS = ("scenario", "source", "destination")
 T = TypeVar("T", bound=Hashable)  # the name of some links
 
 TYPE = "type"  # what menus call such links, else their scenario
-SITES = ("source_site", "destination_site")  # where menus or URLs tell the sites of the ends
+SITES = ("source_site", "destination_site")  # where menus or URLs name the sites of the ends
 
 
 class Times:
@@ -141,7 +141,7 @@ def add_up(
     steps: int = 1,
     number: Callable[[datetime], int] = lambda _: 0,
 ) -> dict[T, Added]:
-    """Return the sums of all spans whose links share a name; `number` tells which step begins when."""
+    """Return the sums of all spans whose links share a name; `number` maps the start of a step to its number."""
     sums: dict[T, Added] = defaultdict(lambda: Added(steps))
     for span in spans:
         sums[name(span.key)].add(span.kind, number(span.start), span.sums)

@@ -50,7 +50,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
 
 
 def goals_of(view: Reader) -> dict[FlowKey, dict[str, int]]:
-    """Return what links are to reach beside their rate, and where they stand."""
+    """Return what links are to reach besides their rate, and where they stand."""
     accounts = view.accounts()
     return {
         key: {"volume": size, "moved": accounts[key].moved}

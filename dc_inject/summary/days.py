@@ -8,7 +8,7 @@ A campaign without a menu (a mini-challenge) has days from its first cycle, in U
 
 A cycle belongs to the day in which it begins. The one in which the first menu starts belongs to day 1, and those
 after the last menu, in which something may still arrive, to the last day. Where a day begins within a cycle (of
-4 hours, say), figures divide what the cycle got between the days, in proportion to time.
+4 hours), figures divide what the cycle got between the days, in proportion to time.
 """
 
 from __future__ import annotations

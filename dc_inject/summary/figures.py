@@ -5,7 +5,7 @@ what is over and did not move (`ledger/series.py`). So the figures of the whole 
 byte, also while it runs. A second hop is a link of its own, so a byte that hops twice has moved twice, once on
 each link.
 
-Everything has three sums: *counted*, *excluded* (cycles that touch a window which somebody left out with a reason)
+Everything has three sums: *counted*, *excluded* (cycles that touch a window which a user left out with a reason)
 and *open* (cycles that are not over). Averages, that is all ratios, are of counted cycles only: an open cycle is
 due in full from its first second.
 
@@ -50,7 +50,7 @@ Everything is from the ledger of dc_inject: what it was to inject, what it injec
 traffic on the same links is not in it. The ratios published of DC24 included production traffic; these do not.
 
 Due: the integral of the rates of the menus, and of what people set over them, when each cycle began. Nothing is
-due before the first run, outside windows, or while somebody has paused a link.
+due before the first run, outside windows, or while a link is paused.
 
 Injected: bytes of accepted rules and jobs, less what was at the destination before, and less what failed.
 
@@ -102,12 +102,12 @@ class ReportScope:
     since: datetime | None = None
     until: datetime | None = None
     excluded: tuple[ExcludedWindow, ...] = ()
-    thresholds: tuple[Threshold, ...] = ()  # beside those of the menus
+    thresholds: tuple[Threshold, ...] = ()  # in addition to those of the menus
     by: str = ""  # one of BY; hours, or cycles of a short time
 
 
 def grade(ratio: float | None) -> tuple[str | None, str]:
-    """Return the colour of a ratio of moved to due, and the sign that says the same; none without a due."""
+    """Return the colour of a ratio of moved to due, and the sign that means the same; none without a due."""
     if ratio is None:
         return None, ""
     return next((colour, sign) for least, colour, sign in GRADES if ratio >= least)
@@ -146,7 +146,7 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
 def times_of(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> tuple[Times, Days]:
     """Return the steps of a report, and its days.
 
-    With `exact`, rows are read by cycle, as `made_up_apart` needs them. Unless `by` says something else, a step is
+    With `exact`, rows are read by cycle, as `made_up_apart` needs them. By default (`by`), a step is
     an hour, and a cycle where that is longer or the period is short.
     """
     days, length = days_of(view), cycles[-1].length

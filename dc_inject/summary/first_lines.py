@@ -6,7 +6,7 @@
 4. what changed or broke, first what still lasts, then the newest
 5. what the campaign waits for
 
-A line that begins with `!` needs somebody. Views may cut lines at their ends, colour them, and draw the trend with
+A line that begins with `!` needs action. Views may cut lines at their ends, colour them, and draw the trend with
 other characters; they change nothing else.
 """
 
@@ -155,13 +155,13 @@ def _event(mark: Mapping[str, Any], now: datetime) -> str:
 
 
 def nothing_arrives(view: Reader, since: datetime, now: datetime) -> str:
-    """Say that nothing arrives, and what the links have in common."""
+    """Return that nothing arrives, and what the links have in common."""
     groups = grouped(judged(view, now))
     return f"nothing has arrived anywhere since {since:%m-%d %H:%MZ}" + (f": {groups[0].line}" if groups else "")
 
 
 def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
-    """Say what the campaign waits for."""
+    """Return what the campaign waits for."""
     windows = [window[1:] for window in days_of(view).menus]
     under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
     noun = injections(identity.service for identity in view.identities())

@@ -48,7 +48,7 @@ class Left:
     def after(self, end_state: EndState) -> Left:
         """Return what needs an action that an attempt to end it has not named.
 
-        After a complete one, asked rules need none, and it has said when files of ended jobs can be deleted again.
+        After a complete one, asked rules need none, and it named when files of ended jobs can be deleted.
         """
         if end_state is not EndState.COMPLETE:
             return self

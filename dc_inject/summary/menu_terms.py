@@ -1,4 +1,4 @@
-"""What the menus of a ledger say of links: their sites, their types, and when they are excluded.
+"""What the menus of a ledger have on links: their sites, their types, and when they are excluded.
 
 The ledger keeps the text of each menu that came into force, and of what it included, unless that is large. The
 last version of a menu counts.

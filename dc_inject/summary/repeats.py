@@ -1,7 +1,7 @@
 """Repeats of a step: what moved each time that a scenario had the same rate, with its mean and interval.
 
-One run of a step says little: the grid is another one an hour later. Where a step was repeated, the spread of its
-repeats says how much a difference between two steps means, so that an A/B test of a setting can be read: of two
+One run of a step shows little: the grid is another one an hour later. Where a step was repeated, the spread of its
+repeats shows how much a difference between two steps means, so that an A/B test of a setting can be read: of two
 intervals that do not overlap, the higher one is better.
 
 A stretch is a time of two cycles or more, without a break, in which a scenario was due the same in each. If it

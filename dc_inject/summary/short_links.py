@@ -12,7 +12,7 @@ Short links share a line if they have a cause, and a service or a site, in commo
 - Without one, a service or a site is suspected if all links through it, from it or into it are short without a
   known cause, or moved less than a third of their due in the last closed cycle. If links have several suspects in
   common, all are named; if they have none, the network between is left.
-- Where little is on its way and something still arrives, nobody is suspected: links get their rates back slowly.
+- Where little is on its way and something still arrives, none is suspected: links get their rates back slowly.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class ShortGroup:
         return max(times) if len(times) == len(self.links) else None
 
     @property
-    def needs_somebody(self) -> bool:
-        """Whether somebody has to act."""
+    def needs_action(self) -> bool:
+        """Whether a person has to act."""
         return not self.call.startswith("nobody")
 
     @property
@@ -159,7 +159,7 @@ def since_when(since: datetime, now: datetime) -> str:
 
 
 def is_current(view: Reader, now: datetime) -> bool:
-    """Whether the last closed cycle says how things stand now."""
+    """Whether the last closed cycle shows how things stand now."""
     last = view.last_closed()
     return last is not None and now - last.end <= CURRENT * last.length
 
@@ -248,7 +248,7 @@ def _held(rows: Sequence[Row]) -> Held | None:
 def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
     """Return the short links by what they have in common.
 
-    First where somebody has to act, of those first where a link hardly works now, and of those what lacks most: a
+    First where a person has to act, of those first where a link hardly works now, and of those what lacks most: a
     link that has been at half its rate for hours hides no cut.
     """
     healthy = {party for link in links if link.works and link.cause not in SUSPECTING for party in link.parties}
@@ -267,7 +267,7 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
     return sorted(
         groups,
         key=lambda one: (
-            not one.needs_somebody,
+            not one.needs_action,
             all(x.works for x in one.links),
             sum(x.moved - x.due for x in one.links),
         ),

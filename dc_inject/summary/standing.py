@@ -108,7 +108,7 @@ def joined(view: Reader, cycle: Cycle) -> datetime | None:
 
 
 def late_start(since: str) -> str:
-    """Say of the first cycle why less is due than its rate times its length."""
+    """Return for the first cycle why less is due than its rate times its length."""
     return f"begun late: due counts from {since} on"
 
 

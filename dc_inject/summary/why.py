@@ -2,7 +2,7 @@
 
 In one cycle the hold of its row is the reason, with the numbers behind it. Before the row is closed, what the
 services do counts as well (`held_now`). Over a campaign, links that were held for the same reason share a line,
-with the reason as it was in the last cycle of each; where that has figures, it says which cycle it is of. So a
+with the reason as it was in the last cycle of each; where that has figures, it names that cycle. So a
 disk that is too small is one line, however many links lead to it. Holds that need no action are left out. Of
 several seeds a link has the holds that half of them or more have, with medians, and the sentence of most seeds.
 
@@ -71,7 +71,7 @@ def _of_older_debt(row: Mapping[str, Any]) -> bool:
 def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | None:
     """Return why a link got less in the last cycle, as far as that is known before its row is closed.
 
-    The cycles after a stop are `not-running`, too, where they forgive debt of the time before it: that tells
+    The cycles after a stop are `not-running`, too, where they forgive debt of the time before it: that shows
     nothing of a step that began afterwards, at `since`.
     """
     cycle = ledger.last_cycle()
@@ -104,7 +104,7 @@ def of_outage(service: str, signals: Iterable[Signal], *, planned: bool = True) 
 
 
 def _was_absent(key: FlowKey, ledger: Reader, since: datetime) -> bool:
-    """Whether a whole cycle has passed since a moment in which no injector ran: nobody has planned it."""
+    """Whether a whole cycle has passed since a moment in which no injector ran: it was not planned."""
     blamed = (row.cycle for row in ledger.rows(since=since) if row.key == key and _no_injector(row))
     return not all(ledger.is_planned(cycle) for cycle in blamed)
 
@@ -261,7 +261,7 @@ class ShortLink:
 
 
 class Evidence(Protocol):
-    """What is known of links beside their holds: of a simulation, its grid has it."""
+    """What is known of links besides their holds: of a simulation, its grid has it."""
 
     def storage(self, line: SummaryLine) -> str:
         """Return the storage at which a link ends."""
@@ -356,7 +356,7 @@ def _cycles(line: SummaryLine, hold: Hold, cycles: int) -> dict[str, Any]:
 
 
 def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
-    """Say that a link waited until its next dataset or file was due, and never was held by anything else."""
+    """Yield that a link waited until its next dataset or file was due, and never was held by anything else."""
     service = SERVICES[line.key.link.through]
     cure = f"smaller {service.items}{', or slices' if service.has_slices else ''}"
     what = f"the next of its {service.items} is larger than what is due: {cure}"
@@ -367,10 +367,10 @@ def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
 def _unexplained(
     line: SummaryLine, explained: int, failed: int, led: Collection[Hold], unseen: Collection[Hold]
 ) -> Iterator[Cause]:
-    """Say that nothing explains why a link is short, with what is known; yields nothing where something does.
+    """Yield that nothing explains why a link is short, with what is known; yields nothing where something does.
 
-    `explained` are bytes whose cause is told, `failed` those of them that failed for good, and `led` the holds
-    that are told; those of them that are `unseen` follow from what the link does, of which nothing is known.
+    `explained` are bytes whose cause is named, `failed` those of them that failed for good, and `led` the holds
+    that are named; those of them that are `unseen` follow from what the link does, of which nothing is known.
     """
     coming, most = line.totals.coming, (1 - SHORT) * line.due
     missing = line.due - line.moved - coming
@@ -383,7 +383,7 @@ def _unexplained(
         what = f"inconclusive: part of what was injected did not arrive, and {UNSEEN}"
         yield Cause(what, f"({units.format_size(lost)})", Kind.INCONCLUSIVE, {"bytes": lost})
     elif not led:
-        yield Cause("inconclusive: too little was injected, and no hold says why", kind=Kind.INCONCLUSIVE)
+        yield Cause("inconclusive: too little was injected, and no hold explains it", kind=Kind.INCONCLUSIVE)
     elif unseen:
         cycles = f"in the cycles with {' or '.join(sorted(unseen))}"
         yield Cause(f"inconclusive: {cycles} {UNSEEN} (seen every 15 minutes)", kind=Kind.INCONCLUSIVE)

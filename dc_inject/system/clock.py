@@ -25,14 +25,14 @@ _lock = threading.Lock()
 class SystemClock:
     """The time of this machine, in aware UTC.
 
-    Once guarded, it goes on evenly where the machine's clock leaps, until it is told to follow.
+    Once guarded, it goes on evenly where the machine's clock leaps, until it has to follow.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._began: datetime | None = None  # where the machine's clock was when the steady one was 0
         self._leap = timedelta(0)
-        self._farthest = timedelta(0)  # that it leapt since somebody asked
+        self._farthest = timedelta(0)  # that it leapt since the last question
         self._leapt_at = 0.0  # on the steady clock
 
     def shown(self) -> datetime:
@@ -94,7 +94,7 @@ def steady() -> float:
 
 
 def note_date(url: str, headers: Mapping[str, str]) -> None:
-    """Take the time that an answer names, if it does; one of a cache is as old as its Age says."""
+    """Take the time that an answer names, if it does; one of a cache is as old as its Age."""
     try:
         shown = datetime.strptime(headers.get("Date", ""), _FORM).replace(tzinfo=UTC)
     except ValueError:
@@ -108,7 +108,7 @@ def note_date(url: str, headers: Mapping[str, str]) -> None:
 
 
 def measure_lead(address: str, shown: datetime, since: float = 0.0) -> timedelta | None:
-    """Return how far a clock that shows this is ahead of the service's; None where it has not told since then.
+    """Return how far a clock that shows this is ahead of the service's; None where it has not answered since then.
 
     `since` is a moment of the steady clock. The answer is right to within some seconds.
     """

@@ -1,4 +1,4 @@
-"""The one way to open a file that somebody named: a regular file, never a pipe or device, which may wait for ever.
+"""The one way to open a file that a user named: a regular file, never a pipe or device, which may wait for ever.
 
 Opening never waits, and what was opened is looked at again, since a name may mean another file by then.
 """

@@ -34,7 +34,7 @@ _Tasks = queue.SimpleQueue[Callable[[], None] | None]
 
 
 class Workers:
-    """A few daemon threads that run tasks, made when wanted; they end when nobody has this object any more."""
+    """A few daemon threads that run tasks, made when wanted; they end when this object is gone."""
 
     def __init__(self, size: int, name: str) -> None:
         """Take how many tasks may run at once, and what the threads are called."""
@@ -90,7 +90,7 @@ class ThreadExecutor:
     def __init__(self, clock: Clock, size: int = 8, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Take the clock; `size` bounds the calls of a lane that are under way at once.
 
-        `heartbeat` is called whenever somebody waits, and every second while they do.
+        `heartbeat` is called whenever a caller waits, and every second meanwhile.
         """
         self._clock = clock
         self._heartbeat = heartbeat

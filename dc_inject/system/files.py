@@ -39,15 +39,15 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     for path in paths:
         of_folder = _menus_in(path, problems)
         files.update({file.absolute(): file for file in of_folder if file.absolute() not in files})
-    drafts, within, used = [], beside(*paths), {disk.real(file) for file in files}
+    drafts, within, used = [], make_loader(*paths), {disk.real(file) for file in files}
 
-    def read_beside(name: str, most: int) -> bytes:
+    def read_listed(name: str, most: int) -> bytes:
         used.add(disk.real(Path(name)))
         return within(name, most)
 
     for file in files.values():
         try:
-            drafts.append(menu.read(load(str(file), LARGEST), str(file), read_beside))
+            drafts.append(menu.read(load(str(file), LARGEST), str(file), read_listed))
         except OSError as error:
             problems.append(Problem(str(file), 0, f"cannot be read: {error.strerror or error}", hint_of(error)))
         except MenuError as error:
@@ -94,10 +94,10 @@ def allow(folders: Sequence[Path]) -> None:
     _allowed[:] = folders
 
 
-def beside(*named: Path) -> Load:
+def make_loader(*named: Path) -> Load:
     """Return what loads the files that menus bring in, of the folders that a person named or named menus in.
 
-    A menu of somebody else could show the first lines of any file that we may read. Raises OSError for those.
+    A menu of another user could show the first lines of any file that we may read. Raises OSError for those.
     """
     folders = {disk.real(place if _is_folder(place) else place.parent) for place in (*named, *_allowed)}
 
@@ -167,7 +167,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Tell whether a file is there that is to be written; raises UsageError for a name that cannot be."""
+    """Return whether a file is there that is to be written; raises UsageError for a name that cannot be."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -182,13 +182,13 @@ def need_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"{path} cannot be written: there is no folder {path.parent}", "make it first")
     try:
-        tempfile.TemporaryFile(dir=path.parent).close()  # rights do not tell of /proc, or a full disk
+        tempfile.TemporaryFile(dir=path.parent).close()  # rights do not show that it is /proc, or a full disk
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
 
 
 def _put(part: Path, goal: Path) -> None:
-    """Give a file its name, which nobody may have taken meanwhile."""
+    """Give a file its name, which must not be taken meanwhile."""
     with contextlib.suppress(FileExistsError):
         try:
             goal.hardlink_to(part)
@@ -200,7 +200,7 @@ def _put(part: Path, goal: Path) -> None:
 
 
 def _is_folder(path: Path) -> bool:
-    """Tell whether it is a folder; what cannot be looked at is none, and cannot be read either."""
+    """Return whether it is a folder; what cannot be looked at is none, and cannot be read either."""
     try:
         return path.is_dir()
     except OSError:

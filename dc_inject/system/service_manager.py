@@ -21,17 +21,17 @@ class ServiceManager:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
 
     def ready(self) -> None:
-        """Say that the injection has started."""
+        """Report that the injection has started."""
         self._send(b"READY=1")
 
     def alive(self) -> None:
-        """Say that we are alive; the manager restarts us if it does not hear it for as long as its unit says."""
+        """Report that we are alive; the manager restarts us after a silence as long as in its unit."""
         self._send(b"WATCHDOG=1")
 
     def _send(self, words: bytes) -> None:
         if not self._address:
             return
-        # A manager that is gone or busy must not stop an injection; the next message says the same.
+        # A manager that is gone or busy must not stop an injection; the next message repeats it.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             channel.setblocking(False)
             channel.sendto(words, self._address)

@@ -111,7 +111,7 @@ class Exchange:
             _give_back()
 
     def received(self) -> None:
-        """Give the turn on: an answer is at its end, or nobody reads on."""
+        """Give the turn on: an answer is at its end, or it is read no further."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.release()
@@ -273,7 +273,7 @@ class Adapter(HTTPAdapter):
             response.close()
             raise AssertionError("an answer came by a connection without bounds")
         system_clock.note_date(request.url or "", response.headers)
-        response.encoding = "utf-8"  # not what the answer says or looks like: some encodings take forever
+        response.encoding = "utf-8"  # not that of the answer: some encodings take forever
         _refuse_compression(response, host)
         if stream and getattr(_here, "listing", False) and is_lines(response):
             seconds = max(exchange.limits.seconds, LONGEST_LISTING)
@@ -302,7 +302,7 @@ def is_lines(response: requests.Response) -> bool:
 
 
 def _refuse_compression(response: requests.Response, host: str) -> None:
-    """See to it that nothing unpacks the answer; raises Compressed where somebody would read it."""
+    """See to it that nothing unpacks the answer; raises Compressed where it would be read."""
     kind = response.headers.get("Content-Encoding", "identity")
     if kind.lower() == "identity":
         return
@@ -333,7 +333,7 @@ class _Counted(io.RawIOBase):
         try:
             count = self._raw.readinto(buffer)
         except TimeoutError:
-            self._exchange.left()  # if it was the end of the exchange, that is what to say
+            self._exchange.left()  # if it was the end of the exchange, that is the error to raise
             raise
         self._exchange.took(count or 0)
         return count

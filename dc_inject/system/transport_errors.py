@@ -71,7 +71,7 @@ def alert(pool: Any) -> ssl.SSLError | None:  # noqa: ANN401  a pool of urllib3,
     except ssl.SSLError as error:
         error.__context__ = None  # what was met before is not behind it
         return error if "ALERT" in (error.reason or "") else None
-    except Exception:  # noqa: BLE001  whatever else is wrong, the error that was met before tells it
+    except Exception:  # noqa: BLE001  whatever else is wrong, the error that was met before counts
         return None
     finally:
         with contextlib.suppress(OSError):

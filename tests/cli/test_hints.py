@@ -191,10 +191,10 @@ def test_a_refused_menu_keeps_what_is_said_of_going_on():
 def test_an_error_that_no_disk_raised_keeps_its_own_hint(tmp_path: Path):
     start = SimpleNamespace(path=tmp_path / "dc27.sqlite", campaign="dc27")
     error = LedgerError("another injector", "end that one")
-    with pytest.raises(LedgerError) as found, run_command._telling_what_is_left(start):
+    with pytest.raises(LedgerError) as found, run_command._showing_what_is_left(start):
         raise error
     assert found.value.hint == "end that one"
-    with pytest.raises(LedgerError) as found, run_command._telling_what_is_left(start):
+    with pytest.raises(LedgerError) as found, run_command._showing_what_is_left(start):
         raise LedgerBroken("the disk is full", "free some space")
     assert f"`dc-inject end {tmp_path}/dc27.sqlite --cancel`" in found.value.hint
 

@@ -97,7 +97,7 @@ def test_time_in_which_a_service_stood_shows_nothing_of_how_long_files_take() ->
     one.fresh = [Arrival(START + 400, 5, 400, GB)]
     renew_link(one, [], service, START + 400, CYCLE)
     assert (one.slow, [arrival.took for arrival in one.arrived]) == (None, [pytest.approx(100 - ROUND / 2)])
-    one.fresh = [Arrival(START + 800, 5, 400, GB), Arrival(START + 800, 5, 100, GB, tells=False)]
+    one.fresh = [Arrival(START + 800, 5, 400, GB), Arrival(START + 800, 5, 100, GB, shows=False)]
     renew_link(one, [], service, START + 800, CYCLE)
     assert one.slow == near((400 - ROUND / 2) / GB)
 

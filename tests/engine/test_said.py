@@ -34,7 +34,7 @@ def test_trouble_that_lasts_is_said_every_few_minutes_with_how_often_it_was(tmp_
 @pytest.mark.parametrize(("kinds", "times"), [(("connection",), 1), (("connection", "checksum"), 2)])
 def test_of_files_that_fail_each_kind_is_said_once(tmp_path, caplog, monkeypatch, kinds, times) -> None:
     """A storage that is down fails every job of its links, each with a URL of its own in the reason."""
-    monkeypatch.setattr(context, "SAY_AGAIN", timedelta(days=1))
+    monkeypatch.setattr(context, "LOG_AGAIN", timedelta(days=1))
     one = world(tmp_path, campaign([LINK]), source_files("A", 90), failing=lambda _file: True, **FTS)
     real, count = one.backend._observation, iter(range(10**6))
 

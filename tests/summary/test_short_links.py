@@ -204,7 +204,7 @@ def test_a_link_that_waits_for_a_large_dataset_is_not_short(made: Made):
 
 def test_groups_for_which_somebody_has_to_act_come_first_whatever_the_others_lack():
     growing = [link(CERN, CNAF, cause=RAMP)._replace(due=9_000), link(RAL, PIC, hold=Hold.QUOTA)]
-    assert [(group.cause, group.needs_somebody) for group in grouped(growing)] == [
+    assert [(group.cause, group.needs_action) for group in grouped(growing)] == [
         ("quota", True),
         ((RAMP, False)),
     ]

@@ -176,7 +176,7 @@ def _filled(new: NewSet, parallel: int) -> list[Filled]:
             click.echo("what has arrived is kept; run it again to continue", err=True)
         raise
     except KeyboardInterrupt:
-        exits.say_interrupted("what has arrived is kept; run it again to continue")
+        exits.report_interruption("what has arrived is kept; run it again to continue")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
 
 

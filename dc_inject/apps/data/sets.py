@@ -62,7 +62,7 @@ class Deletion(NamedTuple):
 class NewSet:
     """A set that is wanted, and where it is made.
 
-    `missing` are the numbers of the files to write; `facts` are what Rucio says of the account, the scope and the
+    `missing` are the numbers of the files to write; `facts` are what Rucio knows of the account, the scope and the
     room; `dids` are the datasets.
     """
 

@@ -52,8 +52,8 @@ def interruptible(campaign: str, so_far: str) -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         path = ledger_files.file_of(None, campaign)
         if path.exists():
-            exits.say_interrupted(so_far)
+            exits.report_interruption(so_far)
             summary_output.show_left(campaign, path, EndState.INTERRUPTED)
         else:
-            exits.say_interrupted("nothing was injected")
+            exits.report_interruption("nothing was injected")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None

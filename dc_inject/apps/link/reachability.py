@@ -40,7 +40,7 @@ class Reachability:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._failures: Counter[str] = Counter()  # in a row, of probes in between
-        self._was_down = ""  # since somebody asked
+        self._was_down = ""  # since the last question
 
     def down(self) -> str:
         """Return the first storage that accepted connections before and accepts none now, or an empty name.

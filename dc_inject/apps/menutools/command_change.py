@@ -68,21 +68,21 @@ def expand(
         if asking or meanings or any(draft.expressions for draft in drafts):
             raise UsageError("RSE expressions cannot be in a workbook", "expand each menu first")
         book, left_out = exported_books.workbook(menu.campaign([draft.preview for draft in drafts]))
-        menu_files.say(*left_out)
+        menu_files.show(*left_out)
         menu_files.write(book, output, force=force)
         return
     data, name = menu_files.read(file)
-    draft = menu.read(data, name, files.beside(file))
+    draft = menu.read(data, name, files.make_loader(file))
     names, missing = expanding.match_meanings(draft, meanings)
     if missing and asking:
         names |= _resolve_online(draft, missing, timeout)
     elif missing:
-        message = f"nobody says what {', '.join(sorted(missing))} means"
+        message = f"it is unknown what {', '.join(sorted(missing))} means"
         raise MenuError([Problem(name, 0, message, "ask Rucio with --online, or name them with --rses")])
     goal = menu_files.goal(file, output)
     text = expanding.written_out(draft, names, str(goal), files.load, menu_files.seen_from(goal))
     new, warnings = new_menus.checked({menu_files.name_of(goal): text})
-    menu_files.say(*warnings, new_menus.together(new))
+    menu_files.show(*warnings, new_menus.together(new))
     menu_files.write(text, output, force=force)
 
 
@@ -117,7 +117,7 @@ def scale(
     r"""Multiply the rates, volumes and bytes to keep of MENU by FACTOR, and leave everything else as it is.
 
     Rates in shapes and the target are multiplied too. Limits and WANs are not: if the new menu would exceed one,
-    it is refused. If a rate is shared with links that are not meant (in a mesh, say), or is in another file,
+    it is refused. If a rate is shared with links that are not meant (as in a mesh), or is in another file,
     --expand first lists every link separately.
 
     \b
@@ -127,7 +127,7 @@ def scale(
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
-    before = menu.read(data, name, files.beside(file))
+    before = menu.read(data, name, files.make_loader(file))
     goal = menu_files.goal(file, output)
     if listing:
         before = menu.read(
@@ -137,7 +137,7 @@ def scale(
     text = expanding.moved(text, name, menu_files.seen_from(goal))
     after = menu.read(text, str(goal), files.load)
     scaling.compare(wanted, after.preview.flows)
-    menu_files.say(f"from {_sum(before)} to {_sum(after)} together")
+    menu_files.show(f"from {_sum(before)} to {_sum(after)} together")
     menu_files.write(text, output, force=force)
 
 

@@ -52,7 +52,7 @@ def diff(before: Path, after: Path | None, fmt: str) -> None:
 
     For each link of a scenario, each scenario, each site (in and out) and in total, the table shows the highest
     rate at any one time, and the volume over the whole time; what does not change is left out. A line on stderr
-    says whether they are equal, and what else differs (times, limits and so on). The exit code is 0 in both cases.
+    shows if they are equal, and what else differs (times, limits and so on). The exit code is 0 in both cases.
 
     \b
     Example: dc-inject menu diff days/day-01.yaml days/day-02.yaml
@@ -69,19 +69,19 @@ def diff(before: Path, after: Path | None, fmt: str) -> None:
             raise UsageError(f"{before} has no second menu to compare with", "name another menu")
     else:
         pairs = [("", drafts[0], drafts[1])]
-    rows, said = list[dict[str, object]](), list[str]()
+    rows, notes = list[dict[str, object]](), list[str]()
     for menus, *groups in pairs:
         old, new = (menu.campaign([draft.preview for draft in group]) for group in groups)
         changes, words = differences.changes(old, new), list(differences.others(old, new))
         rows += [{"menus": menus or None} | _row(change) for change in changes]
         equal = "equal in rates and volumes" if words else "equal: the same rates on the same links at all times"
         summary = f"{_links(changes)}; change of the total: {_total(changes)}" if changes else equal
-        said += [f"{menus}: {summary}" if menus else summary, *(f"also: {word}" for word in words)]
+        notes += [f"{menus}: {summary}" if menus else summary, *(f"also: {word}" for word in words)]
     if rows or fmt != "table":
         tables.emit(fmt, COLUMNS, rows)
     if any(draft.expressions for group in drafts for draft in group):
-        said.append("also: RSE expressions, each counted as one RSE; `menu expand --online` writes them out")
-    menu_files.say(*said)
+        notes.append("also: RSE expressions, each counted as one RSE; `menu expand --online` writes them out")
+    menu_files.show(*notes)
 
 
 def _row(change: Difference) -> dict[str, object]:

@@ -42,7 +42,7 @@ TABLE = common.options(
     click.option("--sheet", default="", metavar="NAME",
                  help="The sheet of an .xlsx file [default: the one open when it was saved]."),
     click.option("--schedule", default="", metavar="NAME",
-                 help="The sheet that says which of the other sheets, the scenarios, run on which day."),
+                 help="The sheet with the days on which the other sheets, the scenarios, run."),
     click.option("--sheets", "kind", type=click.Choice(["scenarios", "days"]),
                  help="Read all sheets of an .xlsx file, each as a scenario or as a day."),
     click.option("--ignore-sheet", "ignore_sheets", multiple=True, metavar="NAME",
@@ -90,7 +90,7 @@ def import_(file: Path, scenario: str | None, output: Path, force: bool, **given
     if output != menu_files.STDIN and not by_day:
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
-    names = menu.names_of_sites(*menu_files.read(sites), files.beside(sites)) if sites else frozenset[str]()
+    names = menu.names_of_sites(*menu_files.read(sites), files.make_loader(sites)) if sites else frozenset[str]()
     rows = given.pop("header_rows")
     columns, ignore_rows, hidden = (given.pop(key) for key in ("ignore_columns", "ignore_rows", "hidden"))
     layout = Layout(given.pop("sheet"), (), dict(rows).get("", 0), rows, columns, ignore_rows, hidden or "")
@@ -108,12 +108,12 @@ def import_(file: Path, scenario: str | None, output: Path, force: bool, **given
         given["through"] = None
     given = imported_menus.with_kept_zone(given, output) if by_day else given
     heading = new_menus.heading(given, scenario or usual, os.path.relpath(sites, folder) if sites else "")
-    menu_files.say(*book.remarks)
+    menu_files.show(*book.remarks)
     if by_day:
-        made, said = imported_menus.daily_menus(heading, name, book, output)
+        made, notes = imported_menus.daily_menus(heading, name, book, output)
     else:
-        text, said = imported_menus.one_menu(heading, name, book.days[0].parts, menu_files.name_of(output))
-    menu_files.say(*said)
+        text, notes = imported_menus.one_menu(heading, name, book.days[0].parts, menu_files.name_of(output))
+    menu_files.show(*notes)
     if by_day:
         _write_folder(made, output, force=force)
     else:
@@ -140,7 +140,7 @@ def _refuse_together(
 def _write_folder(made: list[imported_menus.NewFile], folder: Path, *, force: bool) -> None:
     """Write the files that are new or changed; show the changes, and refuse them without `force`."""
     changed = [file for file in made if file.change]
-    menu_files.say(*(f"{file.path} changes: {file.change}" for file in changed))
+    menu_files.show(*(f"{file.path} changes: {file.change}" for file in changed))
     if changed and not force:
         raise UsageError(f"{len(changed)} of {len(made)} files would change", "replace them with --force")
     files.make_folder(folder)
@@ -148,4 +148,4 @@ def _write_folder(made: list[imported_menus.NewFile], folder: Path, *, force: bo
     for file in new:
         files.write_whole(file.path, file.text, force=force)
     others = "; the others do not change" if len(new) < len(made) else ""
-    menu_files.say(f"wrote {len(new)} of {units.counted(len(made), 'files')} in {folder}{others}")
+    menu_files.show(f"wrote {len(new)} of {units.counted(len(made), 'files')} in {folder}{others}")

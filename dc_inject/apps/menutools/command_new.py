@@ -113,7 +113,7 @@ def new(
     first = ScenarioDraft(scenario or "main", sources, destinations, mesh, rate or "")
     complete = bool(rate and (mesh or (sources and destinations)))
     if ask or (ask is None and sys.stdin.isatty()):
-        menu_files.say("`back` as an answer returns to the question before; Ctrl-C leaves, and writes nothing.")
+        menu_files.show("`back` as an answer returns to the question before; Ctrl-C leaves, and writes nothing.")
         given, wanted = _ask(given, first if complete else None, scenario)
     elif complete:
         wanted = [first]
@@ -124,17 +124,17 @@ def new(
     text = new_menus.write_menu(given, wanted)
     draft, warnings = new_menus.checked({menu_files.name_of(output): text})
     assumed = new_menus.describe_assumptions(new_menus.heading(given, wanted[0].name))
-    menu_files.say(*warnings, new_menus.together(draft), *assumed)
+    menu_files.show(*warnings, new_menus.together(draft), *assumed)
     menu_files.write(text, output, force=force)
 
 
-Step = Callable[[], bool]  # asks one thing, and tells whether it had to
+Step = Callable[[], bool]  # asks one thing, and returns whether it had to
 
 
 def _ask(
     given: Mapping[str, object], first: ScenarioDraft | None, name: str | None
 ) -> tuple[dict[str, object], list[ScenarioDraft]]:
-    """Ask for what no option says; `back` as an answer returns to the question before."""
+    """Ask for what no option has; `back` as an answer returns to the question before."""
     answers = dict(given)
     heading = _heading_steps(answers)
     wanted = [] if first is None else [first]
@@ -150,7 +150,7 @@ def _ask(
 
 
 class Back(Exception):
-    """Somebody wants to answer the question before once more."""
+    """The user wants to answer the question before once more."""
 
 
 def _walk(steps: Sequence[Step], at: int, answered: list[int]) -> None:
@@ -230,7 +230,7 @@ def _fits(scenario: ScenarioDraft, others: Sequence[ScenarioDraft], given: Mappi
     try:
         menu.read(new_menus.write_menu(given, [*others, scenario]), "the new menu", files.load)
     except MenuError as error:
-        menu_files.say(f"Invalid value: {error.message}", "Try again.")
+        menu_files.show(f"Invalid value: {error.message}", "Try again.")
         return False
     return True
 

@@ -1,7 +1,7 @@
 """`menu expand`: shares, meshes, both ways, sites, expressions and includes are written as single links.
 
 What the links are follows from the menu as it is read (`_Expander`). If a scenario changes, all scenarios are
-written anew, and the old ones stay as a comment; so it is with each key at the top. All else stays as it was.
+replaced, and the old ones stay as a comment; so it is with each key at the top. All else stays as it was.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WAYS = (
     "both_ways",
     "links",
 )  # keys of a scenario that become `links`
-_ENDS = ("from", "to", "rate", "volume", "keep", "again", "both_ways")  # keys of a link that are written anew
+_ENDS = ("from", "to", "rate", "volume", "keep", "again", "both_ways")  # keys of a link that are replaced
 
 Where = Callable[[str], str]  # the path of a file -> what the new menu has to call it
 
@@ -44,7 +44,7 @@ Where = Callable[[str], str]  # the path of a file -> what the new menu has to c
 def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]], where: Where) -> str:
     """Return the text of a menu with every link on its own, and without includes.
 
-    `names` is what the RSE expressions of the menu mean; `where` says how the new menu has to call a file that
+    `names` is what the RSE expressions of the menu mean; `where` returns how the new menu has to name a file that
     the old one names. Raises MenuError or UsageError where that cannot be done.
     """
     expander = _Expander(draft, load, names, where)
@@ -56,7 +56,7 @@ def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]],
     made = _text(text, expander, written_out, keep=True)
     wrong: list[Place] = []
     nodes.compose(made.encode(), draft.name, lambda place, *_: wrong.append(place))
-    if wrong:  # an anchor that is gone, say
+    if wrong:  # such as an anchor that is gone
         made = _text(text, expander, written_out, keep=False)
     return made.replace("\n", "\r\n") if "\r\n" in draft.text else made
 
@@ -105,7 +105,7 @@ def match_meanings(
 
 
 def moved(text: str, name: str, where: Where) -> str:
-    """Return the text of a menu for another folder; `name` is its file, `where` says how to call others there."""
+    """Return the text of a menu for another folder; `name` is its file, `where` names others there."""
     reader = MenuReader(name, None)
     root = nodes.compose(text.encode(), name, reader.complain)
     if root is None:
@@ -147,7 +147,7 @@ class _Expander:
     """Writes the scenarios of one menu out; `names` is what its expressions mean."""
 
     def __init__(self, draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]], where: Where) -> None:
-        """Take the menu, what reads the files beside it, and how to call them."""
+        """Take the menu, what reads its other files, and how to name them."""
         self.reader = MenuReader(draft.name, load)
         data = draft.text.encode()
         root, own = self.reader.document(data), nodes.compose(data, draft.name, self.reader.complain)
@@ -213,7 +213,7 @@ class _Expander:
     def _entry(
         self, name: str, scenario: Scenario, entry: LinkEntry, node: Map, shape: Node | None
     ) -> list[tuple[str, bool]]:
-        """Return the lines of one entry of `links`, and of each whether it says what the entry says."""
+        """Return the lines of one entry of `links`, and of each whether it means what the entry means."""
         flows = self._flows(name, scenario.model_copy(update={"links": (entry,)}))
         more = [(str(k), writing.flow(self.placed(value, k))) for k, value in node.entries() if k not in _ENDS]
         whole = len(flows) <= (2 if entry.both_ways else 1)  # else they share what it asks for

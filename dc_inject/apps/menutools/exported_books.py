@@ -105,10 +105,10 @@ def _corner(rows: Sequence[Sequence[Value]]) -> str:
 
 
 def _left_out(campaign: Campaign) -> list[str]:
-    said = ["a workbook has links and rates: limits, datasets, sites and all other keys are not in it"]
+    notes = ["a workbook has links and rates: limits, datasets, sites and all other keys are not in it"]
     other = {
         f.key for m in campaign.menus for f in m.flows if f.shape or f.goal or (f.start, f.end) != (m.start, m.end)
     }
     if other:
-        said.append(f"shapes, goals and windows of {units.counted(len(other), 'links')} are left out, too")
-    return said
+        notes.append(f"shapes, goals and windows of {units.counted(len(other), 'links')} are left out, too")
+    return notes

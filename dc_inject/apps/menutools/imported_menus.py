@@ -35,7 +35,7 @@ DECIDED = {  # by a common part that is kept: option of a menu's top -> its keys
     "folder": ("--folder", "defaults files folder", ""),
     "endpoint": ("--fts", "fts endpoint", ""),
 }
-EXPLAINED = "`dc-inject check MENU` says what is wrong or odd in it; docs/reference/menus.md explains every key."
+EXPLAINED = "`dc-inject check MENU` lists what is wrong or odd in it; docs/reference/menus.md explains every key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class NewFile:
 
 
 def one_menu(heading: Heading, file: str, parts: Sequence[Part], name: str) -> tuple[str, list[str]]:
-    """Return a menu with these scenarios, and what to say of it; raises MenuError for what cannot work."""
+    """Return a menu with these scenarios, and notes on it; raises MenuError for what cannot work."""
     lines, total, origins = _scenarios(parts, file)
     links = units.counted(sum(len(part.links.links) for part in parts), "links")
     comments = [f"Imported from {os.path.basename(file)}, {links} with {total} together.", EXPLAINED]  # noqa: PTH119  it may be `stdin`
     text = writing.menu(heading, comments, total, lines)
     made, warnings = new_menus.checked({name: text}, origins=_numbered(name, text, origins))
-    said = f"imported {new_menus.together(made)}, from {parts[0].links.form}"
-    return text, [*warnings, said, *new_menus.describe_assumptions(heading)]
+    summary = f"imported {new_menus.together(made)}, from {parts[0].links.form}"
+    return text, [*warnings, summary, *new_menus.describe_assumptions(heading)]
 
 
 def with_kept_zone(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def with_kept_zone(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[list[NewFile], list[str]]:
-    """Return a menu for each day that has a scenario, and what to say of them.
+    """Return a menu for each day that has a scenario, and notes on them.
 
     A day begins at the clock time of `heading.start`, which is also the first day if the book has no dates. The
     part that all include is kept as it is where it exists: people write limits, datasets and so on into it.
@@ -102,7 +102,7 @@ def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[
     if first != begin.date() and "start" not in heading.assumed:
         raise UsageError(f"--start is on {begin:%F}, but the schedule begins on {first}", "correct one of them")
     days = [day for day in book.days if day.parts]
-    said = [f"day {day.number} has no scenario, and no menu" for day in book.days if not day.parts]
+    notes = [f"day {day.number} has no scenario, and no menu" for day in book.days if not day.parts]
     common = folder / COMMON
     existing = _existing(common)
     decided = DECIDED.keys() if existing else set[str]()
@@ -125,7 +125,7 @@ def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[
     written = writing.common(heading, ["What all days have in common.", EXPLAINED], highest)
     kept = existing or written
     if kept != written:
-        said.append(f"{common} is kept as it is; remove it to have it made from the options")
+        notes.append(f"{common} is kept as it is; remove it to have it made from the options")
 
     def load(path: str, most: int) -> bytes:
         is_common = posixpath.normpath(path) == posixpath.normpath(str(common))
@@ -139,14 +139,14 @@ def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[
     for (name, text), total, day in zip(new.items(), totals, days, strict=True):
         made.append(NewFile(Path(name), text, _change(name, text, load)))
         links = units.counted(sum(len(part.links.links) for part in day.parts), "links")
-        said.append(f"{name}: {links}, {units.format_rate(units.parse_rate(total))}")
+        notes.append(f"{name}: {links}, {units.format_rate(units.parse_rate(total))}")
     if "start" in heading.assumed:
-        said.append(f"each day begins at {begin:%H:%M} (--start)")
-    return made, [*warnings, *said, *new_menus.describe_assumptions(stated)]
+        notes.append(f"each day begins at {begin:%H:%M} (--start)")
+    return made, [*warnings, *notes, *new_menus.describe_assumptions(stated)]
 
 
 def _change(name: str, text: str, load: Load) -> str | None:
-    """Say how a menu differs from the file that it would replace; nothing if it does not."""
+    """Return how a menu differs from the file that it would replace; nothing if it does not."""
     old = _existing(Path(name))
     if old is None or old == text:
         return old and ""

@@ -36,7 +36,7 @@ _FROM = re.compile(r"\b(?:src|sources?|from)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is known of a table beside its text: empty where the table says it itself."""
+    """What is known of a table besides its text: empty where it is in the table itself."""
 
     unit: str = ""  # of numbers without one
     decimal: str = ""  # the decimal sign, `.` or `,`
@@ -360,7 +360,7 @@ def _is_number(text: str) -> bool:
 
 
 def _are_lines(rows: list[TableRow]) -> bool:
-    """Tell lines from a matrix: most rows but the head have a name in the second cell, not a number or nothing."""
+    """Whether these are lines: most rows but the head have a name in the second cell, not a number or nothing."""
     body = rows[1:10] or rows
     named = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1]))
     return 2 * named > len(body)

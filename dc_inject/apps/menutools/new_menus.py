@@ -26,12 +26,12 @@ ANY_DATASET = "*:*"
 SHOWN = 10  # findings of a new menu
 START_HOUR = 10  # of tomorrow, where no time is given
 COMMENTS = (
-    "`dc-inject check MENU` says what is wrong or odd in it,",
+    "`dc-inject check MENU` lists what is wrong or odd in it,",
     "`dc-inject footprint MENU` what it means for each site;",
     "docs/reference/menus.md explains every key.",
 )
 MORE = """
-# What else a menu may say:
+# What else a menu may have:
 # sites:         # places with their WAN, our limits there, and their RSEs
 #   KIT: {wan: 300 Gb/s, max_ingress: 80 Gb/s, rses: {T1_DE_KIT_Disk: {space: 500 TB}}}
 # exclude:       # times in which something is due nothing
@@ -67,7 +67,7 @@ _TEXTS = ("campaign", "contact", "start", "end", "timezone", "description", "thr
 
 
 def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
-    """Return begin and end of a menu where at most its begin was said; raises UsageError for a wrong one."""
+    """Return begin and end of a menu where at most its begin was given; raises UsageError for a wrong one."""
     zone = values.zone(timezone)
     start = start or local(_tomorrow(zone), zone)
     try:
@@ -77,7 +77,7 @@ def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
 
 
 def describe_assumptions(heading: Heading) -> list[str]:
-    """Say in a sentence what was assumed, or nothing."""
+    """Return in a sentence what was assumed, or nothing."""
     values = {key: getattr(heading, key) for key in _TEXTS} | {"datasets": " ".join(heading.datasets)}
     options = {"datasets": "--did"}
     parts = [f"{values[key]} ({options.get(key, f'--{key}')})" for key in sorted(heading.assumed - {"timezone"})]
@@ -122,7 +122,7 @@ def _placed(problems: Iterable[Problem], origins: Mapping[tuple[str, int], Probl
 
 
 def alike(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems with one of each kind (of one hint), which says how many more there are.
+    """Return the problems with one of each kind (of one hint), with the number of others.
 
     A menu that is made has the same mistake in every link, if it has one.
     """
@@ -205,7 +205,7 @@ def write_menu(given: Mapping[str, object], wanted: Sequence[ScenarioDraft]) -> 
 
 
 def _listed(ends: Sequence[str]) -> str:
-    """Write ends: one, a list, or a map of shares; who has none beside others that do has a share of 1."""
+    """Write ends: one, a list, or a map of shares; who has none among others that do has a share of 1."""
     matches = [_SHARED.fullmatch(text) for text in ends]
     if any(matches):
         pairs = ((m["end"], m["share"]) if m else (text, "1") for text, m in zip(ends, matches, strict=True))

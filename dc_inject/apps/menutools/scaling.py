@@ -119,7 +119,7 @@ def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
 
 
 def _amounts_of(part: MenuModel) -> Iterator[Text]:
-    """Yield the texts of a mapping that are rates or volumes, as its schema says; levels may be some."""
+    """Yield the texts of a mapping that are rates or volumes, by its schema; levels may be some."""
     for name, field in part.__class__.model_fields.items():
         value = getattr(part, name)
         for inner in value if isinstance(value, tuple) else (value,):
@@ -130,7 +130,7 @@ def _amounts_of(part: MenuModel) -> Iterator[Text]:
 
 
 def _is_amount(text: str) -> bool:
-    """Tell a rate or size from a part of one, such as `25 %`."""
+    """Distinguish a rate or size from a part of one, such as `25 %`."""
     for read in (units.parse_rate, units.parse_size):
         with contextlib.suppress(ValueError):
             return read(text) > 0

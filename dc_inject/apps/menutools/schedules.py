@@ -1,7 +1,7 @@
 """Workbooks of several sheets: days with their scenarios, each the links of a sheet times a factor.
 
 A schedule is a sheet that names other sheets in its first row or column, and days in the other: dates, numbers or
-both. A cell says whether, or at what part of its rates, or at what rate, the scenario runs on the day. Without a
+both. A cell shows whether, or at what part of its rates, or at what rate, the scenario runs on the day. Without a
 schedule, each sheet is a scenario of one day, or a day.
 """
 

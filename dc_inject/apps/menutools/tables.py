@@ -24,7 +24,7 @@ from dc_inject.model.errors import UsageError, column_letters
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a person says of a table that has more than links and rates."""
+    """A person's description of a table that has more than links and rates."""
 
     sheet: str = ""
     one_of: tuple[str, ...] = ()  # all sheets, if several are read
@@ -35,7 +35,7 @@ class Layout:
     hidden: Literal["", "read", "ignore"] = ""  # rows and columns
 
     def of(self, sheet: str, sheets: Collection[str]) -> Layout:
-        """Return what is said of one of several sheets: for all, or for it alone, as in `SHEET!C`.
+        """Return what is given for one of several sheets: for all, or for it alone, as in `SHEET!C`.
 
         What is meant for it alone begins with `!` then.
         """

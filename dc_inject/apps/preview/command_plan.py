@@ -112,7 +112,7 @@ def plan(
         scale=scale,
         shard=shard,
         allow_admin=allow_admin,
-        note=menu_files.say,
+        note=menu_files.show,
     )
     in_force = foreseen.campaign
     if not foreseen.rows:

@@ -50,7 +50,7 @@ from dc_inject.system.account import who
 from dc_inject.system.executor import Workers
 
 _NOTHING = ReplicaStatus(None, True, True, True, None, 0, False)
-QUICK = 10  # seconds in which a storage has to say that it is there
+QUICK = 10  # seconds in which a storage has to answer
 
 
 def reads(wanted: Wanted) -> ReadsBackend:
@@ -85,7 +85,7 @@ class ReadsBackend:
         return Identity(self.name, self._cluster.address, version("distributed"), "", who(), False, True, until)
 
     def resolve(self, expression: str) -> tuple[str, ...]:
-        """Return the end itself: nobody here knows expressions."""
+        """Return the end itself: there are no expressions here."""
         return (expression,)
 
     def inventory(

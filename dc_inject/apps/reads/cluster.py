@@ -187,7 +187,7 @@ def _allowed_failures(dask_scheduler: Any) -> int:  # noqa: ANN401  Dask looks f
 
 
 def configure() -> None:
-    """Say how Dask works before it is imported: it repeats nothing, shows nothing over HTTP, and logs little."""
+    """Set how Dask works before it is imported: it repeats nothing, shows nothing over HTTP, and logs little."""
     import dask
 
     dask.config.set(
@@ -198,7 +198,7 @@ def configure() -> None:
             "distributed.worker.http.routes": [],
             "distributed.diagnostics.nvml": False,
             "logging": {"distributed": "critical", "distributed.client": "critical"},
-            # A new process logs as its environment says, before it knows this configuration.
+            # A new process logs as set in its environment, before it knows this configuration.
             "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
         }
     )

@@ -26,7 +26,7 @@ from dc_inject.system.clock import SystemClock
 
 PATIENCE = 60  # seconds that a request to a storage may last
 STOPS_WITHIN = 0.5  # seconds after which a reader looks whether it is to stop
-# The library's own settings are for copies that nobody waits for: half an hour of silence.
+# The library's own settings are for copies that no user waits for: half an hour of silence.
 SETTINGS = {"XRD_CONNECTIONWINDOW": "20", "XRD_CONNECTIONRETRY": "2", "XRD_STREAMERRORWINDOW": "60"}
 
 
@@ -46,7 +46,7 @@ class Stopped(Exception):
 
 
 class Source(Protocol):
-    """An open file; its methods raise ServiceError, and Stopped as soon as `stopped` says so."""
+    """An open file; its methods raise ServiceError, and Stopped as soon as `stopped` returns true."""
 
     size: int
 

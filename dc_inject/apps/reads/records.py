@@ -77,7 +77,7 @@ class Record:
 
     @property
     def stop_asked(self) -> bool:
-        """Whether somebody has asked this reader to stop."""
+        """Whether this reader was asked to stop."""
         return self._stop.exists()
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ from dc_inject.system import disk, files
 )
 @common.SINCE
 @common.UNTIL
-@click.option("--experiment", metavar="NAME", help="The experiment, where no scitag tells it [default: the VO].")
+@click.option("--experiment", metavar="NAME", help="The experiment, where no scitag names it [default: the VO].")
 @click.option(
     "--format",
     "fmt",
@@ -79,7 +79,7 @@ def export(
     if fmt == "parquet":
         records.library()  # whether it is there, before anything is read
     if planned:
-        to_come = records.campaigns_to_come(subjects, ledger_path, experiment, menu_files.say)
+        to_come = records.campaigns_to_come(subjects, ledger_path, experiment, menu_files.show)
         flows = [(planned_flows(campaign, since, until), about) for campaign, about in to_come]
         with _opened(output, force=force) as file:
             FORMATS[fmt](chain.from_iterable(starmap(records.planned, flows)), FIELDS["planned"], file)

@@ -50,7 +50,7 @@ def _exclusion(text: str) -> ExcludedWindow:
     type=params.Parsed("window", _exclusion),
     multiple=True,
     metavar="'FROM/TO [OF] WHY'",
-    help="Leave a window out of averages, of all links or of site=NAME, link=SRC:DST or scenario=NAME, and say "
+    help="Leave a window out of averages, of all links or of site=NAME, link=SRC:DST or scenario=NAME, and "
     "why (UTC unless an offset is given; may be repeated).",
 )
 @click.option(
@@ -72,11 +72,11 @@ def _exclusion(text: str) -> ExcludedWindow:
     metavar="NAME",
     help="Only this part, such as day-types or day-sites; if --output is a folder, each gets a file.",
 )
-@click.option("--compare", metavar="CAMPAIGN", help="Set another campaign beside it, with differences.")
+@click.option("--compare", metavar="CAMPAIGN", help="Compare it with another campaign, with differences.")
 @click.option(
     "--overlay",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Readings of a site's WAN to show beside: JSON with InBytesPerSec and OutBytesPerSec, or CSV.",
+    help="Readings of a site's WAN to show with it: JSON with InBytesPerSec and OutBytesPerSec, or CSV.",
 )
 @click.option(
     "--fail-under",

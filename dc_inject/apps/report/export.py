@@ -94,7 +94,7 @@ _WHOSE = (
     Field("experiment", "text", "the experiment: of the scitag, else of `--experiment`, else the service's VO"),
     Field("experiment_id", "integer", "its number in the registry of Scitags"),
     Field("scenario", "text", "the scenario"),
-    Field("activity", "text", "the activity that Rucio or FTS is told"),
+    Field("activity", "text", "the activity at Rucio or FTS"),
     Field("activity_id", "integer", "its number in the registry of Scitags"),
     Field("scitag", "integer", "the flow label: the menu's, else the one that the registry has for both names"),
     Field("service", "text", "`rucio` or `fts`"),
@@ -114,7 +114,7 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("destination_site", "text", f"its {_SITE}"),
         Field("cycle", "time", "the start of the cycle in which it was planned"),
         Field("day", "integer", "the number of the challenge day that this cycle belongs to"),
-        Field("key", "text", "what tells it from all others; the `sid` of a job"),
+        Field("key", "text", "its unique key; the `sid` of a job"),
         Field("item", "text", "the dataset, the slice of one, or the bundle of files"),
         Field("external_id", "text", "the number of the rule or job; empty before it was accepted"),
         Field(
@@ -140,7 +140,7 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("ended_at", "time", "when its rule or job was gone"),
         Field("gone_at", "time", "when its bytes were known to be gone from the destination"),
         Field("observed_at", "time", "when its service was last asked about it"),
-        Field("error", "text", "what the service last said against it, without secrets"),
+        Field("error", "text", "the last error of the service about it, without secrets"),
     ),
     "planned": (
         *_HEAD,
@@ -163,7 +163,7 @@ FIELDS: Mapping[str, Sequence[Field]] = {
 
 @dataclass(frozen=True)
 class About:
-    """What the ledger's rows do not say: experiments by service, and the sites of RSEs."""
+    """What the ledger's rows do not have: experiments by service, and the sites of RSEs."""
 
     experiments: Mapping[str, str]
     sites: Mapping[str, str]
@@ -335,14 +335,14 @@ def _cell(value: object) -> object:
 
 
 def campaigns_to_come(
-    subjects: Sequence[str], ledger_path: Path | None, experiment: str | None, say: Callable[[str], None]
+    subjects: Sequence[str], ledger_path: Path | None, experiment: str | None, note: Callable[[str], None]
 ) -> Iterator[tuple[Campaign, About]]:
     """Yield the campaigns of menus, or that of a ledger, as they are with what people have set.
 
-    `experiment` is the one that was named, if any; `say` gets sentences about what is set.
+    `experiment` is the one that was named, if any; `note` gets sentences about what is set.
     """
     if len(subjects) == 1 and _is_campaign(subjects[0]):
-        yield _as_set(subjects[0], ledger_files.existing(subjects[0], ledger_path), None, experiment, say)
+        yield _as_set(subjects[0], ledger_files.existing(subjects[0], ledger_path), None, experiment, note)
         return
     by_campaign: dict[str, list[menu.MenuDraft]] = {}
     for draft in files.read_menus([Path(subject) for subject in subjects]):
@@ -350,7 +350,7 @@ def campaigns_to_come(
     for name, drafts in by_campaign.items():
         file = ledger_files.file_of(ledger_path, name)
         if ledger.files(file):
-            yield _as_set(name, file, drafts, experiment, say)
+            yield _as_set(name, file, drafts, experiment, note)
         else:
             named = dict.fromkeys(SERVICES, _named(experiment))
             yield menu.campaign([draft.preview for draft in drafts]), About(named, {})
@@ -361,9 +361,9 @@ def _as_set(
     file: Path,
     drafts: Sequence[menu.MenuDraft] | None,
     experiment: str | None,
-    say: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> tuple[Campaign, About]:
-    """Return the campaign of menus, or of those in force, with the rates that people have set; say what is set."""
+    """Return the campaign of menus, or of those in force, with the rates that people have set; note those."""
     with LedgerView.open(file) as view:
         ledger_files.campaign_in(view, name, file)
         menus = (
@@ -374,7 +374,7 @@ def _as_set(
         if not menus:
             raise LedgerError(f"{file} has no menus in force", "name the menus instead")
         for line in active_overrides.standing(view):
-            say(line)
+            note(line)
         whole = overrides.overlaid(menu.campaign(menus), view.overrides())
         return whole, About(experiments_of(view, experiment), {})
 
@@ -406,7 +406,7 @@ class Marking(NamedTuple):
 
     A scitag, or flow label, is a number from 65 to 65535: 64 times the number of an experiment, plus the number
     of one of its activities. The registry of the Scitags project gives both numbers out. Rucio marks a transfer
-    with the one whose activity has the very name of the rule's activity; through FTS a menu says the number.
+    with the one whose activity has the very name of the rule's activity; through FTS a menu has the number.
     """
 
     experiment: str | None
@@ -416,9 +416,9 @@ class Marking(NamedTuple):
 
 
 def marking(experiment: str, activity: str, scitag: int | None = None) -> Marking:
-    """Return the marking of a flow: of its `scitag`, if a menu says one, else of the names of the registry.
+    """Return the marking of a flow: of its `scitag`, if a menu has one, else of the names of the registry.
 
-    `experiment` is what somebody said it to be, or empty; a scitag counts more.
+    `experiment` is what the user named, or empty; a scitag counts more.
     """
     if scitag is not None:
         number, activity_number = divmod(scitag, ACTIVITIES)

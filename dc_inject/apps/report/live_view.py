@@ -83,7 +83,7 @@ class _Above(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError("this takes texts only")
         if text:
-            self._screen.say(text)
+            self._screen.write(text)
         return len(text)
 
     def writable(self) -> bool:
@@ -97,7 +97,7 @@ class _Screen:
         """Begin."""
         self._terminal, self._read = terminal, read
         self._console = Console(file=terminal, highlight=False, markup=False, emoji=False)
-        self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._standing: Standing | None = None
         self._trouble = ""
         self._drawn: Sequence[int] = ()  # how long the lines are that are there to be renewed
@@ -106,9 +106,9 @@ class _Screen:
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
         self._thread.start()
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Have a text written above."""
-        self._said.put(text)
+        self._texts.put(text)
 
     def forget(self) -> None:
         """Renew no line that was written before."""
@@ -116,7 +116,7 @@ class _Screen:
 
     def end(self) -> None:
         """Erase the lines, and write what is still to be written."""
-        self._said.put(None)
+        self._texts.put(None)
         self._thread.join(ENDING)
 
     # ------------------------------------------------------------------ in the thread
@@ -131,16 +131,16 @@ class _Screen:
                     self._write(whole + newline + rest, ())
                 else:
                     self._write(whole + newline, self._view())
-                    self._look()  # afterwards: what is said does not wait for it
+                    self._look()  # afterwards: what is written does not wait for it
 
     def _take(self) -> tuple[str, bool]:
         """Return what is to be written by now, and whether that is the end; waits a moment for some."""
         parts: list[str] = []
         with contextlib.suppress(queue.Empty):
-            part = self._said.get(timeout=REDRAW)
+            part = self._texts.get(timeout=REDRAW)
             while part is not None:
                 parts.append(part)
-                part = self._said.get_nowait()
+                part = self._texts.get_nowait()
             return "".join(parts), True
         return "".join(parts), False
 
@@ -164,7 +164,7 @@ class _Screen:
             self._trouble = error.message
         except Exception as error:  # noqa: BLE001  whatever is wrong with the view: the log goes on
             self._broken = True
-            self.say(f"the view is left out: unexpected {type(error).__name__}\n")
+            self.write(f"the view is left out: unexpected {type(error).__name__}\n")
         ended = time.monotonic()
         self._again = ended + max(EVERY, REST * (ended - began))
 

@@ -1,6 +1,6 @@
 """What `watch`, and `run` on a terminal, show of a campaign: read from its ledger at one moment.
 
-Nothing is computed again. The first lines, which links are short and what happened are what `status` says. The
+Nothing is computed again. The first lines, which links are short and what happened are what `status` shows. The
 rows since the menus last changed, or of the last hours, are added up by the ledger, as for a report, and their
 figures are those of `summary/figures.py`. They are of cycles that are over, so that a ratio is what stands next to
 it, moved by due; before the first of them is over, they are of the open one.
@@ -31,7 +31,7 @@ RISING = (
     *NAMES,
     "held",
     "ratio",
-)  # columns that begin with A, or with the least: the best ratio is of no interest
+)  # columns that begin with A, or with the least: the best ratio matters least
 Key = tuple[str, ...]  # the values of NAMES
 Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 

@@ -39,7 +39,7 @@ def demo(
     Rucio passes to FTS, and through FTS jobs. Without XRootD or FTS's client these 5 are left out.
 
     Exit code 0 if each link's injected bytes are within one dataset (or job) of what it was due, at least 95 % of
-    them moved, and no rule, replica, file or process is left; 5 if not. The report stays beside the grid's folder.
+    them moved, and no rule, replica, file or process is left; 5 if not. The report stays by the grid's folder.
 
     \b
     Example: dc-inject demo

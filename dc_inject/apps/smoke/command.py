@@ -93,8 +93,8 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
         raise UsageError("name menus, or RSEs with --among", "`dc-inject smoke MENUS`")
     if options.junit is not None:
         files.need_folder(options.junit)
-    say = partial(click.echo, err=True)
-    one = OneFileEach(menus, options.among, SystemClock().now(), options.within, say)
+    notify = partial(click.echo, err=True)
+    one = OneFileEach(menus, options.among, SystemClock().now(), options.within, notify)
     links = set(options.links) or (results.did_not_pass(one.campaign) if options.failed else set())
     started = RunOptions(no_drain=True, links=[*links], allow_admin=options.allow_admin, timeout=options.timeout)
     hangup.interrupt()
@@ -107,7 +107,7 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
         )  # before the end cancels what is unfinished
         patience, path = end_files.PATIENCE if finished else WHEN_STOPPED, ledger_files.existing(one.campaign)
         end_state = ending.end_rules(one.campaign, path, END_RATE, options.timeout, patience)
-        _tell(one.campaign, found, options)
+        _show_results(one.campaign, found, options)
         summary_output.show_left(one.campaign, path, end_state)
         if end_state is EndState.INTERRUPTED:
             raise click.exceptions.Exit(exits.INTERRUPTED)
@@ -115,7 +115,7 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
             raise error
 
 
-def _tell(campaign: str, found: Sequence[Result], options: SmokeOptions) -> None:
+def _show_results(campaign: str, found: Sequence[Result], options: SmokeOptions) -> None:
     """Print the results, and write them for CI."""
     at, rows = units.format_time(SystemClock().now()), [one._asdict() for one in found]
     if options.fmt == "table":

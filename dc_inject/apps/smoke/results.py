@@ -1,7 +1,7 @@
 """What a smoke test has found of each link: it passed, it failed and by whose fault, or it has no result.
 
 Results are read from the ledger alone, so those of an earlier test can be read again. Whose fault a failed file is
-says `FILE_CLASSES` (`model/causes.py`); for a link on which nothing was injected, its hold says it.
+follows from `FILE_CLASSES` (`model/causes.py`); where nothing was injected, from the link's hold.
 """
 
 from __future__ import annotations

@@ -52,13 +52,13 @@ class OneFileEach:
         rses: Sequence[str],
         now: datetime,
         within: timedelta,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         """Read menus, or make one of all pairs of `rses`; `within` is the longest time. Raises MenuError.
 
-        `say` gets a sentence at the start, and one about the progress at each cycle.
+        `notify` gets a sentence at the start, and one about the progress at each cycle.
         """
-        self._say, self._within = say, within
+        self._notify, self._within = notify, within
         self._start = now.replace(microsecond=0)
         self.keys: Sequence[FlowKey] = ()  # of all links, known once the services have resolved expressions
         drafts = [menu.read(_pairs(rses, now), "--among")] if rses else files.read_menus(paths)
@@ -85,7 +85,7 @@ class OneFileEach:
         """Return what the engine asks for its menus; the time of the test begins now, after a slow start."""
         self.keys = [flow.key for flow in menus.take_up(self.drafts).flows]
         until = clock.now().replace(microsecond=0) + self._within
-        self._say(f"campaign {self.campaign}, until {units.format_time(until)} at the latest")
+        self._notify(f"campaign {self.campaign}, until {units.format_time(until)} at the latest")
         return partial(self._now, menus, ledger, clock, until)
 
     def _now(self, menus: Menus, ledger: Ledger, clock: Clock, until: datetime) -> Campaign:
@@ -96,7 +96,7 @@ class OneFileEach:
         campaign, found = menus.take_up(self.drafts), results.read(ledger)
         now = Cycle.at(clock.now(), campaign.cycle).start
         if found:
-            self._say(results.words(found))
+            self._notify(results.words(found))
         is_over = found and all(one.outcome != results.OPEN for one in found)
         sent = {entry.injection.flow for entry in ledger.entries() if results.is_sent(entry)}
         accounts = {identity.service: identity.account for identity in ledger.identities()}

@@ -163,7 +163,7 @@ def _interruptible(ledger_path: Path | None) -> Iterator[None]:
     except KeyboardInterrupt:
         if ledger_path is None:
             raise
-        exits.say_interrupted(f"the simulation is not complete, so {ledger_path} is not written")
+        exits.report_interruption(f"the simulation is not complete, so {ledger_path} is not written")
         raise click.exceptions.Exit(exits.INTERRUPTED) from None
 
 

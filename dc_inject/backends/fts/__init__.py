@@ -36,7 +36,7 @@ from dc_inject.system.executor import Workers
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
 
-QUICK = 10.0  # seconds of silence in which a storage has to say that it is there; in all it may take twice that
+QUICK = 10.0  # seconds of silence in which a storage has to answer; in all it may take twice that
 _NOTHING = ports.ReplicaStatus(None, True, True, True, None, 0, False)
 
 
@@ -68,7 +68,7 @@ class FtsBackend:
 
         `timeout` are seconds without an answer, `threads` the requests to storages under way at once. `replicas`
         looks up datasets in Rucio. `storage` is spoken to in place of the real ones, `make` makes the client of
-        a thread. `trusted` says whether the host of a URL may get a token. `origin` goes into each job. Nothing
+        a thread. `trusted` decides whether the host of a URL may get a token. `origin` goes into each job. Nothing
         is asked before the first call. Raises UsageError for an endpoint that cannot be one.
         """
         self.campaign = campaign
@@ -105,7 +105,7 @@ class FtsBackend:
         self._sites = Sites(source, destination, self._alike, Workers(threads, "storage"), clock)
 
     def check(self) -> ports.Identity:
-        """Return who we are; credentials are read anew, and a proxy is delegated where that is needed.
+        """Return who we are; credentials are read again, and a proxy is delegated where that is needed.
 
         Raises NeedsOperator also when what opens the storages cannot be used: no job could be made, or be deleted.
         """
@@ -205,7 +205,7 @@ class FtsBackend:
     def ours(
         self, campaign: str | None = None, *, since: datetime | None = None
     ) -> Iterator[ports.FoundInjection]:
-        """Stream the jobs of this campaign (or of another one) that FTS has, found by what they say."""
+        """Stream the jobs of this campaign (or of another one) that FTS has, found by their metadata."""
         with understood():
             yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)
 
@@ -219,14 +219,14 @@ class FtsBackend:
         return self._copy_deletion.sweep(prefix, campaign)
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
-        """Delete the empty folders of a campaign below a destination prefix; tell what stood in the way.
+        """Delete the empty folders of a campaign below a destination prefix; return what stood in the way.
 
         FTS makes folders as it goes, so no job of the campaign may be left.
         """
         return self._copy_deletion.tidy(prefix, campaign)
 
     def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
-        """Delete files of a campaign below a prefix, and then empty folders; tell what stood in the way."""
+        """Delete files of a campaign below a prefix, and then empty folders; return what stood in the way."""
         return self._copy_deletion.delete(urls, prefix, campaign)
 
     def _may_open(self, purpose: Purpose, url: str) -> None:

@@ -80,7 +80,7 @@ class _Request(Request):  # type: ignore[misc]  # fts3 has no types
 
 
 class _Context(Context):  # type: ignore[misc]  # fts3 has no types
-    """A context that cannot ask for the password of a key: nobody may be there."""
+    """A context that cannot ask for the password of a key: there may be no user to answer."""
 
     def _read_passwd_from_stdin(self, *_: object, **__: object) -> bytes:
         return b""
@@ -148,7 +148,7 @@ class Client:
         return _rows(json.loads(self._context.get(f"/jobs/{','.join(ids)}{fields}")))
 
     def cancel(self, ids: Sequence[str]) -> list[Mapping[str, Any]]:
-        """Cancel jobs; return a row for each, or none where the service has nothing to say."""
+        """Cancel jobs; return a row for each, or none where the service has no answer."""
         try:
             return _rows(Submitter(self._context).cancel(",".join(ids)))
         except ValueError:

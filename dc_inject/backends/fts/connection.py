@@ -29,7 +29,7 @@ from dc_inject.storage.types import Access, credential
 _BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "delegated_until"})
 _REMEMBERED = 16  # credentials that FTS has recognised
 Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
-_NOBODY = "anon"  # what FTS calls somebody without credentials
+_ANONYMOUS = "anon"  # what FTS calls a user without credentials
 
 
 class Me(NamedTuple):
@@ -51,7 +51,7 @@ def real_client(endpoint: str, access: Access, record: FtsCallRecord, timeout: f
     """Make a client for this thread (`timeout` in seconds); raises NeedsOperator without the `fts3` package."""
     try:
         # Only here: the package is an extra, and compiled where it is installed.
-        from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as said
+        from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as above
     except ImportError as error:
         raise NeedsOperator(f"FTS's client cannot be imported ({error})", INSTALL) from error
     return Client(endpoint, access, record, timeout, authorities)
@@ -60,7 +60,7 @@ def real_client(endpoint: str, access: Access, record: FtsCallRecord, timeout: f
 class Connection(ServiceConnection[FtsCallRecord]):
     """Calls of FTS's client by name, from any thread; every error that leaves is a ServiceError.
 
-    Ids of jobs are made of the VO, and jobs belong to somebody. So whoever FTS took us for first, we stay: when
+    Ids of jobs are made of the VO, and jobs belong to a user. So whoever FTS took us for first, we stay: when
     credentials have changed it is asked again, and nothing is done as anybody else.
     """
 
@@ -85,7 +85,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
         self._recognised: deque[Hashable] = deque(maxlen=_REMEMBERED)  # stamps of credentials that are ours
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
-        """Call a method of the client; say so if it `writes`. After a 419, delegate and call once more."""
+        """Call a method of the client, which may write (`writes`). After a 419, delegate and call once more."""
         try:
             return self._call(method, *args, writes=writes, **kwargs)
         except NeedsOperator:
@@ -147,7 +147,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
         return local.client
 
     def _prove(self, client: Any) -> None:  # noqa: ANN401  fts3 has no types
-        """Check who we are if this client's credentials are new; raises NeedsOperator if we are somebody else."""
+        """Check who we are if this client's credentials are new; raises NeedsOperator if we are another user."""
         with self._lock:
             was = None if self._local.stamp in self._recognised else self._me
         if was is None:
@@ -172,7 +172,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
                 yield client
             except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
                 if record.status == 401:
-                    self._local.stamp = None  # what it was made with is refused: the next call begins anew
+                    self._local.stamp = None  # what it was made with is refused: the next call begins again
                 translated = translate(
                     error, record, self.credentials.scrub, writes=writes and not making, making=making
                 )
@@ -226,7 +226,7 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
         version = connection.call("version")
         answer: Mapping[str, Any] = connection.call("whoami")
         me = _known(answer)
-        connection.recognise(me)  # whether we may go on as somebody else is not said here, but by who asked
+        connection.recognise(me)  # the caller decides whether we may go on as another user
         connection.delegate()
     except ServiceError as error:
         hint = "check FTS's endpoint, and that the service runs"
@@ -246,7 +246,7 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
 def _known(answer: Mapping[str, Any]) -> Me:
     """Return our name and VO as FTS has them; raises NeedsOperator if it does not know us or grants us nothing."""
     me = Me.of(answer)
-    if me.account in {"", _NOBODY} or not me.vo:
+    if me.account in {"", _ANONYMOUS} or not me.vo:
         message = "it does not know us, or no virtual organisation of ours"
         raise NeedsOperator(message, NO_VO, hold=CREDENTIALS)
     level = answer.get("level")

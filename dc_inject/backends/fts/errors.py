@@ -26,7 +26,7 @@ INSTALL = (
 )
 NO_VO = "give a proxy with a VO (voms-proxy-init), or a token"
 _BANNED = re.compile(r"(?<!\S)(?=(\S+?://))(\1\S++) is banned")
-_SAID = 4000  # characters of an error's body that are looked at
+_MOST = 4000  # characters of an error's body that are looked at
 
 
 class Banned(LinkRefused):
@@ -51,7 +51,7 @@ class FtsCallRecord:
     status: int = 0  # 0: no answer
     reason: str = ""
     page: bool = False  # the body is a page, which FTS itself does not send
-    unknown: bool = False  # FTS itself says that it has no such thing; a 404 may come from whoever is before it
+    unknown: bool = False  # FTS itself answered that it has no such thing; a 404 may come from a proxy before it
     requests: int = 0  # since the beginning
     credential: str = ""  # what is shown: a token, a proxy, a certificate or nothing
 
@@ -60,11 +60,11 @@ class FtsCallRecord:
         self.status, self.reason, self.page, self.unknown = 0, "", False, False
 
     def answered(self, status: int, body: str) -> None:
-        """Keep the status, and what an error says."""
+        """Keep the status, and the text of an error."""
         self.status = status
-        self.reason = _message(body[:_SAID]) if status >= 400 else ""
-        self.page = body[:_SAID].lstrip().startswith("<")
-        self.unknown = status == 404 and _is_of_fts(body[:_SAID])
+        self.reason = _message(body[:_MOST]) if status >= 400 else ""
+        self.page = body[:_MOST].lstrip().startswith("<")
+        self.unknown = status == 404 and _is_of_fts(body[:_MOST])
 
 
 def translate(
@@ -75,7 +75,7 @@ def translate(
     writes: bool = False,
     making: bool = False,
 ) -> ServiceError:
-    """Return the error that says what to do next; `making` is for what comes up while a client is made.
+    """Return the error that decides what follows; `making` is for what comes up while a client is made.
 
     `scrub` takes secrets out of what others wrote.
     """
@@ -114,7 +114,7 @@ def _is_of_fts(body: str) -> bool:
 
 
 def _message(body: str) -> str:
-    """Return what an error's body says, if it is FTS that says it and no page of a proxy before it."""
+    """Return the text of an error's body, if it is from FTS and no page of a proxy before it."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

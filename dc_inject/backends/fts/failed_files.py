@@ -10,7 +10,7 @@ The way back to the debt:
    has failed with all that was not seen to move (`_note_missing`).
 2. `_measured` in `model/transitions.py` keeps those bytes in `Entry.failed`, which only grows.
 3. `Entry.injected` (`model/types.py`) is less by as much; triggers in `ledger/schema.sql` keep the account in the
-   same way. `_lost` in `engine/closing.py` tells it as news of the cycle in which it became known.
+   same way. `_lost` in `engine/closing.py` counts it in the cycle in which it became known.
 4. `Account.debt` (`planning/situation.py`) is more by as much, and `set_budgets` (`planning/selection.py`) spends
    it in the next cycles, within the cap.
 5. What would fail again is not given again: files of a class in `UNFIT` are set aside for their destination
@@ -19,8 +19,8 @@ The way back to the debt:
 Through Rucio no observation has failed bytes (`backends/rucio/observing.py`): STUCK files are tried again by
 Rucio until the rule ends. What comes back to the debt is only what a stalled rule (suspended, or not begun minutes
 after it was accepted) had not moved when it is gone: `with_stalled_named` in `planning/reconcile.py`. A rule with
-STUCK files that expires unfinished, or that somebody ends, stays injected with all of its bytes: its cycle has
-asked for them, and the debt does not ask again. Only a link with a goal is due them once more (`model/goals.py`),
+STUCK files that expires unfinished, or that another person ends, stays injected with all of its bytes: its cycle
+has asked for them, and the debt does not ask again. Only a link with a goal is due them again (`model/goals.py`),
 since they have not moved and are not on their way. Where control acts, STUCK files count for the hold `failing`.
 """
 
@@ -44,7 +44,7 @@ _EXISTS = re.compile(r"\[17\]|file exists|already exists", re.I)
 _MISSING = re.compile(r"HTTP 404|(?i:no such file|file not found)")
 _ANSWERED = re.compile(r"HTTP [45][0-9]{2}\b")
 _TAPE = re.compile(r"^STAGING|nearline|not online|bring[- _]?online", re.I)
-# The storage that copies tells the status of the other one: which that is, follows from the way of copying.
+# The storage that copies reports the status of the other one: which that is, follows from the way of copying.
 _REMOTE = re.compile(
     r"remote side failed with status code (?P<far>\d{3})|rejected (?P<verb>GET|PUT): (?P<near>\d{3})", re.I
 )
@@ -126,7 +126,7 @@ def classify(state: str, reason: str) -> str:
 def _of_the_file(text: str) -> str:
     """Return the class where the reason is about this one file; an empty text where it is not."""
     at_source = text.upper().startswith("SOURCE")
-    # Only where two were compared: slow checksums and unknown algorithms say nothing of the file.
+    # Only where two were compared: slow checksums and unknown algorithms show nothing about the file.
     if "checksum" in text.lower() and _DIFFER.search(text):
         return "checksum"
     if at_source and _LISTED.search(text) and _SIZE.search(text):
@@ -142,11 +142,11 @@ def _of_the_file(text: str) -> str:
 
 
 def _of_remote(text: str) -> str:
-    """Return the class where one storage tells what the other one answered; an empty text where it does not."""
-    told = _REMOTE.search(text)
-    if told is None:
+    """Return the class where one storage reports what the other one answered; an empty text where it does not."""
+    status = _REMOTE.search(text)
+    if status is None:
         return ""
     ways = _WAYS.findall(text)  # the last one was tried last
-    reads = told["verb"].upper() == "GET" if told["verb"] else ways[-1].lower() == "pull" if ways else None
+    reads = status["verb"].upper() == "GET" if status["verb"] else ways[-1].lower() == "pull" if ways else None
     end = {True: "source", False: "destination", None: "storage"}[reads]
-    return _STATUSES.get((end, int(told["far"] or told["near"])), f"{end}-error")
+    return _STATUSES.get((end, int(status["far"] or status["near"])), f"{end}-error")

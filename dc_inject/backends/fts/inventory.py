@@ -52,7 +52,7 @@ class Inventory:
         elif files.datasets is not None:
             listed = self._datasets(source, files.datasets)
         else:
-            raise Permanent(f"nothing says which files of {source} may be injected")
+            raise Permanent(f"the menu does not select any files of {source}")
         for item in self._sized(source, listed):
             if pool.passes(item, source, files):
                 yield item
@@ -140,7 +140,7 @@ class Inventory:
 def _of_source(error: ServiceError) -> ServiceError:
     """Return an error of a storage as one of this source (hold `source-unavailable`).
 
-    It says nothing of FTS, nor of other storages.
+    It shows nothing about FTS, or about other storages.
     """
     match error:
         case AccessDenied():

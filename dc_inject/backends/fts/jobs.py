@@ -105,7 +105,7 @@ class Jobs:
             job_id = self.id_of(injection)
             rows = self.connection.call("statuses", [job_id], files=False)
         except ServiceError as error:
-            message = f"FTS knows the key of this job, but does not tell of the job ({error.message})"
+            message = f"FTS knows the key of this job, but does not show the job ({error.message})"
             raise Temporary(message, lost=True) from error
         if not any(row.get("job_id") == job_id and self.is_own(row, injection) for row in rows):
             raise Temporary("FTS knows the key of this job, and shows another job under its id", lost=True)
@@ -194,7 +194,7 @@ class JobList:
     def ours(self, campaign: str, since: datetime | None) -> Iterator[FoundInjection]:
         """Stream the jobs of a campaign that are at work, and those that were over after `since`.
 
-        A job whose files are not named as ours is left out, whatever it says of itself. The link's source is the
+        A job whose files are not named as ours is left out, whatever its metadata is. The link's source is the
         folder that all source files lie in: the prefix of the menu is that one, or one above it.
         """
         for batch in parts(self._rows(campaign, since), LISTED_AT_ONCE):
@@ -232,15 +232,15 @@ class JobList:
         return {row["job_id"]: tuple(row.get("files") or ()) for row in rows}
 
     def _injection(self, row: Row, files: Sequence[Row]) -> FoundInjection | None:
-        """Return a job of ours; None when its files' names do not bear out what it says."""
+        """Return a job of ours; None when its files' names do not match its metadata."""
         metadata, job = read_metadata(row), row["job_id"]
         prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
         copy = _common_copy(prefix, files)
         if copy is None:
-            log.warning("the job %s says that it is of %s, and its files do not", job, metadata["campaign"])
+            log.warning("the metadata of the job %s names %s, and its files do not", job, metadata["campaign"])
             return None
         if (copy.campaign, copy.key) != (metadata["campaign"], metadata.get("key")):
-            log.warning("the job %s and its files do not say the same of it", job)
+            log.warning("the metadata of the job %s does not match its files", job)
             return None
         if not deletion.is_ours(deletion.Job(job, self.connection.vo(), copy.key)):
             log.warning("the job %s has files of another job", job)
@@ -271,7 +271,7 @@ class JobList:
 
 
 def _common_copy(prefix: str, files: Sequence[Row]) -> Copy | None:
-    """Return what the names of a job's files say together; None unless they are all of one injection's."""
+    """Return what the names of a job's files have in common; None unless they are all of one injection's."""
     copies = [naming.read_copy(prefix, str(file["dest_surl"])) for file in files]
     whole = sorted(copy for copy in copies if copy is not None)
     same = {copy._replace(number=0) for copy in whole}

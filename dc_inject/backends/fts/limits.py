@@ -25,7 +25,7 @@ from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 _ANY = "*"
 LARGEST = 1e15  # files, bytes of a file, or bytes a second
 _LATELY = 5  # rows of the optimizer, one a minute, of which the mean counts
-_LONGEST = 80  # characters of what the optimizer says of its decision
+_LONGEST = 80  # characters of the optimizer's reason for its decision
 _APART = timedelta(minutes=10)  # rows that are older than the newest one by more are of another time
 
 Row = Mapping[str, Any]
@@ -89,7 +89,7 @@ def _at(row: Row) -> datetime:
 
 
 def _number(value: object) -> float:
-    """Read a number of FTS's; raises ValueError for one with which nobody can plan: it may be anything."""
+    """Read a number of FTS's; raises ValueError for one that is of no use for planning: it may be anything."""
     number = float(str(value))
     if not 0 <= number <= LARGEST:
         raise ValueError("a number is too large, or negative")
@@ -162,14 +162,14 @@ class NamedServices:
     """Asks each FTS by a connection of its own."""
 
     def __init__(self, clock: Clock, trusted: Callable[[str], bool], connect: Callable[[str], Connection]) -> None:
-        """Take what says whether the person has named the host of a URL, and what connects to an address."""
+        """Take what decides whether the person has named the host of a URL, and what connects to an address."""
         self._clock = clock
         self._trusted = trusted
         self._connect = cache(connect)
         self._resting: dict[str, tuple[datetime, str]] = {}  # until when, and why
 
     def refusal(self, endpoint: str) -> str:
-        """Say why an FTS is not asked, and how a person allows it; nothing where it may be."""
+        """Return why an FTS is not asked, and how a person allows it; nothing where it may be."""
         try:
             address = checked(endpoint)
         except UsageError as error:

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 FILES_AT_ONCE = 2000  # in one answer: a megabyte or two, which a front end that gives up after 60 s lets through
 SLOW_AT_MOST = 2  # answers that do not come, in one look: each costs a time-out
-_TOO_MUCH = frozenset({413, 414})  # said at once
-_GAVE_UP = frozenset({408, 500, 502, 504})  # said by FTS, or by what stands before it, when it took too long
-SURE_AFTER = timedelta(minutes=2)  # what FTS says of another node, or of a database at work, is mended by then
+_TOO_MUCH = frozenset({413, 414})  # answered at once
+_GAVE_UP = frozenset({408, 500, 502, 504})  # from FTS, or from what stands before it, when it took too long
+SURE_AFTER = timedelta(minutes=2)  # by then, wrong answers of another node, or during work on a database, are over
 _WAITING = frozenset({"SUBMITTED", "TOKEN_PREP", "ON_HOLD"})
 _STAGING = frozenset({"STAGING", "STARTED", "ON_HOLD_STAGING"})  # waits for tape, or is read from it
 _ARRIVED = frozenset({FINISHED, "ARCHIVING"})
@@ -121,7 +121,7 @@ class Observing:
     """Finds the state of entries; jobs that wait are asked for their state only, without their files.
 
     Each is looked for under the id that its key gives, and counts only if FTS shows our job there.
-    That FTS does not know a job which it had accepted is believed when it says so again, `sure_after` later.
+    That FTS does not know a job which it had accepted is believed when it answers so again, `sure_after` later.
     """
 
     connection: Connection
@@ -170,7 +170,7 @@ class Observing:
         return Observation(key, Status.WAITING, job, moved=0, exact=True)
 
     def _note_missing(self, entry: Entry, job: str) -> Observation:
-        """Note that FTS says it does not know a job, and return what follows for the job.
+        """Note that FTS does not know a job, and return what follows for the job.
 
         One that was not seen to end may still be at work: what it has not moved counts as failed.
         """
@@ -180,7 +180,7 @@ class Observing:
         now = self.connection.now()
         sure_at = self.missed.setdefault(key, now) + self.sure_after
         if sure_at > now and entry.end_asked_at is None:
-            log.info("%s: this is believed when it says so again", gone)
+            log.info("%s: this is believed when it answers so again", gone)
             return Observation(key, Status.UNKNOWN, again_at=sure_at)
         if entry.state is State.COMPLETE:
             return Observation(key, Status.ABSENT, error=gone)
@@ -199,7 +199,7 @@ class Observing:
         """Add up the files of a job.
 
         Of a job that is over only FINISHED files have moved, whatever the state of the others: a ban, or a cancel
-        by somebody else, leaves TOKEN_PREP and ON_HOLD. Files that an answer leaves out have not moved either.
+        by another person, leaves TOKEN_PREP and ON_HOLD. Files that an answer leaves out have not moved either.
         Until a job is over nothing of it has failed, since FTS may try again; what we cancelled has not failed.
         """
         item, files = entry.injection.item, list(row["files"])
@@ -314,7 +314,7 @@ def _reasons(failed: Sequence[Row], missing: int, files: int, scrub: Callable[[s
         reason = reason or f"FTS gives no reason, the file was left in {failed[0]['file_state']}"
         words.append(f"{len(failed)} of {units.counted(files, 'files')} failed, such as: {scrub(reason)}")
     if missing:
-        words.append(f"FTS does not tell of {missing} of {units.counted(files, 'files')}")
+        words.append(f"FTS does not show {missing} of {units.counted(files, 'files')}")
     return "; ".join(words)
 
 

@@ -118,7 +118,7 @@ class CopyDeletion:
         return backoff(attempt, key, FIRST_RETRY, LONGEST_RETRY)
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
-        """Stream the files below a prefix whose whole path says that they are of this campaign."""
+        """Stream the files below a prefix whose whole path shows that they are of this campaign."""
         where = urls.normal(prefix)
         try:
             for entry in self._storage.list(f"{where}/{naming.TOP}/{campaign}"):
@@ -131,7 +131,7 @@ class CopyDeletion:
     def delete(self, urls_: Iterable[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
         """Delete files of a campaign below a prefix, and the folders of their jobs if they are empty then.
 
-        Nobody may be at work on those jobs. What is not proved to be a file of the campaign there is refused.
+        No injector may be at work on those jobs. What is not proved to be a file of the campaign there is refused.
         """
         where, storage = urls.normal(prefix), StorageBreaker(GIVE_UP_AFTER)
         files = [deletion.CopiedFile(where, url, campaign) for url in dict.fromkeys(urls_)]
@@ -173,7 +173,7 @@ class CopyDeletion:
     def _delete_folder(self, folder: deletion.CopyFolder) -> ServiceError | None:
         """Delete a folder if it is empty; return the error if it may pass.
 
-        A storage that lets nobody delete folders keeps them, as they hold no bytes.
+        A storage that does not allow deleting folders keeps them, as they hold no bytes.
         """
         try:
             self._storage.delete_folder_if_empty(folder)
@@ -215,7 +215,7 @@ def _vanished(entry: Entry) -> bool:
 
 
 def _summed(error: ServiceError, count: int, files: int) -> ServiceError:
-    """Return an error of the same kind that says how many files it is about."""
+    """Return an error of the same kind with the number of files that it is about."""
     message = f"{count} of {files} files are not deleted: {error.message}" if files > 1 else error.message
     match error:
         case NeedsOperator():

@@ -21,7 +21,7 @@ FRESH = timedelta(seconds=30)  # 1,200 links do not ask one storage 1,200 times
 log = logging.getLogger(__name__)
 
 _Answer = Reach | ServiceError
-_NO_SPACE_TOLD = "the storage does not tell its space (quota-available-bytes)"
+_NO_SPACE = "the storage does not report its space (quota-available-bytes)"
 Role = Literal["source", "destination"]
 
 
@@ -42,14 +42,14 @@ class Sites:
     def __init__(
         self, source: Storage, destination: Storage, alike: Callable[[], bool], workers: Workers, clock: Clock
     ) -> None:
-        """Take the storages with short timeouts, and what says whether their credentials are the same."""
+        """Take the storages with short timeouts, and what decides whether their credentials are the same."""
         self._storages: Mapping[Role, Storage] = {"source": source, "destination": destination}
         self._alike = alike
         self._workers = workers
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[datetime, RseFacts]] = {}
-        self._said: dict[str, str] = {}  # of each prefix, what is wrong with it
+        self._wrong: dict[str, str] = {}  # of each prefix, what is wrong with it
 
     def sites(self, prefixes: Iterable[str]) -> dict[str, RseFacts]:
         """Return the facts of each prefix."""
@@ -104,7 +104,7 @@ class Sites:
         as_destination = _reach(self._storages["destination"], prefix)
         silent = isinstance(as_destination, Temporary)  # whoever asks: it is not waited for twice
         as_source = as_destination if silent or self._alike() else _reach(self._storages["source"], prefix)
-        self._say(prefix, as_source, as_destination)
+        self._log_trouble(prefix, as_source, as_destination)
         readable, writable = _usable(as_source), _usable(as_destination)
         why = {
             signal: (usable, answer.message)
@@ -120,16 +120,16 @@ class Sites:
             readable, closed["readable"] = False, "there is no such folder"  # as a destination: FTS makes it
         free = as_destination.free if isinstance(as_destination, Reach) else None
         if free is None:
-            missing["free"] = _NO_SPACE_TOLD if isinstance(as_destination, Reach) else as_destination.message
+            missing["free"] = _NO_SPACE if isinstance(as_destination, Reach) else as_destination.message
         return RseFacts(prefix, readable=readable, writable=writable, free=free, missing=missing, closed=closed)
 
-    def _say(self, prefix: str, *answers: _Answer) -> None:
-        """Say what is wrong with a storage when that begins, changes and ends, and not each time it is asked."""
+    def _log_trouble(self, prefix: str, *answers: _Answer) -> None:
+        """Log what is wrong with a storage when that begins, changes and ends, and not each time it is asked."""
         wrong = "; ".join(dict.fromkeys(answer.message for answer in answers if isinstance(answer, ServiceError)))
         with self._lock:
-            before = self._said.pop(prefix, "")
+            before = self._wrong.pop(prefix, "")
             if wrong:
-                self._said[prefix] = wrong
+                self._wrong[prefix] = wrong
         if wrong and wrong != before:
             log.warning("%s", wrong)
         elif before and not wrong:
@@ -160,9 +160,9 @@ def _usable(answer: _Answer) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class StorageEnd:
-    """What a storage says of a URL prefix as a source or as a destination.
+    """What a storage answers about a URL prefix as a source or as a destination.
 
-    `verbs` says for each of `storage.VERBS` whether it is allowed there, None where the storage does not say.
+    `verbs` has for each of `storage.VERBS` whether it is allowed there, None where that is not known.
     `error` is why `reach` is not known.
     """
 

@@ -71,7 +71,7 @@ class RucioBackend:
         self._fts = fts
 
     def warnings(self) -> Iterator[str]:
-        """Say what a person should know of the configuration before anything is asked."""
+        """Log what a person should know of the configuration before anything is asked."""
         for server in self.connection.unencrypted():
             yield (
                 f"Rucio at {server} is not encrypted: who is on the way can read password and token, and act in "
@@ -79,7 +79,7 @@ class RucioBackend:
             )
 
     def check(self) -> ports.Identity:
-        """Return who we are and what we may do; configuration and credentials are read anew."""
+        """Return who we are and what we may do; configuration and credentials are read again."""
         with understood():
             return check(self.connection, self.name)
 

@@ -26,7 +26,7 @@ from dc_inject.system import transport
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.transport_errors import TransportError
 
-# The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
+# The client writes request headers to its log, and colours to stderr. This logger stands outside of the tree of
 # loggers, so that no setting of anybody can make it speak.
 _MUTE = logging.Logger("rucio-client", logging.CRITICAL + 1)
 
@@ -59,7 +59,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         self._session = transport.Session(_Watch(self._record, self._limits))
 
     def _get_auth_tokens(self) -> tuple[str | None, str, str, str]:
-        """Say where the token is kept, once what the client has read so far is known to be safe."""
+        """Set where the token is kept, once what the client has read so far is known to be safe."""
         places: tuple[str | None, str, str, str] = super()._get_auth_tokens()
         check_trust(self.ca_cert, self.host, self.auth_host)
         check_place(places)
@@ -90,13 +90,13 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         return stored
 
     def _BaseClient__read_token(self) -> bool:  # noqa: N802  overrides a private method of the client
-        """Take no token that somebody else has put where the client looks by itself."""
+        """Take no token that another user has put where the client looks by itself."""
         if self.auth_type == "oidc":
             check_discovery()
         return bool(super()._BaseClient__read_token())
 
     def _BaseClient__get_token_x509(self) -> bool:  # noqa: N802  overrides a private method of the client
-        """Look at the files before they are shown: the server says less of what is wrong with them."""
+        """Look at the files before they are shown: the server's answer shows less of what is wrong with them."""
         if self.auth_type == "x509_proxy":
             certificate = key = Path(self.creds["client_proxy"])
         else:
@@ -133,7 +133,7 @@ class _Watch(transport.Adapter):
             raise
         record.status = response.status_code
         if writes and response.status_code >= 500 and "ExceptionClass" not in response.headers:
-            record.unanswered = True  # not Rucio itself speaks, so nobody knows what Rucio did
+            record.unanswered = True  # this is not Rucio's own answer, so it is unknown what Rucio did
         return response
 
 
@@ -167,13 +167,13 @@ def check_place(places: Sequence[str | None]) -> None:
 
 
 def check_found(proxy: object) -> None:
-    """Raise NeedsOperator for a proxy in the place where anybody can put one, if it is somebody else's."""
+    """Raise NeedsOperator for a proxy in the place where anybody can put one, if it is another user's."""
     if proxy == f"/tmp/x509up_u{os.geteuid()}":  # noqa: S108  where the client looks
         _check_owner(Path(str(proxy)))
 
 
 def check_discovery(shared: Path = Path("/tmp")) -> None:  # noqa: S108  where the client looks
-    """Raise NeedsOperator where the client would find a bearer token of somebody else."""
+    """Raise NeedsOperator where the client would find a bearer token of another user."""
     if not (os.environ.get("BEARER_TOKEN") or os.environ.get("BEARER_TOKEN_FILE")):
         _check_owner(shared / f"bt_u{os.geteuid()}")
 
@@ -206,7 +206,7 @@ def _up_to_shared(folder: Path) -> list[Path]:
 
 
 def _shared(about: os.stat_result) -> bool:
-    """Whether it is a folder of root where all may write, but nobody may replace what is not his own."""
+    """Whether it is a folder of root where all may write, but may replace only their own files."""
     return about.st_uid == 0 and bool(about.st_mode & stat.S_ISVTX)
 
 

@@ -39,10 +39,10 @@ MOST_ROWS = 300_000  # of an answer that is kept: in memory a row takes many tim
 ASK = 3  # times at most that a question is asked
 PAUSE = timedelta(milliseconds=200)  # before it is asked again; then twice that
 DOWN_AFTER = 6  # failures in a row, after which questions are asked once only
-OLDEST, NEWEST = 38, 41  # tested; pyproject.toml says the same
+OLDEST, NEWEST = 38, 41  # tested; as in pyproject.toml
 # Schemes that go together in a copy by third party. Releases before 41 have the table under another name.
 SCHEME_MAP: Mapping[str, list[str]] = getattr(constants, "SCHEME_MAP", None) or constants.BASE_SCHEME_MAP
-# The plugin with Rucio's own columns, to be named: clients before 41 ask for another one unless told, which a
+# The plugin with Rucio's own columns, to be named: clients before 41 ask for another one by default, which a
 # server of release 41 answers with an error (SQLite), or with names alone (PostgreSQL).
 METADATA_PLUGIN = "DID_COLUMN"
 PROBES = 3  # of the right to end, since planning without it gives links much less
@@ -68,7 +68,7 @@ def quiet_client(record: RucioCallRecord, timeout: float) -> Any:  # noqa: ANN40
     check_client()
     refuse_odd_configuration()
     # Only here: the import reads rucio.cfg, and what is wrong with it has to be reported like any other trouble.
-    from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as said
+    from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as above
 
     return QuietClient(record, timeout)
 
@@ -93,7 +93,7 @@ def _all(rows: Iterator[Any]) -> list[Any]:
 class Connection(ServiceConnection[RucioCallRecord]):
     """Calls of Rucio's client by name, from any thread; every error that leaves is a ServiceError.
 
-    Its cause is the error that Rucio's client raised, for callers that need more than the classes say.
+    Its cause is the error that Rucio's client raised, for callers that need more than its class.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ def check(connection: Connection, service: str) -> Identity:
 
 
 def credentials_until(client: Any) -> datetime | None:  # noqa: ANN401  rucio has no types
-    """Return when what the client authenticates with expires; None when it does not say.
+    """Return when what the client authenticates with expires; None when that is not known.
 
     A password does not expire by itself, and tokens that Rucio gives for it are renewed without anybody.
     """
@@ -266,7 +266,7 @@ def credentials_until(client: Any) -> datetime | None:  # noqa: ANN401  rucio ha
     try:
         return read_pem(disk.read(Path(file), LARGEST)).until if file else None
     except (OSError, ValueError):
-        return None  # the server will say what is wrong with it
+        return None  # the server will answer what is wrong with it
 
 
 def account_of(connection: Connection) -> str:

@@ -10,7 +10,7 @@ from dc_inject.model import deletion
 def end_rule(connection: Connection, rule: deletion.Rule, *, keep_replicas: bool) -> None:
     """Let a rule of ours expire now; raises NotOurs before anything is asked, or ServiceError.
 
-    `keep_replicas` is for a rule that found files there: ending it with purge would delete somebody's cache.
+    `keep_replicas` is for a rule that found files there: ending it with purge would delete another user's cache.
     """
     address = deletion.address(rule)
     if keep_replicas:

@@ -61,7 +61,7 @@ def bulk(dids: Iterable[Did], read: Callable[[Sequence[Did]], list[Row]]) -> Ite
 
     A name that Rucio's schema refuses would spoil the whole call: then each half is asked for itself, until the
     bad one is alone and left out. What is no word of the schema may be the server's own fault: where not one
-    name is answered for, that error is raised, so that nobody takes a server that fails for one that has nothing.
+    name is answered for, that error is raised, so that a server that fails is not taken for one that has nothing.
     """
     return in_batches(sorted(set(dids)), read)
 

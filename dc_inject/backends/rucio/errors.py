@@ -62,7 +62,7 @@ class RucioCallRecord:
 def translate(
     error: Exception, record: RucioCallRecord, *, writes: bool = False, making: bool = False
 ) -> ServiceError:
-    """Return the error that says what to do next; `making` is for what comes up while a client is made.
+    """Return the error that decides what follows; `making` is for what comes up while a client is made.
 
     If an attempt of a call that `writes` was left without an answer, that is what counts, whatever later
     attempts were reported: the call may have been carried out.
@@ -107,7 +107,7 @@ def of_a_new_rule(error: ServiceError) -> ServiceError:
 
 
 def _status(error: Exception, record: RucioCallRecord) -> int:
-    """Return the HTTP status where it says more than the class of the error."""
+    """Return the HTTP status where it shows more than the class of the error."""
     if type(error) is rucio.RucioException:  # what stands before Rucio has answered
         status = _STATUS.search(str(error))
         return int(status[1]) if status else 0
@@ -115,7 +115,7 @@ def _status(error: Exception, record: RucioCallRecord) -> int:
 
 
 def _text(error: Exception) -> str:
-    """Return what Rucio or the parser of its configuration says; empty for other errors.
+    """Return the text of Rucio or of the parser of its configuration; empty for other errors.
 
     A line of the configuration is never shown, since it may be a password.
     """

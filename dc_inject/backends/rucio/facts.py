@@ -148,7 +148,7 @@ class Facts:
     def _each_alone(self, names: Sequence[str]) -> bool:
         """Return whether each RSE has the attribute of its own name, and no other RSE has one of them.
 
-        False also where that cannot be told of all of them together.
+        False also where that is not known for all of them together.
         """
         try:
             for name in names:

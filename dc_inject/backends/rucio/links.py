@@ -40,7 +40,7 @@ class NamedFts(Protocol):
     """The FTS services that the person has named, wherever RSEs name others."""
 
     def refusal(self, endpoint: str) -> str:
-        """Say why an FTS is not asked, and how a person allows it; nothing where it may be."""
+        """Return why an FTS is not asked, and how a person allows it; nothing where it may be."""
         ...
 
     def queues(self, endpoint: str, pairs: Sequence[Pair]) -> Mapping[Pair, LinkQueue]:
@@ -111,7 +111,7 @@ class Protocols:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The answers; for what is not in a mapping there was none, and `missing` says why.
+    """The answers; for what is not in a mapping there was none, for the reason in `missing`.
 
     `distances` are those of links, None where none is set: Rucio then has no way from there. `expired` are bytes
     of replicas that may be deleted and are still there. `activities` are those of the client's own schema, which

@@ -48,7 +48,7 @@ _NO_RIGHT = "rules end with their lifetime; ask for the right to update rules of
 
 
 def read(row: Row, service: str) -> FoundInjection | None:
-    """Return a rule of ours; None when its comment says that it is not."""
+    """Return a rule of ours; None when it is not, by its comment."""
     parts = naming.read_comment(row["comments"])
     if parts is None:
         return None
@@ -81,7 +81,7 @@ def read(row: Row, service: str) -> FoundInjection | None:
 
 
 def _item(row: Row) -> ItemId:
-    """Return the item that a rule is for: the rule of a slice says what is in it."""
+    """Return the item that a rule is for: the rule of a slice has what is in it in its metadata."""
     did = str(Did.of(row))
     if not naming.is_slice(did):
         return did
@@ -265,7 +265,7 @@ class Rules:
         try:
             rule, count = self.find(injection.item.id, destination)
         except ServiceError as error:
-            # It may be the one that an earlier call has made, so it is in doubt until somebody has looked.
+            # It may be the one that an earlier call has made, so it is in doubt until it is looked up.
             return Outcome(injection.key, error=Temporary(error.message, error.hint, lost=True))
         if rule is not None and rule.key == injection.key:
             return Outcome(injection.key, rule.external_id, adopted=True, origin=rule.origin)
@@ -279,7 +279,7 @@ class Rules:
 
 
 def _call(injection: Injection, origin: Origin | None) -> dict[str, object]:
-    """Return what all rules of one call share; that of a slice says what is in it, and is made by itself."""
+    """Return what all rules of one call share; that of a slice has what is in it, and is made by itself."""
     item = injection.item
     return {
         "rse_expression": injection.link.destination,

@@ -129,7 +129,7 @@ class RucioSet:
     def begin(self) -> None:
         """Make the datasets that are missing, each with its rule, before there is a file.
 
-        So a missing right or quota costs nothing. Raises ServiceError that says what to ask for.
+        So a missing right or quota costs nothing. Raises ServiceError with what to ask for.
         """
         for did in self._unready:
             self._begin(self.prospect(), did)
@@ -291,7 +291,7 @@ class RucioSet:
 
     @contextmanager
     def _ask_for(self, action: str, hint: str) -> Iterator[None]:
-        """Say of a refusal what was refused, and what to ask whom for."""
+        """Return a refusal with what was refused, and what to ask whom for."""
         try:
             yield
         except ServiceError as error:

@@ -71,7 +71,7 @@ def endpoints(connection: Connection, rse: str) -> list[Endpoint]:
 def places(
     connection: Connection, through: WriteEndpoint, scope: str, names: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Give for each name the URL at which its replica has to lie, as Rucio says: nothing is proved yet."""
+    """Give for each name the URL at which its replica has to lie, as Rucio answers: nothing is proved yet."""
     waiting = iter(names)
     while batch := list(islice(waiting, AT_ONCE)):
         pfns = _pfns(connection, through.rse, through.scheme, [f"{scope}:{file}" for file in batch])

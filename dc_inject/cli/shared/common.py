@@ -30,7 +30,7 @@ OPTION = "option"  # in the metadata of a field: the decorator of click that giv
 
 
 class CampaignArgument(click.Argument):
-    """A campaign that has a ledger, or the ledger itself; who names none is told which there are."""
+    """A campaign that has a ledger, or the ledger itself; without a name, the error lists those that there are."""
 
     def process_value(self, ctx: click.Context, value: object) -> object:
         """Return the name; raises UsageError, with the campaigns that have a ledger, when there is none."""
@@ -42,7 +42,7 @@ class CampaignArgument(click.Argument):
             ) from None
 
 
-_GROUPS = {  # of options in the help of a command with many; all others say what it does
+_GROUPS = {  # of options in the help of a command with many; all others show what it does
     "How careful": "--yes --max --space --rules-per-hour --accept --accept-clock --cancel-rate --allow-admin"
     " --threads --timeout --dry-run --no-drain --end-on-stop --abort-on --within",
     "Output": "--format --wide --quiet --verbose --plain --log-format --log-file --junit --metrics-address --serve"
@@ -195,9 +195,9 @@ def own_options() -> set[str]:
 
 
 def refuse_ignored(leading: str, counting: Collection[str], hint: str) -> None:
-    """Raise UsageError for what was given on the command line beside an option and would not count.
+    """Raise UsageError for what was given on the command line together with an option and would not count.
 
-    `leading` is the name of the option's parameter, `counting` those of parameters that count beside it.
+    `leading` is the name of the option's parameter, `counting` those of parameters that count together with it.
     """
     ctx = click.get_current_context()
     given = {

@@ -37,7 +37,7 @@ LARGEST = 1_000_000  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A default that somebody has set: of which command and option, its value as typed, and where it was set."""
+    """A default that a user has set: of which command and option, its value as typed, and where it was set."""
 
     command: str
     option: str
@@ -224,7 +224,7 @@ def _options(path: Path, command: click.Command, table: Mapping[str, Any], name:
     return values
 
 
-def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # noqa: ANN401  whatever TOML can say
+def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # noqa: ANN401  any value of TOML
     """Return a value as it would be typed, so that an option reads it as it reads the command line."""
     if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
         raise UsageError(f"{path}: {key} takes one value", "write it as on the command line, as a string")
@@ -238,7 +238,7 @@ def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # no
 
 
 def _merged(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both maps as one; the other one counts where both say something."""
+    """Return both maps as one; the other one counts where both have a value."""
     merged = dict(base)
     for key, value in other.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
@@ -247,7 +247,7 @@ def _merged(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _known(path: Path, noun: str, names: Iterable[str], valid: Iterable[str]) -> None:
-    """Raise UsageError for a name that nobody knows, with the nearest one."""
+    """Raise UsageError for an unknown name, with the nearest one."""
     valid = sorted(valid)
     for name in names:
         if name not in valid:

@@ -18,22 +18,22 @@ from dc_inject.model.errors import DcInjectError, UsageError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
-CLOSED_PIPE = 128 + signal.SIGPIPE  # as a shell tells it of those whom the signal ends
+CLOSED_PIPE = 128 + signal.SIGPIPE  # as shells report a process that the signal has ended
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
 _OF_THE_MACHINE = frozenset({Cause.DESCRIPTORS, Cause.THREADS, Cause.MEMORY})
 _UNUSABLE = _UNWRITABLE | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
-def say_interrupted(state: str) -> None:
-    """Say that Ctrl-C, or another signal, has interrupted a command, and how things are left."""
+def report_interruption(state: str) -> None:
+    """Report that Ctrl-C, or another signal, has interrupted a command, and how things are left."""
     click.echo(f"interrupted: {state}", err=True)
 
 
 def explain(error: BaseException) -> int:
-    """Say what has ended a command, and return its exit code; the trace of a bug goes to a private file.
+    """Report what has ended a command, and return its exit code; the trace of a bug goes to a private file.
 
-    Where whoever read our output has gone, nothing is said any more.
+    Where whoever read our output has gone, nothing is printed any more.
     """
     try:
         return _explained(error)
@@ -44,33 +44,33 @@ def explain(error: BaseException) -> int:
 def _explained(error: BaseException) -> int:
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():
-            return _say("interrupted", None, INTERRUPTED)
+            return _report("interrupted", None, INTERRUPTED)
         case click.ClickException():
             error.show()
             log_output.keep_error(error.format_message(), None, error.exit_code)
             return error.exit_code
         case DcInjectError():
-            return _say(error.message, error.hint, error.exit_code)
+            return _report(error.message, error.hint, error.exit_code)
         case BrokenPipeError():
             return _mute()
         case OSError() if error.filename is None and error.errno in _UNWRITABLE:
             _silence(sys.stdout)
-            return _say(f"the output cannot be written: {error.strerror}", "write it somewhere else", UNEXPECTED)
+            return _report(f"the output cannot be written: {error.strerror}", "write it elsewhere", UNEXPECTED)
         case OSError() if error.filename is not None and error.errno in _UNUSABLE:
             hint = "use a place with room that you may write to; HOME, XDG_STATE_HOME and TMPDIR name some"
-            return _say(f"{os.fsdecode(error.filename)}: {error.strerror}", hint, UsageError.exit_code)
+            return _report(f"{os.fsdecode(error.filename)}: {error.strerror}", hint, UsageError.exit_code)
         case _:
             fault = faults.judge(faults.Facts.of(error, Peer.FTS))  # the peer is in no word about this machine
             if fault.cause in _OF_THE_MACHINE:
-                return _say(fault.message(), fault.hint, UNEXPECTED)
+                return _report(fault.message(), fault.hint, UNEXPECTED)
             with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
                 file.write(redaction.trace(error))
             hint = f"this is a bug; please report it with the trace in {file.name}"
-            return _say(f"unexpected {type(error).__name__}", hint, UNEXPECTED)
+            return _report(f"unexpected {type(error).__name__}", hint, UNEXPECTED)
 
 
 def _mute() -> int:
-    """Say nothing more, not even at the exit."""
+    """Print nothing more, not even at the exit."""
     _silence(sys.stdout)
     _silence(sys.stderr)
     return CLOSED_PIPE
@@ -81,7 +81,7 @@ def _silence(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _say(message: str, hint: str | None, code: int) -> int:
+def _report(message: str, hint: str | None, code: int) -> int:
     log_output.keep_error(message, hint, code)
     click.echo(f"dc-inject: {redaction.visible(message)}", err=True)
     if hint:

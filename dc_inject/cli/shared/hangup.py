@@ -75,7 +75,7 @@ def interrupt_once() -> Callable[[], None]:
 def stopping(stop: Callable[[], None], words: str) -> Iterator[None]:
     """Let the first of these signals stop the work in good order, and a second Ctrl-C or SIGTERM leave at once.
 
-    `stop` must be safe in a signal handler; `words` say what becomes of rules or jobs. After the first signal, and
+    `stop` must be safe in a signal handler; `words` are what becomes of rules or jobs. After the first signal, and
     after the end, SIGHUP is ignored.
     """
 

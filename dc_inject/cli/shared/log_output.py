@@ -2,10 +2,10 @@
 
 What is logged are sentences. Some of them also carry typed fields for programs: whoever logs such a sentence gives
 `extra={"event": NAME, "fields": {...}}` with plain values: bytes, bytes per second, and times as texts. A line of
-JSON has them beside its `time`, `level` and `message`; docs/reference/log.md lists all events.
+JSON has them after its `time`, `level` and `message`; docs/reference/log.md lists all events.
 
 Every line goes through one gate, `redaction.clean`: the message, each text among the fields, and a traceback.
-A log that cannot be written, as on a full disk, never stops an injection: that is said once, on stderr.
+A log that cannot be written, as on a full disk, never stops an injection: that is reported once, on stderr.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _PLAIN = click.option(
 )
 
 
-def OPTIONS(command: F) -> F:  # noqa: N802  it stands beside the options
+def OPTIONS(command: F) -> F:  # noqa: N802  it stands among the options
     """Give a command --plain, --log-format and --log-file."""
     return _PLAIN(_FORMAT(_FILE(command)))
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people, its time in UTC, without secrets, also not in a traceback or in what a library says."""
+    """A line for people, its time in UTC, without secrets, also not in a traceback or a library's message."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
@@ -129,7 +129,7 @@ class Handler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a method of logging
-        """Say once that a file cannot be written; logging itself would print the message before it was cleaned."""
+        """Report once that a file cannot be written; logging would print the message before it is cleaned."""
         del record
         if not self._failed and self.file is not None:
             self._failed = True
@@ -152,7 +152,7 @@ def talk(
     fmt: str = "text",
     file: Path | None = None,
 ) -> bool:
-    """Send the log to stderr, and to a file if one is named; what libraries say only from warnings on.
+    """Send the log to stderr, and to a file if one is named; messages of libraries only from warnings on.
 
     With `quiet`, stderr gets warnings and errors only. Returns whether stderr is a terminal on which a person may
     want to see more than these lines (not `plain`). Raises UsageError for a file that cannot be written.

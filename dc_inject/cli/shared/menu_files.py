@@ -37,7 +37,7 @@ def read(path: Path) -> tuple[bytes, str]:
 
 def drafts(path: Path) -> list[menu.MenuDraft]:
     """Read a menu, a folder of them, or stdin; raises MenuError with every problem."""
-    return [menu.read(*read(path), files.beside(path))] if path == STDIN else files.read_menus([path])
+    return [menu.read(*read(path), files.make_loader(path))] if path == STDIN else files.read_menus([path])
 
 
 def write(content: str | bytes, output: Path, *, force: bool, mode: int = 0o666) -> None:
@@ -52,7 +52,7 @@ def write(content: str | bytes, output: Path, *, force: bool, mode: int = 0o666)
 
 
 def goal(file: Path, output: Path) -> Path:
-    """Return which file a new menu is; one that goes to stdout is taken to go beside the old one."""
+    """Return which file a new menu is; one that goes to stdout is taken to go next to the old one."""
     if output != STDIN:
         return output
     return Path("stdout") if file == STDIN else file
@@ -64,11 +64,11 @@ def name_of(output: Path) -> str:
 
 
 def seen_from(goal: Path) -> Callable[[str], str]:
-    """Return what tells the path of a file as a menu has to name it."""
+    """Return a function from the path of a file to the name that a menu has to use."""
     return lambda path: os.path.relpath(path, goal.parent)
 
 
-def say(*sentences: str) -> None:
-    """Tell a person something; data are on stdout."""
+def show(*sentences: str) -> None:
+    """Show sentences to the user on stderr; data are on stdout."""
     for sentence in sentences:
         click.echo(sentence, err=True)

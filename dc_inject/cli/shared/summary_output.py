@@ -42,7 +42,7 @@ def _holds(held: Mapping[str, int]) -> str:
 
 
 def _goal(goal: Mapping[str, int]) -> str:
-    """Say a goal, and how far it is reached: `volume 2 PB, 53.0 % moved`."""
+    """Return a goal, and how far it is reached: `volume 2 PB, 53.0 % moved`."""
     if "volume" in goal:
         part = goal["moved"] / goal["volume"] if goal["volume"] else 1.0
         return f"volume {size(goal['volume'])}, {units.percent(part)} moved"
@@ -147,7 +147,7 @@ def _links(row: dict[str, Any]) -> str:
 
 
 def show_advice(given: bool, holds: Sequence[dict[str, Any]], *, seeds: str = "", simulated: bool = True) -> None:
-    """Print them as a table, if control advised; `seeds` says of how many seeds these are medians."""
+    """Print them as a table, if control advised; these are medians of so many `seeds`."""
     if not given:
         return
     if not holds:

@@ -2,7 +2,7 @@
 
 On a terminal a table has lines of the terminal's width. Columns without content are left out first, and then those
 that can be spared, which are named below. If that is not enough, values that many rows share become headings
-above these rows, and names are cut in the middle, since their ends tell as much as their beginnings. Sentences are
+above these rows, and names are cut in the middle, since ends matter as much as beginnings. Sentences are
 folded between words, or stand below their rows where whole lines would be too wide. Numbers and times are never
 cut or folded. `--wide`, JSON and CSV have everything.
 """
@@ -210,7 +210,7 @@ def fitting(
 
 
 class _Size(NamedTuple):
-    """How wide a column is if whole, how long its longest word is, and whether it says anything."""
+    """How wide a column is if whole, how long its longest word is, and whether it has any value."""
 
     natural: int
     word: int
@@ -303,7 +303,7 @@ def write(shown: RenderableType) -> None:
     click.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
 
 
-def emit_json(value: Any) -> None:  # noqa: ANN401  whatever JSON can say
+def emit_json(value: Any) -> None:  # noqa: ANN401  any value of JSON
     """Print a value to stdout as JSON."""
     json.dump(value, sys.stdout, indent=2, default=str)
     sys.stdout.write("\n")

@@ -62,7 +62,7 @@ def _agreed(question: str) -> bool:
 
 
 def agreed(question: str) -> bool:
-    """Ask, and take silence, as where nobody can be asked, for a no."""
+    """Ask, and take silence, as without a user to ask, for a no."""
     try:
         return click.confirm(question, err=True)
     except click.Abort:
@@ -70,5 +70,5 @@ def agreed(question: str) -> bool:
 
 
 def _terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether a user can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -31,7 +31,7 @@ LISTEN = 3
 UNPRIVILEGED = 65534
 # LISTEN_PID has to be the program's own id, which exec does not change; the kernel ends it if we are killed.
 LAUNCH = ("sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec setpriv --pdeathsig KILL "$@"', "sh")
-# XRootD and PostgreSQL refuse to be root. As user nobody they can only use the sandbox's files, which are root's.
+# XRootD and PostgreSQL refuse to be root. As the user `nobody` they can only use the sandbox's files.
 AS_UNPRIVILEGED = (
     f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups",
     "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override", "--securebits=+no_setuid_fixup",

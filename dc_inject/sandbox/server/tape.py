@@ -23,7 +23,7 @@ from aiohttp import web
 
 _OWN = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "date", "server"})  # are not passed on
 _FILE = re.compile(r"<(\w+):href>([^<]*)</\1:href>.*?</\1:prop>", re.S)  # of an answer to PROPFIND
-_FOLDER = re.compile(r"collection(/>|>1)")  # XRootD says of a file that its `iscollection` is 0
+_FOLDER = re.compile(r"collection(/>|>1)")  # XRootD reports `iscollection` 0 for a file
 _NEARLINE = '<S:FileLocality xmlns:S="http://srm.lbl.gov/StorageResourceManager">NEARLINE</S:FileLocality>'
 _API = "/api/v1"
 _WAITING = frozenset({"SUBMITTED", "STARTED"})

@@ -405,7 +405,7 @@ def test_rses_are_asked_for(check, rucio, monkeypatch) -> None:
     assert done.exit_code == 2
     told = [(row["severity"], row["code"], row["message"]) for row in rows(done)]
     assert told == [
-        ("error", None, "D is tape, and nobody agreed to it"),
+        ("error", None, "D is tape, and no agreement is named"),
         ("warning", "storage-unreachable", "in Rucio, B is not writable now"),
         ("error", None, "rucio knows no RSE C"),
     ]

@@ -368,8 +368,8 @@ def at_least(verdicts: Sequence[Verdict]) -> float | None:
 
     A trial that was too much counts, too, unless transfers failed.
     """
-    telling = [trial for trial in overload.conclusive(verdicts) if not overload.failing(trial)]
-    return max((min(trial.rate, trial.moved_rate) for trial in telling), default=None)
+    conclusive = [trial for trial in overload.conclusive(verdicts) if not overload.failing(trial)]
+    return max((min(trial.rate, trial.moved_rate) for trial in conclusive), default=None)
 
 
 def held(ladder: Ladder, verdicts: Sequence[Verdict], capacity: float) -> Cause | None:

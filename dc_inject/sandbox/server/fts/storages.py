@@ -86,7 +86,7 @@ class Storages:
                 raise of_status(DESTINATION, answer.status)
 
     async def ask(self, end: str, url: str, token: str | None, body: Json | None = None) -> Json:
-        """Ask a tape system, with POST where there is something to say. Raises CopyFailed."""
+        """Ask a tape system, with POST where there is a body. Raises CopyFailed."""
         method = "GET" if body is None else "POST"
         async with self.request(end, method, URL(url, encoded=True), _bearer(token), body) as answer:
             if answer.status >= 400:
