@@ -88,13 +88,12 @@ def control() -> str:
 
 
 def export() -> str:
-    """Return the page on export with the fields of its records as the code has them."""
-    heads = ("## Injections", "## Planned flows")
-    tables = (
-        "| field | type | meaning |\n|---|---|---|"
-        + "".join(f"\n| `{field.name}` | {field.type} | {field.text} |" for field in fields)
-        for fields in FIELDS.values()
-    )
+    """Return the page on export with the fields of its records as the code has them, shared ones once."""
+    heads, rows = ("## Injections", "## Planned flows"), list[list[str]]()
+    for fields in FIELDS.values():
+        shown = [f"\n| `{field.name}` | {field.type} | {field.text} |" for field in fields]
+        rows.append([row for row in shown if row not in sum(rows, [])])
+    tables = ("| field | type | meaning |\n|---|---|---|" + "".join(some) for some in rows)
     return with_tables((DOCS / "reference" / "export.md").read_text(), dict(zip(heads, tables, strict=True)))
 
 
@@ -115,17 +114,11 @@ def metrics() -> str:
 
 def twin() -> str:
     """Return the page on the twin with the bounds of its scenarios as they are stored."""
-    head = (
-        "| scenario | could be moved | short is | best constant rates | times the menu's |\n|---|---|---|---|---|"
-    )
-    rows = (
-        f"\n| {name} | {' | '.join((most, ', '.join(row['why']), best, factors))} |"
-        for name, row in stored_bounds().items()
-        for most, best in [in_words(row)]
-        for factors in [", ".join(f"{factor:g}" for factor in row.get("factors", ()))]
-    )
-    heading = "### What a perfect injector could move"
-    return with_tables((DOCS / "explanation" / "twin.md").read_text(), {heading: head + "".join(rows)})
+    page = (DOCS / "explanation" / "twin.md").read_text()
+    for name, row in stored_bounds().items():
+        page, found = re.subn(rf"(?m)^\| {name} \| [^|]+ \|", f"| {name} | {in_words(row)[0]} |", page)
+        assert found, name
+    return page
 
 
 def with_tables(page: str, tables: Mapping[str, str]) -> str:
