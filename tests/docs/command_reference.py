@@ -100,7 +100,7 @@ def _section(command: click.Command, context: click.Context, shared: Collection[
     options = _options(command, context)
     parts.append(_table([option for option in options if option not in shared]))
     if also := [f"`{re.findall('--[a-z-]+', name)[0]}`" for name, text in options if (name, text) in shared]:
-        parts.append(f"[Of several commands](#options-of-several-commands): {', '.join(also)}.")
+        parts.append(f"[Also](#options-of-several-commands): {', '.join(also)}.")
     return "\n\n".join(part for part in parts if part)
 
 

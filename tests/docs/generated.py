@@ -89,11 +89,12 @@ def control() -> str:
 
 def export() -> str:
     """Return the page on export with the fields of its records as the code has them, shared ones once."""
-    heads, rows = ("## Injections", "## Planned flows"), list[list[str]]()
-    for fields in FIELDS.values():
-        shown = [f"\n| `{field.name}` | {field.type} | {field.text} |" for field in fields]
-        rows.append([row for row in shown if row not in sum(rows, [])])
-    tables = ("| field | type | meaning |\n|---|---|---|" + "".join(some) for some in rows)
+    heads = ("## Injections", "## Planned flows")
+    injected, planned = (
+        [f"\n| `{field.name}` | {field.type} | {field.text} |" for field in fields] for fields in FIELDS.values()
+    )
+    new = [row for row in planned if row not in injected]
+    tables = ("| field | type | meaning |\n|---|---|---|" + "".join(rows) for rows in (injected, new))
     return with_tables((DOCS / "reference" / "export.md").read_text(), dict(zip(heads, tables, strict=True)))
 
 
