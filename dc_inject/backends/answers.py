@@ -6,10 +6,25 @@ All raise TypeError or ValueError, which the back ends take for an answer that c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+
+from dc_inject.model.errors import Temporary
+from dc_inject.model.redaction import scrub
 
 LARGEST = 2**63 - 1  # that the ledger can keep
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@contextmanager
+def understood(service: str, server: str, *, lost: bool = False) -> Iterator[None]:
+    """Let an answer of an unforeseen form be a ServiceError, as any other trouble; `server` may answer."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        message = f"{service}'s answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
+        raise Temporary(message, f"is it {server} or newer?", lost=lost) from error
 
 
 def count(value: object) -> int:

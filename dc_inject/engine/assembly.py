@@ -249,32 +249,6 @@ def engine(
     )
 
 
-def simulated_engine(
-    menus: Callable[[], Campaign],
-    ledger: Ledger,
-    backends: Mapping[str, Backend],
-    identities: Mapping[str, Identity],
-    clock: Clock,
-    executor: Executor,
-    *,
-    poll: timedelta,
-    drain: bool = True,
-    planner: Planner | None = None,
-) -> Engine:
-    """Return an engine for simulated time, without an observer; the `executor` works in its thread."""
-    return Engine(
-        menus=menus,
-        ledger=ledger,
-        backends=backends,
-        identities=identities,
-        clock=clock,
-        executor=executor,
-        observer=Silent(),
-        settings=Settings(poll=poll, drain=drain),
-        planner=planner,
-    )
-
-
 # --------------------------------------------------------------------------- parts of a start
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dc_inject.model import Entry
 from dc_inject.model.errors import ServiceError, Temporary
@@ -18,6 +19,15 @@ log = logging.getLogger(__name__)
 K = TypeVar("K")
 T = TypeVar("T")
 Then = Callable[[Any, ServiceError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[K, T]):
+    """The call that asks a service about some things; one that hangs holds up calls of the same `service` only."""
+
+    service: str
+    subjects: Sequence[K]
+    call: Callable[[], T]
 
 
 class Calls:
@@ -67,33 +77,33 @@ class Calls:
             raise failures[0]
 
     def gather(
-        self, tasks: Mapping[K, Callable[[], Any]], deadline: datetime, service: Callable[[K], str]
-    ) -> tuple[dict[K, Any], dict[K, ServiceError]]:
-        """Run tasks and wait for all of them or the deadline; return results, and errors of the others.
+        self, batches: Sequence[Batch[K, T]], deadline: datetime
+    ) -> tuple[list[tuple[Batch[K, T], T]], list[tuple[Batch[K, T], ServiceError]]]:
+        """Make calls side by side, and wait for all of them or the deadline; return the answers, and the errors.
 
-        Continuations of other tasks run meanwhile. A task that is late counts as failed; its result is dropped,
-        and its error names the `service` of the task.
+        Continuations of other tasks run meanwhile. A call that is late counts as failed; its answer is dropped.
         """
-        results: dict[K, Any] = {}
-        errors: dict[K, ServiceError] = {}
+        done: dict[int, tuple[Any, ServiceError | None]] = {}
 
-        def keep(name: K) -> Then:
-            def then(result: Any, error: ServiceError | None) -> None:  # noqa: ANN401  any task's result
-                if error is None:
-                    results[name] = result
-                else:
-                    errors[name] = error
+        def keep(number: int) -> Then:
+            def then(answer: Any, error: ServiceError | None) -> None:  # noqa: ANN401  any call's answer
+                done[number] = answer, error
 
             return then
 
-        for name, task in tasks.items():
-            self.start(task, keep(name), service(name))
-        while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline and not self.stopping:
+        for number, batch in enumerate(batches):
+            self.start(batch.call, keep(number), batch.service)
+        while len(done) < len(batches) and self._clock.now() < deadline and not self.stopping:
             self.wait(deadline)
-        late = [name for name in tasks if name not in results and name not in errors]
         why = "stopped before {} answered" if self.stopping else "no answer from {} in time"  # not its fault, then
-        errors |= {name: Temporary(why.format(service(name)), lost=True) for name in late}
-        return dict(results), {name: errors[name] for name in tasks if name in errors}
+        answers, errors = [], []
+        for number, batch in enumerate(batches):
+            answer, error = done.get(number, (None, Temporary(why.format(batch.service), lost=True)))
+            if error is None:
+                answers.append((batch, answer))
+            else:
+                errors.append((batch, error))
+        return answers, errors
 
     @property
     def under_way(self) -> int:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from operator import itemgetter
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.context import EngineContext, Settings
 from dc_inject.engine.deleting import BY_HAND, DeletionByHand
-from dc_inject.engine.reconciler import IN_SERVICE, OBSERVE_AT_ONCE, Batch, Reconciler
+from dc_inject.engine.reconciler import IN_SERVICE, OBSERVE_AT_ONCE, Reconciler, observing
 from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, FlowKey, State
 from dc_inject.model.errors import NeedsOperator, ServiceError
@@ -47,7 +47,6 @@ LOOK_AGAIN = timedelta(seconds=1)
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 Missed = Callable[[Sequence[Entry], datetime], None]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +157,13 @@ class Drain(Reconciler):
         does not answer, after all that is known is written.
         """
         unsure: dict[str, datetime] = {}
-        errors: list[ServiceError] = []
-        batches = list(self._observing(entries, exact=exact, at_once=at_once))
-        for batch, observations, error in self._gather(batches, within):
-            seen = self._record(batch, observations or [])
+        batches = list(observing(self._context.backends, entries, exact=exact, at_once=at_once))
+        deadline = self._clock.now() + (within or self._context.settings.call_grace)
+        answers, errors = self._context.calls.gather(batches, deadline)
+        for batch, observations in answers:
+            seen = self._record(batch.subjects, observations)
             unsure |= {one.key: one.again_at for one in seen if one.again_at is not None}
-            errors += [error] if error else []
-        for error in errors:
+        for _, error in errors:
             raise error
         return unsure
 
@@ -293,9 +292,12 @@ class Drain(Reconciler):
     def _end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         batches = self._ending(complete)
         while together := list(islice(batches, BATCHES_AT_ONCE)):
-            for batch, outcomes, error in self._gather(together):
-                failed = [Outcome(entry.injection.key, error=error) for entry in batch.entries]
-                yield from failed if outcomes is None else outcomes
+            deadline = self._clock.now() + self._context.settings.call_grace
+            answers, errors = self._context.calls.gather(together, deadline)
+            for _, outcomes in answers:
+                yield from outcomes
+            for batch, error in errors:
+                yield from (Outcome(entry.injection.key, error=error) for entry in batch.subjects)
 
     def _look_over(self, left: dict[str, Entry]) -> Iterator[Outcome]:
         """Observe some of the entries in `left`: end complete ones, and take them and vanished ones out of `left`.
@@ -344,13 +346,3 @@ class Drain(Reconciler):
     def _withdraw(self, entries: Sequence[Entry]) -> None:
         keys = [entry.injection.key for entry in entries]
         self._context.ledger.withdraw(keys, "the request was lost and not carried out", self._clock.now())
-
-    def _gather(
-        self, batches: Sequence[Batch[T]], within: timedelta | None = None
-    ) -> Iterator[tuple[Batch[T], list[T] | None, ServiceError | None]]:
-        """Make calls side by side; give each with its answer, or with why there was none in time."""
-        deadline = self._clock.now() + (within or self._context.settings.call_grace)
-        calls = {number: batch.call for number, batch in enumerate(batches)}
-        answers, errors = self._context.calls.gather(calls, deadline, lambda number: batches[number].service)
-        for number, batch in enumerate(batches):
-            yield batch, answers.get(number), errors.get(number)

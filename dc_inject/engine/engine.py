@@ -29,7 +29,7 @@ from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State, overrides, redaction, units
 from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
-from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, UnexpectedError
+from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, Silent, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
 from dc_inject.model.services import injections
@@ -68,7 +68,7 @@ class Engine:
         identities: Mapping[str, Identity],
         clock: Clock,
         executor: Executor,
-        observer: Observer,
+        observer: Observer = Silent(),
         settings: Settings = Settings(),
         alone: Alone | None = None,
         machine: MachineClock | None = None,

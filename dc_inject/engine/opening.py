@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine import preflight, queues, rooms, second_hops
-from dc_inject.engine.calls import in_parts
+from dc_inject.engine.calls import Batch, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
 from dc_inject.engine.situation import SituationReader, booked, site_of
@@ -167,23 +167,16 @@ class Opening:
         names: dict[str, set[str]] = {}
         for flow in flows:
             names.setdefault(flow.link.through, set()).update(flow.link[:2])
-        parts = {
-            (service, number): part
+        batches = [
+            Batch(service, part, partial(context.backends[service].sites, part))
             for service in sorted(set(names) - set(context.broken))
-            for number, part in enumerate(in_parts(sorted(names[service]), RSES_AT_ONCE))
-        }
-        tasks = {name: partial(context.backends[name[0]].sites, part) for name, part in parts.items()}
-        results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
-        self._complain(errors, last_try=last_try and bool(results))
-        facts = {
-            (part[0], name): fact
-            for part, facts_of_part in results.items()
-            for name, fact in facts_of_part.items()
-        }
+            for part in in_parts(sorted(names[service]), RSES_AT_ONCE)
+        ]
+        answers, errors = context.calls.gather(batches, deadline)
+        self._complain([(batch.service, error) for batch, error in errors], last_try=last_try and bool(answers))
+        facts = {(batch.service, name): fact for batch, known in answers for name, fact in known.items()}
         readings: list[Reading] = [
-            ("availability", name, None, error.message)
-            for failed, error in errors.items()
-            for name in parts[failed]
+            ("availability", name, None, error.message) for batch, error in errors for name in batch.subjects
         ]
         for (_, name), fact in facts.items():
             readings += [(signal, name, None, why) for signal, why in fact.missing.items()]
@@ -209,16 +202,13 @@ class Opening:
         pools, never = self._inventories.refresh(wanted, deadline)
         landed = second_hops.landed(self._context, able)
         pools |= {flow.pool: landed[flow.key] for flow in able if flow.key in landed}
-        last_try = last_try and bool(pools)
-        self._complain(
-            {(wanted[pool], n): error for n, (pool, error) in enumerate(never.items())}, last_try=last_try
-        )
+        self._complain([(wanted[pool], e) for pool, e in never.items()], last_try=last_try and bool(pools))
         return pools, never
 
-    def _complain(self, errors: Mapping[tuple[str, int], ServiceError], *, last_try: bool) -> None:
-        for (service, _), error in errors.items():
+    def _complain(self, errors: Sequence[tuple[str, ServiceError]], *, last_try: bool) -> None:
+        for service, error in errors:
             self._context.fail(service, error)
-        temporary = [error for error in errors.values() if isinstance(error, Temporary)]
+        temporary = [error for _, error in errors if isinstance(error, Temporary)]
         if temporary and not last_try:
             raise temporary[0]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.calls import in_parts
+from dc_inject.engine.calls import Batch, in_parts
 from dc_inject.engine.context import EngineContext
-from dc_inject.model import Bundle, Flow, FlowKey, Hold, Injection, Slice
+from dc_inject.model import Bundle, Flow, FlowKey, Hold, Injection, Item, Slice
 from dc_inject.model.events import SetAside
 from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
@@ -84,7 +84,8 @@ def replace_unusable(
             status = statuses.get(Candidate(injection.item.id, injection.link))
             until = status.source_until if status else None
             bounded = _within(context, onward.get(injection.flow), until, injection)
-            why = why_not(status, bounded, landed=injection.flow in onward) or claims.why_not(injection, status)
+            ends_at, landed = bounded.release + bounded.lifetime, injection.flow in onward
+            why = why_not(status, bounded.item, ends_at, landed=landed) or claims.why_not(injection, status)
             if why or status is None or status.item is None:
                 taken |= _set_aside(context, injection, why)
                 short.add(injection.flow)
@@ -113,7 +114,7 @@ def _fit_job(context: EngineContext, hop: Flow | None, injection: Injection) -> 
         return injection
     until = context.ledger.entry(injection.item.copied_by).expires_at
     bounded = _within(context, hop, until, injection)
-    if lifetime.outlives(bounded, until):
+    if lifetime.outlives(bounded.release + bounded.lifetime, until):
         context.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
         return None
     return bounded
@@ -127,26 +128,26 @@ def _within(context: EngineContext, hop: Flow | None, until: datetime | None, in
     return replace(injection, lifetime=lifetime.limit_second_copy(injection, until - spacing, hop.lifetime_min))
 
 
-def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:
-    """Return why an item would cause no traffic, or could be lost under way; empty when it is usable.
+def why_not(status: ReplicaStatus | None, item: Item, ends_at: datetime, *, landed: bool = False) -> str:
+    """Return why an item would cause no traffic, or could be lost before its rule ends; empty when it is usable.
 
     What has `landed` by a rule of ours is complete when that rule's locks show it, which is why it was chosen;
     Rucio's summary of what is where follows minutes later.
     """
     if status is None or status.item is None:
-        return NOT_LISTED if isinstance(injection.item, Slice) else "it does not exist any more"
+        return NOT_LISTED if isinstance(item, Slice) else "it does not exist any more"
     if not status.closed:
         return "it is still open"
     if status.files is None:
         return NOT_LISTED
-    most = UNEVEN if isinstance(injection.item, Slice) else GROWN
-    if status.item.bytes > most * injection.item.bytes or status.item.files > GROWN * injection.item.files:
+    most = UNEVEN if isinstance(item, Slice) else GROWN
+    if status.item.bytes > most * item.bytes or status.item.files > GROWN * item.files:
         return "it has grown since the inventory was read"  # bounds, space and quota were weighed for what it was
     if not status.item.bytes or not (status.source_complete or (landed and status.source_locked)):
         return NOT_WHOLE
     if not status.source_locked:
         return NOT_HELD
-    if lifetime.outlives(injection, status.source_until):
+    if lifetime.outlives(ends_at, status.source_until):
         return "the source may lose it before its rule ends"
     if status.destination_bytes or status.destination_locked:
         return THERE
@@ -199,19 +200,19 @@ def _check(
     by_source: dict[tuple[str, str], list[Injection]] = defaultdict(list)
     for injection in chosen:
         by_source[injection.link.through, injection.link.source].append(injection)
-    tasks, parts = {}, {}
-    for (service, source), injections in by_source.items():
-        for number, part in enumerate(in_parts(injections, CHECK_AT_ONCE)):
-            parts[service, source, number] = part
-            candidates = [Candidate(injection.item.id, injection.link) for injection in part]
-            tasks[service, source, number] = partial(context.backends[service].check_replicas, candidates)
-    results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
+    batches = [
+        Batch(service, part, partial(context.backends[service].check_replicas, candidates))
+        for (service, _), injections in by_source.items()
+        for part in in_parts(injections, CHECK_AT_ONCE)
+        for candidates in [[Candidate(injection.item.id, injection.link) for injection in part]]
+    ]
+    answers, errors = context.calls.gather(batches, deadline)
     failed: set[FlowKey] = set()
-    for name, error in errors.items():
-        flows = {injection.flow for injection in parts[name]}
-        context.fail(name[0], error, sorted(flows))
+    for batch, error in errors:
+        flows = {injection.flow for injection in batch.subjects}
+        context.fail(batch.service, error, sorted(flows))
         failed |= flows
-    return {candidate: status for result in results.values() for candidate, status in result.items()}, failed
+    return {candidate: status for _, answer in answers for candidate, status in answer.items()}, failed
 
 
 def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tuple[ItemId, str]]:

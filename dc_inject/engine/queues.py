@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 
-from dc_inject.engine.calls import in_parts
+from dc_inject.engine.calls import Batch, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Link, Mode
 from dc_inject.model.ports import LinkQueue, Missing
@@ -31,28 +32,28 @@ def record(context: EngineContext, demands: Iterable[Demand], deadline: datetime
     for demand in demands:
         if demand.flow.control.mode is not Mode.OFF and demand.coming and demand.held is None:
             links_of[demand.flow.link.through][demand.flow.link] = None
-    parts = {
-        (service, number): part
-        for service, links in links_of.items()
-        for number, part in enumerate(in_parts(list(links), LINKS_AT_ONCE))
-    }
-    tasks = {name: partial(context.backends[name[0]].queues, part) for name, part in parts.items()}
     # In a lane of their own: an FTS that hangs must not hold up the calls of who gives it work.
-    results, errors = context.calls.gather(tasks, deadline, lambda name: f"the queues of {name[0]}")
+    batches = [
+        Batch(f"the queues of {service}", part, partial(context.backends[service].queues, part))
+        for service, links in links_of.items()
+        for part in in_parts(list(links), LINKS_AT_ONCE)
+    ]
+    answers, errors = context.calls.gather(batches, deadline)
+    queues = {link: queue for _, answer in answers for link, queue in answer.items()}
+    unanswered = {link: error.message for batch, error in errors for link in batch.subjects}
     now = context.clock.now()
     most: dict[str, str] = {}
     missing: dict[str, str] = {}  # subject -> why it is missing; nothing where it is known
-    for name, part in parts.items():
-        for link in part:
-            queue = results.get(name, {}).get(link)
-            if isinstance(queue, Missing):
-                missing[queue.subject] = queue.why
-                continue
-            missing[str(link)] = errors[name].message if name in errors else _why_unknown(queue, now)
-            if queue is not None:
-                missing.setdefault(queue.by, "")
-                if AT_MOST in queue.decision:
-                    most[str(link)] = f"{MOST}{queue.limit}"
+    for link in chain.from_iterable(links_of.values()):
+        queue = queues.get(link)
+        if isinstance(queue, Missing):
+            missing[queue.subject] = queue.why
+            continue
+        missing[str(link)] = unanswered[link] if link in unanswered else _why_unknown(queue, now)
+        if queue is not None:
+            missing.setdefault(queue.by, "")
+            if AT_MOST in queue.decision:
+                most[str(link)] = f"{MOST}{queue.limit}"
     readings = (
         ("fts_queue", subject, None if why else most.get(subject, "known"), why)
         for subject, why in missing.items()

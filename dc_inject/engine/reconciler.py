@@ -13,6 +13,7 @@ else it ends with its lifetime. What it leaves at its destination is *deleted* (
 was seen before anything follows on it, so that a process may die between any two steps. `Rounds` drives it in a
 run, where calls must not keep the engine waiting: `round` decides what is ended, and `_end_stalled` does for what
 is stalled. `Drain` (`ending.py`) drives it for `dc-inject end`, where a person waits for each answer.
+`ledger rebuild` makes the same calls (`observing`) for a ledger that does not exist yet.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from dc_inject.engine import second_hops
-from dc_inject.engine.calls import by_service, in_parts
+from dc_inject.engine.calls import Batch, by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
@@ -52,15 +53,6 @@ IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)  # what a service has, o
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch(Generic[T]):
-    """Entries of one service, and the call that asks about them."""
-
-    service: str
-    entries: Sequence[Entry]
-    call: Callable[[], list[T]]
-
-
 class Reconciler:
     """Makes the calls that observe and end entries, and writes down what is asked and what is seen.
 
@@ -72,21 +64,10 @@ class Reconciler:
         self._context = context
         self._not_carried_out = not_carried_out
 
-    def _observing(
-        self, entries: Iterable[Entry], *, exact: bool = False, at_once: int = OBSERVE_AT_ONCE
-    ) -> Iterator[Batch[Observation]]:
-        """Give the calls that observe entries, `at_once` in each: what is in doubt apart, in smaller ones."""
-        for service, of_service in by_service(entries).items():
-            backend = self._context.backends[service]
-            in_doubt = [entry for entry in of_service if entry.state is State.CALLED]
-            accepted = [entry for entry in of_service if entry.state is not State.CALLED]
-            for part in [*in_parts(accepted, at_once), *in_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
-                yield Batch(service, part, partial(backend.observe, part, exact=exact))
-
-    def _record(self, batch: Batch[Observation], observations: Iterable[Observation]) -> list[Observation]:
+    def _record(self, entries: Iterable[Entry], observations: Iterable[Observation]) -> list[Observation]:
         """Write down how entries stand, and what follows for the account; returns the observations as written."""
         context, now = self._context, self._context.clock.now()
-        before = {entry.injection.key: entry for entry in batch.entries}
+        before = {entry.injection.key: entry for entry in entries}
         # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
         states = context.ledger.states(before)
         current = [
@@ -103,7 +84,7 @@ class Reconciler:
         self._not_carried_out([before[key] for key in lost])
         return current
 
-    def _ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Outcome]]:
+    def _ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Entry, list[Outcome]]]:
         """Give the calls that end entries; that it was asked for is written down before each is given."""
         for service, of_service in by_service(entries).items():
             for part in in_parts(of_service, END_AT_ONCE):
@@ -204,7 +185,7 @@ class Rounds(Reconciler):
         identities = self._context.identities
         able = (e for e in entries if identities[e.injection.link.through].may_end is not False)
         for batch in self._ending(able):
-            keys = [entry.injection.key for entry in batch.entries]
+            keys = [entry.injection.key for entry in batch.subjects]
             self._asked |= {key: (self._asked.get(key, (0, None))[0], None) for key in keys}
             self._start(batch, self._ended)
 
@@ -219,17 +200,17 @@ class Rounds(Reconciler):
     # ------------------------------------------------------------------ what was seen
 
     def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> None:
-        for batch in self._observing(entries, exact=exact):
+        for batch in observing(self._context.backends, entries, exact=exact):
             self._start(batch, self._observed, observes=True)
 
-    def _observed(self, batch: Batch[Observation], observations: Sequence[Observation]) -> None:
+    def _observed(self, batch: Batch[Entry, list[Observation]], observations: Sequence[Observation]) -> None:
         context, now = self._context, self._context.clock.now()
         if not all(observation.silent for observation in observations):
             self._note_reported(batch.service)
         elif batch.service in self._silent:
             self._silent[batch.service].why = "its answers show nothing of what was injected"
-        before = {entry.injection.key: entry for entry in batch.entries}
-        current = self._record(batch, observations)
+        before = {entry.injection.key: entry for entry in batch.subjects}
+        current = self._record(batch.subjects, observations)
         self._end_stalled(before, current, now)
         self._report_moved_by_others(before, current, now)
         self._log_failures(before, current)
@@ -313,7 +294,7 @@ class Rounds(Reconciler):
 
     # ------------------------------------------------------------------ what was ended
 
-    def _ended(self, batch: Batch[Outcome], outcomes: Sequence[Outcome]) -> None:
+    def _ended(self, batch: Batch[Entry, list[Outcome]], outcomes: Sequence[Outcome]) -> None:
         context, now = self._context, self._context.clock.now()
         context.report(EndCalled(tuple(outcome.key for outcome in outcomes)))
         errors = {outcome.key: outcome.error for outcome in outcomes if outcome.error is not None}
@@ -355,7 +336,7 @@ class Rounds(Reconciler):
     # ------------------------------------------------------------------ calls, and services that are silent
 
     def _start(
-        self, batch: Batch[T], answered: Callable[[Batch[T], list[T]], None], *, observes: bool = False
+        self, batch: Batch[Entry, T], answered: Callable[[Batch[Entry, T], T], None], *, observes: bool = False
     ) -> None:
         service = batch.service
         self._calls[service] += 1
@@ -397,6 +378,21 @@ class Rounds(Reconciler):
     def _works(self, service: str) -> bool:
         """Whether a service is known and not waiting for a person to repair it."""
         return service in self._context.backends and service not in self._context.broken
+
+
+def observing(
+    backends: Mapping[str, Backend],
+    entries: Iterable[Entry],
+    *,
+    exact: bool = False,
+    at_once: int = OBSERVE_AT_ONCE,
+) -> Iterator[Batch[Entry, list[Observation]]]:
+    """Give the calls that observe entries, `at_once` in each: what is in doubt apart, in smaller ones."""
+    for service, of_service in by_service(entries).items():
+        in_doubt = [entry for entry in of_service if entry.state is State.CALLED]
+        accepted = [entry for entry in of_service if entry.state is not State.CALLED]
+        for part in [*in_parts(accepted, at_once), *in_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
+            yield Batch(service, part, partial(backends[service].observe, part, exact=exact))
 
 
 def _end(backend: Backend, entries: Sequence[Entry]) -> list[Outcome]:

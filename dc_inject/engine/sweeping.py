@@ -7,17 +7,14 @@ jobs at work, are left alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from dc_inject.ledger import Reader
-from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
 from dc_inject.model.errors import ServiceError, UsageError
-from dc_inject.model.naming import Copy
 from dc_inject.model.ports import Backend, Status, Stray
-from dc_inject.model.services import FTS
 
 YOUNG = timedelta(days=1)
 AT_ONCE = 1000  # files deleted by one call
@@ -30,6 +27,10 @@ class Sweeper(Protocol):
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         """Stream files whose whole path is one of ours."""
+        ...
+
+    def statuses(self, keys: Iterable[str]) -> Mapping[str, Status]:
+        """Return how the jobs of injections stand, by the keys of these."""
         ...
 
     def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
@@ -68,9 +69,7 @@ def find_strays(
     since = now - YOUNG
     young = [stray for stray in every if not include_recent and _newest(stray) > since]
     old = [stray for stray in every if include_recent or _newest(stray) <= since]
-    copies = {stray.copy.key: stray.copy for stray in old}.values()
-    entries = [_entry(copy, prefix) for copy in copies]
-    statuses = {seen.key: seen.status for seen in backend.observe(entries)} if entries else {}
+    statuses = backend.statuses(dict.fromkeys(stray.copy.key for stray in old))
     groups: dict[str, list[Stray]] = defaultdict(list)
     for stray in old:
         status = statuses[stray.copy.key]
@@ -92,21 +91,3 @@ def delete(
 
 def _newest(stray: Stray) -> datetime:
     return max(stray.copy.cycle, stray.modified or stray.copy.cycle)
-
-
-def _entry(copy: Copy, prefix: str) -> Entry:
-    """Return as much of a job's entry as its service needs to find it by the key."""
-    injection = Injection(
-        key=copy.key,
-        campaign=copy.campaign,
-        cycle=Cycle(copy.cycle, timedelta(0)),
-        scenario=copy.scenario,
-        link=Link("", prefix, FTS.name),
-        item=Bundle("", 0, 0),
-        release=copy.cycle,
-        lifetime=timedelta(0),
-        activity="",
-        service_priority=0,
-        contact="",
-    )
-    return Entry(injection, State.CALLED)

@@ -91,11 +91,7 @@ class AccountReader(Store):
         """Return the numbers of all accounts, opening those of `keys` that there are not yet."""
         ids = self._ids()
         for key in sorted(set(keys) - ids.keys()):
-            self._db.run(
-                "INSERT INTO account (scenario, source, destination, through) VALUES (?, ?, ?, ?)",
-                key.scenario,
-                *key.link,
-            )
+            self._db.insert("account", scenario=key.scenario, **key.link._asdict())
             ids[key] = self._db.row("SELECT last_insert_rowid()")[0]
         return ids
 

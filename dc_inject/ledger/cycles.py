@@ -245,13 +245,8 @@ class Cycles(Injections, CycleReader):
         more = extras or {}
         start = stored(cycle.start)
         with self._db.write():
-            opened = self._db.run(
-                "INSERT INTO cycle (start, length, opened_at) VALUES (?, ?, ?) ON CONFLICT (start) DO NOTHING",
-                start,
-                stored(cycle.length),
-                stored(now),
-            )
-            if not opened:
+            columns = {"start": start, "length": stored(cycle.length), "opened_at": stored(now)}
+            if not self._db.insert("cycle", "ON CONFLICT (start) DO NOTHING", **columns):
                 return False
             accounts = self._open_accounts(dues)
             self._db.run_many(

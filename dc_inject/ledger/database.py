@@ -254,6 +254,13 @@ class Database:
         with translated(self.path):
             return self._connection.execute(sql, values).rowcount
 
+    def insert(self, table: str, otherwise: str = "", /, **columns: object) -> int:
+        """Write a row, or do something else where it is there; returns how many rows were written."""
+        places = ", ".join("?" * len(columns))
+        with self.write():
+            sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) {otherwise}"  # noqa: S608  our own words
+            return self.run(sql, *columns.values())
+
     def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of many values."""
         with translated(self.path):

@@ -12,10 +12,11 @@ from itertools import chain
 from statistics import median
 from types import MappingProxyType
 
-from dc_inject.ledger import active_entries, entry_rows, tape
+from dc_inject.ledger import active_entries, entry_rows
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.active_entries import Completion, Completions, Living
 from dc_inject.ledger.database import FLOW, Database, duration, flow_key, flow_of, moment, stored, stored_or_never
+from dc_inject.ledger.inventory import record_tape
 from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
@@ -315,7 +316,7 @@ class Injections(InjectionReader, Uniqueness):
                 {key: observation.undone for key, observation in news.items() if observation.undone},
             )
             self._count(failures)
-            tape.record(self._db, {key: o.tape for key, o in news.items() if o.tape is not None}, now)
+            record_tape(self._db, {key: o.tape for key, o in news.items() if o.tape is not None}, now)
             active = self._living.entries()
             self._looks |= {key: (active[key], look) for key, look in repeatable.items() if key in active}
 

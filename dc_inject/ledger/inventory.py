@@ -10,11 +10,23 @@ from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from dc_inject.ledger.database import Store, moment, moment_or_none, read_object, stored, stored_or_none
+from dc_inject.ledger.database import (
+    FLOW,
+    Database,
+    Store,
+    flow_of,
+    moment,
+    moment_or_none,
+    read_json,
+    read_object,
+    stored,
+    stored_or_none,
+)
 from dc_inject.ledger.records import INJECTOR
 from dc_inject.ledger.types import Signal
-from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
+from dc_inject.model import Dataset, File, FileFilter, FlowKey, Item, PoolKey, State, TapeFiles
 
+_MOVING = frozenset({State.CALLED.value, State.LIVE.value})  # of these, files wait for tape
 _TURNED = ("cycle", "injector")  # the signal that keeps when an injector last turned to a new cycle
 OUTAGES = frozenset(  # signals whose loss is an event, as is a site's own word that it cannot be read or written
     {"service", "observation", "deletion", "credentials", "menus", "clock", "clocks", "arrivals"}
@@ -71,6 +83,24 @@ class InventoryReader(Store):
         rows = self._db.rows(f"SELECT {columns} FROM signal WHERE {which} ORDER BY name, subject", *values)  # noqa: S608  our own words
         return tuple(Signal(name, subject, value, moment(at), why) for name, subject, value, at, why in rows)
 
+    def tape_files(self) -> dict[FlowKey, TapeFiles]:
+        """Return how the files of flows stand with tape systems; files of what has ended wait for none."""
+        counts, waits = dict[FlowKey, TapeFiles](), defaultdict[FlowKey, list[int]](list)
+        for state, value, *flow in self._db.rows(
+            f"SELECT state, value, {FLOW} FROM signal JOIN injection ON key = subject "  # noqa: S608  our own words
+            "JOIN account ON account.id = account WHERE name = 'tape' ORDER BY scenario, source, destination, key"
+        ):
+            staging, archiving, archived, *waited = map(int, read_json(value, kind=list))
+            key, waits_on = flow_of(*flow), state in _MOVING
+            before = counts.get(key, TapeFiles())
+            counts[key] = TapeFiles(
+                before.staging + staging * waits_on,
+                before.archiving + archiving * waits_on,
+                before.archived + archived,
+            )
+            waits[key] += waited
+        return {key: files._replace(waits=tuple(waits[key])) for key, files in counts.items()}
+
     def last_turn(self) -> datetime | None:
         """Return when an injector last turned to a new cycle, also to one in which nothing was due."""
         row = self._db.row(
@@ -110,12 +140,9 @@ class Inventory(InventoryReader):
         coming = {item.name: item for item in items}
         key = _pool(service, pool)
         with self._db.write():
-            self._db.run(
-                "INSERT INTO pool (service, source, datasets, read_at) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (service, source, datasets) DO UPDATE SET read_at = excluded.read_at",
-                *key,
-                stored(now),
-            )
+            known = "ON CONFLICT (service, source, datasets) DO UPDATE SET read_at = excluded.read_at"
+            columns = dict(zip(("service", "source", "datasets"), key, strict=True))
+            self._db.insert("pool", known, **columns, read_at=stored(now))
             (number,) = self._db.row("SELECT id FROM pool WHERE service = ? AND source = ? AND datasets = ?", *key)
             self._db.run("DELETE FROM pool_item WHERE pool = ?", number)
             self._db.run_many(
@@ -167,23 +194,25 @@ class Inventory(InventoryReader):
         self, item: str, destination: str, why: str, now: datetime, until: datetime | None = None
     ) -> None:
         """Set an (item, destination) aside, for good or until a time; when it is already, the later end holds."""
-        with self._db.write():
-            self._db.run(
-                "INSERT INTO quarantine VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT (item, destination) DO UPDATE SET "
-                "why = excluded.why, since = excluded.since, times = times + 1, until = CASE "
-                "WHEN until IS NULL OR excluded.until IS NULL THEN NULL ELSE max(until, excluded.until) END",
-                item,
-                destination,
-                why,
-                stored(now),
-                stored_or_none(until),
-            )
+        known = (
+            "ON CONFLICT (item, destination) DO UPDATE SET "
+            "why = excluded.why, since = excluded.since, times = times + 1, until = CASE "
+            "WHEN until IS NULL OR excluded.until IS NULL THEN NULL ELSE max(until, excluded.until) END"
+        )
+        columns = {"item": item, "destination": destination, "why": why, "since": stored(now), "times": 1}
+        self._db.insert("quarantine", known, **columns, until=stored_or_none(until))
 
     def keep_challenge(self, kind: str, values: Mapping[str, Any], now: datetime) -> None:
         """Keep one more record of a mini-challenge."""
-        sql = "INSERT INTO challenge (at, kind, text) VALUES (?, ?, ?)"
-        with self._db.write():
-            self._db.run(sql, stored(now), kind, json.dumps(dict(values)))
+        self._db.insert("challenge", at=stored(now), kind=kind, text=json.dumps(dict(values)))
+
+
+def record_tape(database: Database, files: Mapping[str, TapeFiles], now: datetime) -> None:
+    """Write how the files of injections stand, by their keys: three counts, and the waits."""
+    database.run_many(
+        "INSERT OR REPLACE INTO signal VALUES ('tape', ?, ?, ?, '')",
+        [(key, json.dumps([*counts, *waits]), stored(now)) for key, (*counts, waits) in files.items()],
+    )
 
 
 def _works(value: float | str | None) -> bool:

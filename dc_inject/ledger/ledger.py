@@ -14,12 +14,11 @@ from dc_inject.ledger.database import PATIENCE, Database
 from dc_inject.ledger.inventory import Inventory, InventoryReader
 from dc_inject.ledger.records import RecordReader, Records
 from dc_inject.ledger.series import SeriesReader
-from dc_inject.ledger.tape import TapeReader
 from dc_inject.ledger.types import SummaryLine, Totals
 from dc_inject.system import disk
 
 
-class Reader(SeriesReader, RecordReader, InventoryReader, TapeReader):
+class Reader(SeriesReader, RecordReader, InventoryReader):
     """Reads one ledger; nothing here changes it."""
 
     @property

@@ -241,8 +241,7 @@ class Records(RecordReader):
 
     def started(self, start: str, who: str, now: datetime) -> None:
         """Write that an injector has started, or that its rules and jobs are adopted; once for each id."""
-        with self._db.write():
-            self._db.run("INSERT INTO start VALUES (?, ?, ?) ON CONFLICT DO NOTHING", start, who, stored(now))
+        self._db.insert("start", "ON CONFLICT DO NOTHING", id=start, who=who, at=stored(now))
 
     def put_in_force(
         self,
@@ -279,21 +278,12 @@ class Records(RecordReader):
 
     def record_resolution(self, service: str, expression: str, names: Sequence[str], now: datetime) -> None:
         """Write what an expression means; what was written first stays."""
-        with self._db.write():
-            self._db.run(
-                "INSERT INTO resolution VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                service,
-                expression,
-                json.dumps(list(names)),
-                stored(now),
-            )
+        columns = {"service": service, "expression": expression, "names": json.dumps(list(names))}
+        self._db.insert("resolution", "ON CONFLICT DO NOTHING", **columns, at=stored(now))
 
     def change(self, who: str, what: str, why: str, now: datetime) -> None:
         """Write what a person changed, and why."""
-        with self._db.write():
-            self._db.run(
-                "INSERT INTO change (at, who, what, why) VALUES (?, ?, ?, ?)", stored(now), who, what, why
-            )
+        self._db.insert("change", at=stored(now), who=who, what=what, why=why)
 
     def trust(self, hosts: Sequence[str], who: str, now: datetime) -> None:
         """Write that credentials may go to hosts; of those that are known nothing is written."""
@@ -312,13 +302,8 @@ class Records(RecordReader):
     def pause(self, subject: str, who: str, why: str, now: datetime) -> bool:
         """Stop a subject: `*` (the campaign), a scenario or `SRC:DST`; returns False if it is stopped already."""
         with self._db.write():
-            new = self._db.run(
-                "INSERT INTO pause (subject, who, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                subject,
-                who,
-                why,
-                stored(now),
-            )
+            columns = {"subject": subject, "who": who, "why": why, "since": stored(now)}
+            new = self._db.insert("pause", "ON CONFLICT DO NOTHING", **columns)
             self._pauses.forget()
             if new:
                 self.change(who, f"stop {shown(subject, EVERYTHING)}", why, now)
@@ -344,15 +329,8 @@ class Records(RecordReader):
             if any((o.subject, o.kind, o.value) == (subject, kind, value) for o in self.overrides()):
                 return False
             self._lift(subject, kind, now)
-            self._db.run(
-                "INSERT INTO override (subject, kind, value, who, why, since) VALUES (?, ?, ?, ?, ?, ?)",
-                subject,
-                str(kind),
-                float(value),
-                who,
-                why,
-                stored(now),
-            )
+            columns = {"subject": subject, "kind": str(kind), "value": float(value), "who": who, "why": why}
+            self._db.insert("override", **columns, since=stored(now))
             self._overrides.forget()
             self.change(who, f"set {shown(subject, EVERYTHING)} {describe(kind, value)}", why, now)
         return True
@@ -383,7 +361,7 @@ class Records(RecordReader):
         with self._db.write():
             oldest = "(SELECT min(id) FROM note WHERE text = ?)"
             self._db.run(f"DELETE FROM note WHERE text = ? AND id > {oldest}", text, text)  # noqa: S608  a constant
-            self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
+            self._db.insert("note", at=stored(now), text=text)
             last = "SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET ?"  # none while there are less
             old = f"DELETE FROM note WHERE at < ? OR id <= ({last})"  # noqa: S608  a constant
             self._db.run(old, stored(now - NOTES_FOR), NOTES_KEPT)

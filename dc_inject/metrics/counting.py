@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, make_wsgi_app
 from prometheus_client.core import Metric
@@ -12,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from dc_inject.metrics import page
 from dc_inject.metrics.bookkeeping import Bookkeeping, Live
-from dc_inject.metrics.catalogue import METRICS
+from dc_inject.metrics.catalogue import PROCESS, Spec
 from dc_inject.model import Campaign, Cycle
 from dc_inject.model.events import (
     Answered,
@@ -49,22 +50,8 @@ class Metrics:
         self._campaign = campaign
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(Bookkeeping(ledger_path, self._live))
-        self.counted: list[
-            Counter | Histogram
-        ] = []  # what this process counts, as opposed to the ledger's numbers
+        self.counted: dict[str, Any] = {spec.name: self._make(spec) for spec in PROCESS}  # not read of the ledger
         self._opened: Cycle | None = None  # the newest cycle that this process has opened
-        self._calls = self._counter("calls_total")
-        self._call_seconds = self._histogram("call_seconds", CALL_BUCKETS)
-        self._errors = self._counter("errors_total")
-        self._refusals = self._counter("refusals_total")
-        self._adopted = self._counter("adopted_total")
-        self._set_aside = self._counter("set_aside_total")
-        self._unexpected = self._counter("unexpected_errors_total")
-        self._menus_refused = self._counter("menus_refused_total")
-        self._cycles = self._counter("cycles_closed_total")
-        self._overruns = self._counter("cycle_overruns_total")
-        self._planning = self._histogram("cycle_planning_seconds", CYCLE_BUCKETS)
-        self._lateness = self._histogram("cycle_close_delay_seconds", CYCLE_BUCKETS)
 
     def in_force(self, campaign: Campaign) -> None:
         """Hear which menus are in force, for the sites of their links."""
@@ -76,21 +63,21 @@ class Metrics:
             case RequestMade():
                 self._request(event)
             case ServiceFailed(service, kind):
-                self._errors.labels(service, _bounded(kind, KINDS)).inc()
+                self.counted["errors_total"].labels(service, _bounded(kind, KINDS)).inc()
             case Refused(service, kind):
-                self._refusals.labels(service, _bounded(kind, KINDS)).inc()
+                self.counted["refusals_total"].labels(service, _bounded(kind, KINDS)).inc()
             case Answered(service, outcomes):
-                self._adopted.labels(service).inc(sum(outcome.adopted for outcome in outcomes))
+                self.counted["adopted_total"].labels(service).inc(sum(outcome.adopted for outcome in outcomes))
             case SetAside():
-                self._set_aside.inc()
+                self.counted["set_aside_total"].inc()
             case UnexpectedError():
-                self._unexpected.inc()
+                self.counted["unexpected_errors_total"].inc()
             case LinkTroubled(flow, hold):
                 self._live.trouble(flow, hold)
             case MenusRefused():
-                self._menus_refused.inc()
+                self.counted["menus_refused_total"].inc()
             case Planned():
-                self._planning.observe(event.seconds)
+                self.counted["cycle_planning_seconds"].observe(event.seconds)
             case CycleOpened(cycle):
                 self._opened = cycle
                 self._live.cycle_opened()
@@ -102,28 +89,24 @@ class Metrics:
     def _request(self, request: RequestMade) -> None:
         self._live.called(request.service, answered=request.answered)
         labels = (request.service, request.method, _bounded(request.result, RESULTS))
-        self._calls.labels(*labels).inc()
-        self._call_seconds.labels(*labels).observe(request.seconds)
+        self.counted["calls_total"].labels(*labels).inc()
+        self.counted["call_seconds"].labels(*labels).observe(request.seconds)
 
     def _cycle_closed(self, closed: CycleClosed) -> None:
-        self._cycles.inc()
+        self.counted["cycles_closed_total"].inc()
         if closed.cycle != self._opened:
             return  # left open by an earlier process: its time is no measure of work
-        self._lateness.observe(max(closed.seconds, 0))
+        self.counted["cycle_close_delay_seconds"].observe(max(closed.seconds, 0))
         if closed.seconds > LATE * closed.cycle.length.total_seconds():
-            self._overruns.inc()
+            self.counted["cycle_overruns_total"].inc()
 
-    def _counter(self, name: str) -> Counter:
-        spec = METRICS[name]
-        made = Counter(f"dc_inject_{name}", spec.text, spec.labels, registry=self.registry)
-        self.counted.append(made)
-        return made
-
-    def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
-        spec = METRICS[name]
-        made = Histogram(f"dc_inject_{name}", spec.text, spec.labels, registry=self.registry, buckets=buckets)
-        self.counted.append(made)
-        return made
+    def _make(self, spec: Spec) -> Counter | Histogram:
+        """Return what counts a metric, registered."""
+        name, registry = f"dc_inject_{spec.name}", self.registry
+        if spec.type == "counter":
+            return Counter(name, spec.text, spec.labels, registry=registry)
+        buckets = CALL_BUCKETS if spec.labels else CYCLE_BUCKETS
+        return Histogram(name, spec.text, spec.labels, registry=registry, buckets=buckets)
 
     # ------------------------------------------------------------------ the page
 

@@ -176,9 +176,9 @@ def limit_second_copy(injection: Injection, until: datetime, shortest: timedelta
     return lifetime_left if lifetime_left >= shortest else injection.lifetime
 
 
-def outlives(injection: Injection, until: datetime | None) -> bool:
+def outlives(ends_at: datetime, until: datetime | None) -> bool:
     """Whether a rule would live on when what it reads from may be gone; None: nothing is known of an end."""
-    return until is not None and until < injection.release + injection.lifetime
+    return until is not None and until < ends_at
 
 
 # --------------------------------------------------------------------------- what services get, and report

@@ -130,15 +130,10 @@ def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | No
     return {
         **row.key.names(),
         "target": row.due / (row.cycle.end - begin).total_seconds(),
-        "due": row.due,
-        "budget": row.budget,
-        "injected": row.injected,
+        **{name: getattr(row, name) for name in ("due", "budget", "injected")},
         "moved": about(row.moved, row.estimated),
         "moved_estimated": row.estimated,
-        "forgiven": row.forgiven,
-        "rules": row.rules,
-        "pool_items": row.pool_items,
-        "pool_bytes": row.pool_bytes,
+        **{name: getattr(row, name) for name in ("forgiven", "rules", "pool_items", "pool_bytes")},
         **why.of_cycle(row.held),
         "goal": goals.get(row.key, {}),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ from dc_inject.model import (
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.items import label
 from dc_inject.model.plan import Plan
-from dc_inject.model.ports import Backend, Identity, Outcome, Stray
+from dc_inject.model.ports import Backend, Identity, Outcome, Status, Stray
 from tests.cli.ledgers import CYCLE, GB, START, run
 from tests.sim import SimBackend
 
@@ -99,6 +99,12 @@ class Service(SimBackend):
             copy = naming.read_copy(prefix, url)
             if copy is not None and copy.campaign == campaign:
                 yield Stray(url, copy, GB, self.modified)
+
+    def statuses(self, keys: Iterable[str]) -> Mapping[str, Status]:
+        keys = list(keys)
+        self._call("statuses", keys)
+        known = {key: self.rules[key] for key in keys if key in self.rules}
+        return {key: Status.ABSENT if key not in known or known[key].ended else Status.MOVING for key in keys}
 
     def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
         for url in urls:

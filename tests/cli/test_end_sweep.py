@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dc_inject.model import Cycle, Entry, State, naming
+from dc_inject.model import Cycle, State, naming
 from dc_inject.model.errors import Temporary, UsageError
-from dc_inject.model.ports import Observation, Removal, Status
+from dc_inject.model.ports import Removal, Status
 from tests.cli.ending import LINK, Files, command, job, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
 from tests.wording import lines
@@ -144,20 +143,12 @@ def test_young_files_alone_are_not_swept_up_unless_that_is_said(world: Files) ->
 def test_files_of_a_job_that_is_at_work_are_never_swept_up(world: Files, status: Status, wording) -> None:
     busy, idle = job(7, OLD), job(8, OLD)
     world.service.strays = [*naming.copies(busy), *naming.copies(idle)]
-    observe, asked = world.service.observe, []
-
-    def tell(entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        asked.extend(entry for entry in entries if entry.injection.key == busy.key)
-        return [
-            Observation(one.key, status) if one.key == busy.key else one for one in observe(entries, exact=exact)
-        ]
-
-    world.service.observe = tell
+    statuses = world.service.statuses
+    world.service.statuses = lambda keys: {**statuses(keys), busy.key: status}
     done = world.end("--yes", "--include-recent", "--sweep", LINK.destination)
     assert done.exit_code == 0, done.exception
     assert world.service.deleted == naming.copies(idle)
     wording(lines(done.stderr, "kept: "))
-    assert [(entry.state, entry.external_id) for entry in asked] == [(State.CALLED, "")]
 
 
 def test_nothing_is_swept_up_when_nobody_tells_of_the_jobs(world: Files) -> None:
@@ -165,7 +156,8 @@ def test_nothing_is_swept_up_when_nobody_tells_of_the_jobs(world: Files) -> None
     world.service.rules.clear()
 
     def mute(method: str, subject: Any) -> None:
-        if method == "observe" and subject and subject[0].injection.cycle.start == OLD.start:
+        if method == "statuses":
+            assert subject == [job(8, OLD).key]
             raise Temporary("FTS does not answer")
 
     world.service.fault = mute

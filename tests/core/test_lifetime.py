@@ -77,9 +77,9 @@ def test_a_second_copy_ends_before_its_first_one_unless_too_little_is_left() -> 
     assert lifetime.limit_second_copy(one, START + 5 * H, H) == 2 * H
     assert lifetime.limit_second_copy(one, START + 1.5 * H, H) == 1.5 * H
     assert lifetime.limit_second_copy(one, START + H / 2, H) == 2 * H
-    assert lifetime.outlives(one, START + H)
-    assert not lifetime.outlives(one, START + 2 * H)
-    assert not lifetime.outlives(one, None)
+    assert lifetime.outlives(one.release + one.lifetime, START + H)
+    assert not lifetime.outlives(one.release + one.lifetime, START + 2 * H)
+    assert not lifetime.outlives(one.release + one.lifetime, None)
 
 
 def test_services_are_told_no_less_than_the_lifetime() -> None:

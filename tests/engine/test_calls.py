@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.engine.calls import Calls
+from dc_inject.engine.calls import Batch, Calls
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import Finished
 from tests.engine.world import START
@@ -33,11 +33,11 @@ class Hanging:
 def test_a_service_that_never_answers_is_named(wording) -> None:
     """And the answers of the others are taken."""
     clock = SimClock(START)
-    tasks = {("fts", 0): lambda: "here", ("rucio", 0): lambda: None}
     calls = Calls(Hanging(clock), clock)
-    results, errors = calls.gather(tasks, START + timedelta(minutes=1), lambda name: name[0])
-    assert results == {("fts", 0): "here"}
-    (error,) = errors.values()
+    batches = [Batch("fts", [1], lambda: "here"), Batch("rucio", [2], lambda: None)]
+    answers, errors = calls.gather(batches, START + timedelta(minutes=1))
+    assert [(batch.subjects, answer) for batch, answer in answers] == [([1], "here")]
+    ((_, error),) = errors
     assert isinstance(error, Temporary)
     wording(error.message)
     assert error.lost
@@ -48,6 +48,7 @@ def test_a_service_that_a_stop_did_not_wait_for_is_not_blamed() -> None:
     clock = SimClock(START)
     calls = Calls(Hanging(clock), clock)
     calls.stopping = True
-    _, errors = calls.gather({"one": lambda: None}, START + timedelta(minutes=1), lambda _: "rucio")
-    assert (errors["one"].message, errors["one"].lost) == ("stopped before rucio answered", True)
+    _, ((_, error),) = calls.gather([Batch("rucio", [1], lambda: None)], START + timedelta(minutes=1))
+    assert isinstance(error, Temporary)
+    assert (error.message, error.lost) == ("stopped before rucio answered", True)
     assert clock.now() == START

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dc_inject.engine.preflight import why_not
-from dc_inject.model import Cycle, Dataset, FlowKey, Hold, Injection, Link, Slice, State
+from dc_inject.model import Dataset, FlowKey, Hold, Injection, Link, Slice, State
 from dc_inject.model.errors import NoSlices
 from dc_inject.model.items import Slicing, read
 from dc_inject.model.ports import Outcome, ReplicaStatus
@@ -114,5 +114,4 @@ def test_a_slice_may_have_larger_files_than_the_mean(name: str, factor: float, *
     """By which it was weighed; a dataset is weighed by what it is."""
     item = read(name, 10 * GB, 2)
     status = ReplicaStatus(replace(item, bytes=int(factor * 10 * GB)), True, True, True, None, 0, False)
-    one = Injection("", "", Cycle(START, CYCLE), "", LINK, item, START, CYCLE, "", 3, "")
-    assert (why_not(status, one) == "") is usable
+    assert (why_not(status, item, START + CYCLE) == "") is usable

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
 
 from dc_inject.backends.sim import SimClock
 from dc_inject.engine.sweeping import delete, find_strays
-from dc_inject.model import Cycle, Entry, naming
+from dc_inject.model import Cycle, naming
 from dc_inject.model.errors import UsageError
-from dc_inject.model.ports import Observation, Status
+from dc_inject.model.ports import Status
 from tests.cli.ending import LINK, Service, job
 from tests.cli.ledgers import CYCLE, START
 from tests.sim import SimBackend
@@ -22,12 +22,11 @@ OLD = Cycle(START - timedelta(days=3), CYCLE.length)
 class Telling(Service):
     """A service that tells of each job what it is told to."""
 
-    def tell(self, statuses: dict[str, Status]) -> None:
-        self.statuses = statuses
+    def tell(self, told: dict[str, Status]) -> None:
+        self.told = told
 
-    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        del exact
-        return [Observation(e.injection.key, self.statuses[e.injection.key]) for e in entries]
+    def statuses(self, keys: Iterable[str]) -> dict[str, Status]:
+        return {key: self.told[key] for key in keys}
 
 
 def test_each_file_is_in_one_group_and_only_free_ones_are_deleted():

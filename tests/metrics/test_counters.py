@@ -55,11 +55,11 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 def test_every_declared_counter_is_incremented_by_something(tmp_path: Path) -> None:
     """No metric is declared that no event moves: what is labelled and never counted misleads."""
     metrics = Metrics(tmp_path / "none.sqlite")
-    declared = {family.name for one in metrics.counted for family in one.describe()}
+    declared = {family.name for one in metrics.counted.values() for family in one.describe()}
     drive(metrics)
     moved = {
         family.name
-        for one in metrics.counted
+        for one in metrics.counted.values()
         for family in one.collect()
         if any(s.value > 0 for s in family.samples if s.name.endswith(("_total", "_count")))
     }

@@ -37,7 +37,7 @@ CODES = st.sampled_from([301, 302, 303, 307, 308])
 
 def deleting(storage: Storage) -> CopyDeletion:
     """What deletes our copies and folders at a storage, where no job has to be cancelled."""
-    return CopyDeletion(storage, lambda _: [], Workers(2, "storage"), SystemClock())
+    return CopyDeletion(lambda _url: storage, lambda _: [], Workers(2, "storage"), SystemClock())
 
 
 def edited(text: str, edits: list[tuple[int, int, str]]) -> str:

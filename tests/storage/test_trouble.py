@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import traceback
+from functools import partial
 
 import pytest
 
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
-from dc_inject.storage import AccessDenied, AnyStorage, WebDav, trust
+from dc_inject.storage import AccessDenied, Storages, WebDav, trust
 from dc_inject.storage import http_transport as wire_module
 from dc_inject.system.transport import ExchangeLimits
 from tests.storage.conftest import TOKEN
@@ -178,9 +179,10 @@ def test_a_page_of_html_is_not_shown(server, storage):
 )
 @pytest.mark.parametrize("call", CALLS)
 def test_a_url_that_is_none_is_permanent_and_shows_no_secret(storage, url, call):
-    error = error_of(everything(AnyStorage(storage), url)[call])
-    assert isinstance(error, Permanent)
-    assert "hunter2" not in error.message
+    for ask in (everything(storage, url)[call], partial(Storages(storage), url)):
+        error = error_of(ask)
+        assert isinstance(error, Permanent)
+        assert "hunter2" not in error.message
 
 
 # Secrets

@@ -9,7 +9,7 @@ from types import SimpleNamespace as Bag
 import pytest
 
 from dc_inject.model.errors import Permanent, Temporary
-from dc_inject.storage import AccessDenied, AnyStorage, DirEntry, FileStatus, NotFound, Reach, WebDav, Xrootd
+from dc_inject.storage import AccessDenied, DirEntry, FileStatus, NotFound, Reach, Storages, WebDav, Xrootd
 from tests.storage.conftest import Opens
 from tests.storage.ours import FILE, JOB, copy, folder
 
@@ -174,21 +174,20 @@ def test_one_file_that_may_not_be_deleted_is_set_aside(xrootd, files):
 
 
 def test_the_scheme_decides_who_is_asked(server, storage, xrootd):
-    both = AnyStorage(storage, lambda: xrootd)
+    at = Storages(storage, lambda: xrootd)
     server.put("/dc/a", b"1234")
-    assert both.stat(f"{server.url}/dc/a").bytes == 4
-    assert both.stat("root://eos//dc/a").bytes == 5
-    assert both.reachable("root://eos//dc").exists
-    both.close()
+    for url, size in ((f"{server.url}/dc/a", 4), ("root://eos//dc/a", 5)):
+        assert at(url).stat(url).bytes == size
+    assert at("root://eos//dc").reachable("root://eos//dc").exists
 
 
 def test_without_the_library_a_hint_is_given(monkeypatch):
     monkeypatch.setitem(sys.modules, "XRootD.client", None)
-    both = AnyStorage(WebDav(Opens))
+    webdav = WebDav(Opens)
     with pytest.raises(Permanent, match="not installed") as caught:
-        both.delete(copy("root://eos//dc"))
+        Storages(webdav)("root://eos//dc").delete(copy("root://eos//dc"))
     assert "dc-inject[xrootd]" in (caught.value.hint or "")
-    both.close()
+    webdav.close()
 
 
 @pytest.mark.parametrize("name", ["two words", "a?b", "a#b", "tab\there", "..", "a/b"])

@@ -71,7 +71,7 @@ def test_waits_are_gathered_once_and_are_no_signals_of_services(
         accepted(ledger, *many)
         of_each = TapeFiles(waits=(60,) * 5)
         ledger.observe([seen(one.key, Status.MOVING, tape=of_each) for one in many], START + MINUTE)
-        monkeypatch.setattr("dc_inject.ledger.tape.TapeFiles", Counted)
+        monkeypatch.setattr("dc_inject.ledger.inventory.TapeFiles", Counted)
         assert ledger.tape_files()[AB].waits == (60,) * 100
         assert sum(copied) <= 100
         assert "tape" not in {signal.name for signal in ledger.signals()}

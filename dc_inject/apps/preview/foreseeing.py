@@ -10,7 +10,9 @@ from pathlib import Path
 
 from dc_inject.apps.preview.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine import admission, assembly
+from dc_inject.engine import admission
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.menu import MenuDraft
@@ -86,8 +88,14 @@ def foresee(
         first = Cycle.at(at, source().cycle)
         _stand_at(ledger, first, clock.now())
         ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
-        engine = assembly.simulated_engine(
-            source, ledger, backends, identities, clock, InlineExecutor(clock), poll=first.length, drain=False
+        engine = Engine(
+            menus=source,
+            ledger=ledger,
+            backends=backends,
+            identities=identities,
+            clock=clock,
+            executor=InlineExecutor(clock),
+            settings=Settings(poll=first.length, drain=False),
         )
         engine.run(until=first.start + cycles * first.length)
         entries = [entry for entry in ledger.entries() if entry.injection.cycle >= first]

@@ -12,7 +12,7 @@ from dc_inject.analysis import lint
 from dc_inject.analysis.lint import PoolSize
 from dc_inject.apps.preview.online_report import Answers, Use, uses
 from dc_inject.engine import admission, preflight
-from dc_inject.model import Cycle, DatasetFilter, Injection, Item, PoolKey, units
+from dc_inject.model import DatasetFilter, Item, PoolKey, units
 from dc_inject.model.errors import MenuError, NeedsOperator, Problem, ServiceError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Candidate, ReplicaStatus, RseFacts
@@ -231,22 +231,11 @@ def _last_check(
 
 def _judge(answers: Answers, use: Use, items: Sequence[Item], statuses: Mapping[Candidate, ReplicaStatus]) -> None:
     """Find a source of which nothing is usable; what is at the destination already is no fault of the source."""
-    link = use[1].link
-    whys = (preflight.why_not(statuses.get(Candidate(item.id, link)), _tried(use, item)) for item in items)
+    link, ends_at = use[1].link, use[1].start + use[1].lifetime_min  # of what is injected at the beginning
+    whys = (preflight.why_not(statuses.get(Candidate(item.id, link)), item, ends_at) for item in items)
     reasons = Counter("" if why in preflight.OF_DESTINATION else why for why in whys)
     if not reasons[""]:
         why = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         message = f"of {units.counted(len(items), 'datasets')} at {link.source} that were looked at "
         message += f"none can be injected: {why}"
         answers.find(use, "nothing-usable", message, "name other datasets, or ask Rucio's operators")
-
-
-def _tried(use: Use, item: Item) -> Injection:
-    """Return an item as it would be injected at the beginning of a flow."""
-    menu_, flow = use
-    cycle = Cycle.at(flow.start, menu_.cycle)
-    return Injection(
-        key="", campaign=menu_.campaign, cycle=cycle, scenario=flow.scenario, link=flow.link, item=item,
-        release=flow.start, lifetime=flow.lifetime_min, activity=flow.activity,
-        service_priority=flow.service_priority, contact=menu_.contact,
-    )  # fmt: skip

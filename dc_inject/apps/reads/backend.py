@@ -60,8 +60,12 @@ def reads(wanted: Wanted) -> ReadsBackend:
     at_work = cluster()
     storage, asked = Xrootd(), Xrootd(timeout=QUICK)
     threads = Workers(8, "storage")
-    inventory = Inventory(storage, threads, lambda source, datasets: rucio(wanted).replicas(source, datasets))
-    return ReadsBackend(at_work, inventory, Sites(asked, asked, lambda: True, threads, wanted.clock))
+    inventory = Inventory(
+        lambda _url: storage, threads, lambda source, datasets: rucio(wanted).replicas(source, datasets)
+    )
+    return ReadsBackend(
+        at_work, inventory, Sites(lambda _url: asked, lambda _url: asked, lambda: True, threads, wanted.clock)
+    )
 
 
 class ReadsBackend:

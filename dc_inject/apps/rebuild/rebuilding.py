@@ -11,15 +11,16 @@ it is unknown how much of that was injected since then.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dc_inject.engine import failing
-from dc_inject.engine.calls import Calls, in_parts
+from dc_inject.engine.calls import Batch, Calls, in_parts
+from dc_inject.engine.reconciler import observing
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
     Bundle,
@@ -55,13 +56,11 @@ from dc_inject.model.ports import (
 )
 from dc_inject.planning import lifetime
 
-AT_ONCE = 200  # rules or datasets that one call asks for
+AT_ONCE = 200  # datasets that one call asks for
 NOT_FOUND = "its service did not have it when the ledger was rebuilt from a backup"
 
 _ACCEPTED = transitions.ALIVE | {State.ENDED, State.GONE}  # a ledger knows that a service has or had it
 
-T = TypeVar("T")
-K = TypeVar("K")
 A = TypeVar("A")
 
 
@@ -106,7 +105,7 @@ class Rebuilding:
         states = ledger.states([injected.key for injected in existing])
         existing = [injected for injected in existing if states.get(injected.key) not in _ACCEPTED]
         entries = {injected.key: self._entry(injected) for injected in self._sized(existing)}
-        observations = self._observe(list(entries.values()))
+        observations = self._observe(entries.values())
         moments = {injected.key: self._seen_at(injected, observations[injected.key]) for injected in existing}
         after = {
             key: transitions.observed(entry, observations[key], moments[key]) for key, entry in entries.items()
@@ -240,37 +239,29 @@ class Rebuilding:
 
     def _sized(self, existing: Sequence[FoundInjection]) -> list[FoundInjection]:
         """Return the same with sizes: Rucio has none for a rule that it has not begun with."""
-        without = [injected for injected in existing if injected.bytes is None or not injected.files]
-        statuses = self._ask(
-            [(_candidate(injected), injected.link.through) for injected in without],
-            lambda backend, candidates: backend.check_replicas(candidates),
+        unsized: dict[str, list[Candidate]] = defaultdict(list)
+        for injected in existing:
+            if injected.bytes is None or not injected.files:
+                unsized[injected.link.through].append(_candidate(injected))
+        answers = self._ask(
+            Batch(service, part, partial(self._backends[service].check_replicas, part))
+            for service, candidates in unsized.items()
+            for part in in_parts(candidates, AT_ONCE)
         )
-        items = {candidate: status.item for candidate, status in statuses.items() if status.item is not None}
+        items = {candidate: status.item for answer in answers for candidate, status in answer.items()}
         return [_with_size(injected, items.get(_candidate(injected))) for injected in existing]
 
-    def _observe(self, entries: Sequence[Entry]) -> dict[str, Observation]:
-        return self._ask(
-            [(entry, entry.injection.link.through) for entry in entries],
-            lambda backend, asked: {observation.key: observation for observation in backend.observe(asked)},
-        )
+    def _observe(self, entries: Iterable[Entry]) -> dict[str, Observation]:
+        answers = self._ask(observing(self._backends, entries))
+        return {observation.key: observation for answer in answers for observation in answer}
 
-    def _ask(
-        self, subjects: Sequence[tuple[T, str]], question: Callable[[Backend, Sequence[T]], Mapping[K, A]]
-    ) -> dict[K, A]:
-        """Ask about things, each with its service, many at once; raises the ServiceError of a failed call."""
-        by_service: dict[str, list[T]] = defaultdict(list)
-        for subject, service in subjects:
-            by_service[service].append(subject)
-        tasks: dict[tuple[str, int], Callable[[], Mapping[K, A]]] = {
-            (service, number): partial(question, self._backends[service], part)
-            for service, of_service in by_service.items()
-            for number, part in enumerate(in_parts(of_service, AT_ONCE))
-        }
-        deadline = self._clock.now() + self._patience * len(tasks)
-        answers, errors = self._calls.gather(tasks, deadline, lambda name: name[0])
-        for error in errors.values():
+    def _ask(self, batches: Iterable[Batch[Any, A]]) -> list[A]:
+        """Make calls side by side; raises the ServiceError of one that failed."""
+        calls = list(batches)
+        answers, errors = self._calls.gather(calls, self._clock.now() + self._patience * len(calls))
+        for _, error in errors:
             raise error
-        return {key: value for answer in answers.values() for key, value in answer.items()}
+        return [answer for _, answer in answers]
 
 
 def _bundle(injected: FoundInjection, flow: Flow | None) -> Bundle:

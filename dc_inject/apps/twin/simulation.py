@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from dc_inject import menu
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
-from dc_inject.engine.assembly import simulated_engine
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
@@ -164,14 +165,14 @@ def run(
         ledger.signal(POLICY, "campaign", FIXED, start)
     elif request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
-    engine = simulated_engine(
-        lambda: in_force,
-        ledger,
-        backends,
-        identities,
-        clock,
-        InlineExecutor(clock),
-        poll=drafts[0].preview.cycle,  # nothing is paused meanwhile
+    engine = Engine(
+        menus=lambda: in_force,
+        ledger=ledger,
+        backends=backends,
+        identities=identities,
+        clock=clock,
+        executor=InlineExecutor(clock),
+        settings=Settings(poll=drafts[0].preview.cycle),  # nothing is paused meanwhile
         planner=FixedRate() if request.policy == FIXED else None,
     )
     with ledger.together():  # a commit costs as much as the plan of a link, and only the end of it is read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from math import ceil
 
 from dc_inject.backends.fts.connection import (
@@ -25,13 +26,12 @@ from dc_inject.backends.fts.removing import CopyDeletion
 from dc_inject.backends.fts.sites import Sites, StorageEnd
 from dc_inject.credentials import TOKEN_FILES, Credentials, Purpose
 from dc_inject.credentials.trust import hint, refusal
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, ports, urls
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, Link, ports, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.services import FTS
-from dc_inject.model.transfers import TransferLimit
-from dc_inject.storage import AccessDenied, AnyStorage, FileStatus, Storage, WebDav, Xrootd, trust
+from dc_inject.storage import AccessDenied, Storage, StorageAt, Storages, WebDav, Xrootd, trust
 from dc_inject.system.executor import Workers
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
@@ -43,7 +43,8 @@ _NOTHING = ports.ReplicaStatus(None, True, True, True, None, 0, False)
 class FtsBackend:
     """Implements `ports.Backend` with FTS's own client; one injection is one job.
 
-    FTS ends nothing by itself but what waits too long in its queue, and deletes nothing: both are done here.
+    FTS ends nothing by itself but what waits too long in its queue, and deletes nothing: both are done here. What
+    storages are asked is in `sites.py`, and what is deleted at them in `removing.py`.
     """
 
     name = FTS.name
@@ -83,8 +84,10 @@ class FtsBackend:
         self._credentials = credentials
         self._trusted = trusted
 
-        def reached(purpose: Purpose, patience: float, longest: float | None = None) -> Storage:
-            return storage or AnyStorage(
+        def reached(purpose: Purpose, patience: float, longest: float | None = None) -> StorageAt:
+            if storage is not None:
+                return lambda _url: storage
+            return Storages(
                 WebDav(
                     lambda: credentials.access(purpose),
                     verify=trust(os.environ),
@@ -99,10 +102,15 @@ class FtsBackend:
         pool, quick = Workers(threads, "storage"), min(timeout, QUICK)
         self._jobs = Jobs(self.connection, trusted, origin)
         self._observing = Observing(self.connection, self._jobs, Rows(self.connection))
-        self._copy_deletion = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
+        asking, changing = understood(), understood(lost=True)
+        self.submit, self.end = changing(self._jobs.submit), changing(self._jobs.cancel)
+        self.limits = asking(partial(limits, self.connection))
+        copies = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
+        self.remove, self.sweep, self.tidy, self.delete = copies.remove, copies.sweep, copies.tidy, copies.delete
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
-        self._sites = Sites(source, destination, self._alike, Workers(threads, "storage"), clock)
+        sites = Sites(source, destination, self._alike, Workers(threads, "storage"), clock)
+        self.sites, self.storages, self.stat_sources = sites.sites, sites.ask, sites.stat
 
     def check(self) -> ports.Identity:
         """Return who we are; credentials are read again, and a proxy is delegated where that is needed.
@@ -141,29 +149,11 @@ class FtsBackend:
         """
         return dict.fromkeys(candidates, _NOTHING)
 
-    def submit(self, injections: Sequence[Injection]) -> list[ports.Outcome]:
-        """Make a job for each injection; one that is known already is adopted."""
-        with understood(lost=True):
-            return self._jobs.submit(injections)
-
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[ports.Observation]:
         """Return the state of jobs; everything here is exact."""
         del exact
         with understood():
             return self._observing.observe(entries)
-
-    def end(self, entries: Sequence[Entry]) -> list[ports.Outcome]:
-        """Cancel jobs; one that is over is a success."""
-        with understood(lost=True):
-            return self._jobs.cancel(entries)
-
-    def remove(self, entries: Sequence[Entry]) -> list[ports.Removal]:
-        """Delete the copies of ended jobs, and return which of them are known to be gone."""
-        return self._copy_deletion.remove(entries)
-
-    def sites(self, rses: Iterable[str]) -> Mapping[str, ports.RseFacts]:
-        """Return for storage prefixes whether they answer, and their free space."""
-        return self._sites.sites(rses)
 
     def endpoints(self, rse: str) -> list[ports.Endpoint]:
         """Return where a URL prefix is served."""
@@ -189,19 +179,6 @@ class FtsBackend:
         with understood():
             return delegation(self.connection)
 
-    def storages(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
-        """Return for storage prefixes, as sources and destinations, whether they answer and what they allow."""
-        return self._sites.ask(sources, destinations)
-
-    def stat_sources(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
-        """Return the status of source files, or why that cannot be done."""
-        return self._sites.stat(files)
-
-    def limits(self, links: Iterable[Link]) -> list[TransferLimit]:
-        """Return how many transfers at a time FTS will allow on links, and out of and into their storages."""
-        with understood():
-            return limits(self.connection, links)
-
     def ours(
         self, campaign: str | None = None, *, since: datetime | None = None
     ) -> Iterator[ports.FoundInjection]:
@@ -214,20 +191,10 @@ class FtsBackend:
         with understood():
             yield from JobList(self.connection, self.name).made(campaign, since)
 
-    def sweep(self, prefix: str, campaign: str) -> Iterator[ports.Stray]:
-        """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""
-        return self._copy_deletion.sweep(prefix, campaign)
-
-    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
-        """Delete the empty folders of a campaign below a destination prefix; return what stood in the way.
-
-        FTS makes folders as it goes, so no job of the campaign may be left.
-        """
-        return self._copy_deletion.tidy(prefix, campaign)
-
-    def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
-        """Delete files of a campaign below a prefix, and then empty folders; return what stood in the way."""
-        return self._copy_deletion.delete(urls, prefix, campaign)
+    def statuses(self, keys: Iterable[str]) -> Mapping[str, ports.Status]:
+        """Return how jobs of ours stand, by the keys of their injections."""
+        with understood():
+            return self._observing.statuses(keys)
 
     def _may_open(self, purpose: Purpose, url: str) -> None:
         if self._credentials.access(purpose).token and not self._trusted(url):

@@ -9,16 +9,18 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
+from dc_inject.backends import answers
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, FtsCallRecord, translate
 from dc_inject.backends.service_connection import ServiceConnection, unusable
 from dc_inject.credentials import Credentials
 from dc_inject.menu import addresses
 from dc_inject.menu.values import WrongError
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Clock, Identity
 from dc_inject.model.redaction import scrub
@@ -30,6 +32,8 @@ _BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "deleg
 _REMEMBERED = 16  # credentials that FTS has recognised
 Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
 _ANONYMOUS = "anon"  # what FTS calls a user without credentials
+
+understood = partial(answers.understood, "FTS", "an FTS server of version 3.12")
 
 
 class Me(NamedTuple):
@@ -189,16 +193,6 @@ def checked(endpoint: str) -> str:
         return addresses.endpoint(endpoint)
     except WrongError as error:
         raise UsageError(f"the address of FTS cannot be used: {error.message}", error.hint) from None
-
-
-@contextmanager
-def understood(*, lost: bool = False) -> Iterator[None]:
-    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        message = f"FTS's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
-        raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.items import LARGEST_FILE
 from dc_inject.planning import pool
-from dc_inject.storage import AccessDenied, DirEntry, NotFound, OnTape, Storage
+from dc_inject.storage import AccessDenied, DirEntry, NotFound, OnTape, StorageAt
 from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class SourceRefused(Permanent):
 class Inventory:
     """Reads what may be injected from a source; costly, so it is asked rarely."""
 
-    storage: Storage
+    at: StorageAt
     workers: Workers
     replicas: Replicas | None = None
 
@@ -82,14 +82,14 @@ class Inventory:
     def _walk(self, where: str, ours: str) -> Iterator[DirEntry]:
         """List a folder with all below it, without going into the one that is ours, which may be large."""
         if urls.parent(ours) != where:
-            yield from self.storage.list(where)
+            yield from self.at(where).list(where)
             return
-        for entry in self.storage.list(where, depth=1):
+        for entry in self.at(where).list(where, depth=1):
             if not entry.folder:
                 yield entry
             elif entry.url != ours:
                 with suppress(NotFound):  # gone meanwhile
-                    yield from self.storage.list(entry.url)
+                    yield from self.at(entry.url).list(entry.url)
 
     def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[File]:
         if self.replicas is None:
@@ -126,7 +126,7 @@ class Inventory:
             raise _of_source(hopeless)
         error: ServiceError | None = None
         try:
-            return self.storage.stat(url).bytes or 0
+            return self.at(url).stat(url).bytes or 0
         except ServiceError as met:
             error = met
             if isinstance(met, NeedsOperator) and not isinstance(met, AccessDenied):

@@ -51,14 +51,14 @@ class Jobs:
     trusted: Callable[[str], bool] = lambda _url: True  # whether the host of a URL may get a token of ours
     origin: Origin | None = None  # goes into each job
 
-    def id_of(self, injection: Injection) -> str:
-        """Return the id that FTS gives to the job of an injection: known before it is submitted."""
-        return naming.job_id(self.connection.vo(), injection.key)
+    def id_of(self, key: str) -> str:
+        """Return the id that FTS gives to the job of an injection, by its key: known before it is submitted."""
+        return naming.job_id(self.connection.vo(), key)
 
-    def is_own(self, row: Row, injection: Injection) -> bool:
+    def is_own(self, row: Row, key: str) -> bool:
         """Return whether a row that FTS shows is about the job of an injection, by what the job has in it."""
         vo = self.connection.vo()
-        return read_metadata(row).get("key") == injection.key and row.get("vo_name", vo) == vo
+        return read_metadata(row).get("key") == key and row.get("vo_name", vo) == vo
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a job for each; trouble that all share ends the asking, and the rest is known not to be made."""
@@ -91,7 +91,7 @@ class Jobs:
                 return self._adopt(injection)
             raise
         try:
-            job_id = self.id_of(injection)
+            job_id = self.id_of(injection.key)
         except ServiceError as error:
             raise Temporary(f"FTS took a job, and does not know us ({error.message})", lost=True) from error
         if made != job_id:
@@ -102,12 +102,12 @@ class Jobs:
     def _adopt(self, injection: Injection) -> Outcome:
         """Take over the job of an earlier call; it is looked at, since a wrong id would be lost for good."""
         try:
-            job_id = self.id_of(injection)
+            job_id = self.id_of(injection.key)
             rows = self.connection.call("statuses", [job_id], files=False)
         except ServiceError as error:
             message = f"FTS knows the key of this job, but does not show the job ({error.message})"
             raise Temporary(message, lost=True) from error
-        if not any(row.get("job_id") == job_id and self.is_own(row, injection) for row in rows):
+        if not any(row.get("job_id") == job_id and self.is_own(row, injection.key) for row in rows):
             raise Temporary("FTS knows the key of this job, and shows another job under its id", lost=True)
         origin = naming.read_origin(read_metadata(rows[0]))
         return Outcome(injection.key, job_id, adopted=True, origin=origin)
@@ -124,7 +124,7 @@ class Jobs:
 
     def _cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
         vo = self.connection.vo()
-        jobs = [deletion.Job(self.id_of(entry.injection), vo, entry.injection.key) for entry in entries]
+        jobs = [deletion.Job(self.id_of(entry.injection.key), vo, entry.injection.key) for entry in entries]
         ids = {job.key: deletion.address(job) for job in jobs}
         try:
             rows = self.connection.call("cancel", list(ids.values()), writes=True)

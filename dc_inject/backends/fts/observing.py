@@ -130,9 +130,23 @@ class Observing:
     sure_after: timedelta = SURE_AFTER
     missed: dict[str, datetime] = field(default_factory=dict)  # by key: since when FTS does not know its job
 
+    def statuses(self, keys: Iterable[str]) -> dict[str, Status]:
+        """Return how jobs stand, by the keys of their injections: absent, complete, moving, or unknown."""
+        ids = {key: self.jobs.id_of(key) for key in keys}
+        rows = self.rows.states(ids.values())
+
+        def status(key: str, row: Row) -> Status:
+            if _unknown(row):
+                return Status.ABSENT
+            if "job_state" not in row or not self.jobs.is_own(row, key):
+                return Status.UNKNOWN
+            return Status.COMPLETE if row["job_state"] in OVER else Status.MOVING
+
+        return {key: status(key, rows[job]) for key, job in ids.items()}
+
     def observe(self, entries: Sequence[Entry]) -> list[Observation]:
         """Return one observation for each entry."""
-        ids = {entry.injection.key: self.jobs.id_of(entry.injection) for entry in entries}
+        ids = {entry.injection.key: self.jobs.id_of(entry.injection.key) for entry in entries}
         rows = self.rows.states(ids.values())
         complete = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
         rows |= self.rows.files(
@@ -144,8 +158,8 @@ class Observing:
                 and (state not in _WAITING or _uses_tape(entry))
             }
         )
-        shown = [(entry.injection, rows[ids[entry.injection.key]]) for entry in entries]
-        others = {made.key for made, row in shown if "job_state" in row and not self.jobs.is_own(row, made)}
+        shown = [(key, rows[job]) for key, job in ids.items()]
+        others = {key for key, row in shown if "job_state" in row and not self.jobs.is_own(row, key)}
         if others:
             log.warning(
                 "FTS shows other jobs under the ids of %s: not counted", units.counted(len(others), "jobs")

@@ -22,7 +22,7 @@ from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Tempo
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
 from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.planning.reconcile import backoff
-from dc_inject.storage import NotFound, Storage
+from dc_inject.storage import NotFound, StorageAt
 from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ Cancel = Callable[[Sequence[Entry]], list[Outcome]]
 class CopyDeletion:
     """Deletes copies of ours; every call may be made again."""
 
-    def __init__(self, storage: Storage, cancel: Cancel, workers: Workers, clock: Clock) -> None:
-        """Take the storage (as destination), who cancels jobs, what bounds its requests, and the clock."""
-        self._storage = storage
+    def __init__(self, at: StorageAt, cancel: Cancel, workers: Workers, clock: Clock) -> None:
+        """Take what gives storages (as destinations), who cancels jobs, what bounds requests, and the clock."""
+        self._at = at
         self._cancel = cancel
         self._workers = workers
         self._stay: set[str] = set()  # prefixes at which empty folders stay, as was logged
@@ -104,7 +104,7 @@ class CopyDeletion:
             return hopeless
         error: ServiceError | None = None
         try:
-            self._storage.delete(file)
+            self._at(deletion.address(file)).delete(file)
         except NotFound:
             pass
         except ServiceError as met:
@@ -121,7 +121,7 @@ class CopyDeletion:
         """Stream the files below a prefix whose whole path shows that they are of this campaign."""
         where = urls.normal(prefix)
         try:
-            for entry in self._storage.list(f"{where}/{naming.TOP}/{campaign}"):
+            for entry in self._at(where).list(f"{where}/{naming.TOP}/{campaign}"):
                 copy = None if entry.folder else naming.read_copy(where, entry.url)
                 if copy is not None and copy.campaign == campaign:
                     yield Stray(entry.url, copy, entry.bytes or 0, entry.modified)
@@ -149,7 +149,7 @@ class CopyDeletion:
         where = urls.normal(prefix)
         top = f"{where}/{naming.TOP}/{campaign}"
         try:
-            folders = [entry.url for entry in self._storage.list(top) if entry.folder]
+            folders = [entry.url for entry in self._at(where).list(top) if entry.folder]
         except NotFound:
             folders = []
         except ServiceError as error:
@@ -176,7 +176,7 @@ class CopyDeletion:
         A storage that does not allow deleting folders keeps them, as they hold no bytes.
         """
         try:
-            self._storage.delete_folder_if_empty(folder)
+            self._at(deletion.address(folder)).delete_folder_if_empty(folder)
         except NotFound:
             pass
         except Permanent as error:  # of each job's folder again: it is logged once

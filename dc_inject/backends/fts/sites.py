@@ -12,7 +12,7 @@ from typing import Literal
 from dc_inject.backends.service_connection import Breaker
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, RseFacts
-from dc_inject.storage import VERBS, FileStatus, Later, Reach, Storage
+from dc_inject.storage import VERBS, FileStatus, Later, Reach, StorageAt
 from dc_inject.system.executor import Workers
 
 GIVE_UP_AFTER = 3  # requests in a row that a storage does not answer
@@ -40,10 +40,10 @@ class Sites:
     """
 
     def __init__(
-        self, source: Storage, destination: Storage, alike: Callable[[], bool], workers: Workers, clock: Clock
+        self, source: StorageAt, destination: StorageAt, alike: Callable[[], bool], workers: Workers, clock: Clock
     ) -> None:
         """Take the storages with short timeouts, and what decides whether their credentials are the same."""
-        self._storages: Mapping[Role, Storage] = {"source": source, "destination": destination}
+        self._storages: Mapping[Role, StorageAt] = {"source": source, "destination": destination}
         self._alike = alike
         self._workers = workers
         self._clock = clock
@@ -78,7 +78,7 @@ class Sites:
         role, prefix = asked
         unknown: Mapping[str, bool | None] = dict.fromkeys(VERBS)
         try:
-            reach = self._storages[role].reachable(prefix)
+            reach = self._storages[role](prefix).reachable(prefix)
         except ServiceError as error:
             # One that does not answer is not asked again, each time until the timeout.
             verbs = unknown if isinstance(error, Temporary) else self._verbs(role, prefix)
@@ -87,13 +87,13 @@ class Sites:
 
     def _verbs(self, role: Role, prefix: str) -> Mapping[str, bool | None]:
         try:
-            return self._storages[role].verbs(prefix)
+            return self._storages[role](prefix).verbs(prefix)
         except ServiceError:  # some refuse OPTIONS itself: then nothing is known
             return dict.fromkeys(VERBS)
 
     def _stat(self, url: str) -> FileStatus | ServiceError:
-        storage = self._storages["source"]
         try:
+            storage = self._storages["source"](url)
             status = storage.stat(url)
             nearline = storage.reachable(url).nearline if status.exists else None
         except ServiceError as error:
@@ -136,9 +136,9 @@ class Sites:
             log.info("%s answers again", prefix)
 
 
-def _reach(storage: Storage, prefix: str) -> _Answer:
+def _reach(at: StorageAt, prefix: str) -> _Answer:
     try:
-        return storage.reachable(prefix)
+        return at(prefix).reachable(prefix)
     except ServiceError as error:
         return error
 

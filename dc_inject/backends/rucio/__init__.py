@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from dc_inject.backends.rucio.connection import Connection, check, quiet_client, understood
@@ -18,7 +19,7 @@ from dc_inject.backends.rucio.replica_check import ReplicaCheck
 from dc_inject.backends.rucio.rules import RuleEnding, Rules
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.backends.rucio.write_endpoints import endpoints
-from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item, Link, ports
+from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Item, ports
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
@@ -28,7 +29,10 @@ __all__ = ["RucioBackend", "Survey"]
 
 
 class RucioBackend:
-    """Implements `ports.Backend` with Rucio's own client, configured as the ecosystem has it."""
+    """Implements `ports.Backend` with Rucio's own client, configured as the ecosystem has it.
+
+    What needs no more than an answer that can be understood is handed to the parts of this package as it is.
+    """
 
     name = RUCIO.name
 
@@ -65,10 +69,16 @@ class RucioBackend:
             origin=origin,
         )
         self._replica_check = ReplicaCheck(self.connection, slices)
-        self._observing = Observing(self.connection, self._rules, estimates)
-        self._ending = RuleEnding(self.connection, self._rules, slices, self._observing.ended)
-        self._facts = Facts(self.connection)
-        self._fts = fts
+        observing = Observing(self.connection, self._rules, estimates)
+        ending = RuleEnding(self.connection, self._rules, slices, observing.ended)
+        asking, changing = understood(), understood(lost=True)
+        self.check_replicas = asking(self._replica_check.check)
+        self.submit, self.end = changing(self._rules.submit), changing(ending.end)
+        self.observe, self.sites = asking(observing.observe), asking(Facts(self.connection).sites)
+        self.resolve = asking(partial(resolve, self.connection))
+        self.endpoints = asking(partial(endpoints, self.connection))
+        self.survey = asking(partial(surveyed, self.connection))
+        self.queues = asking(partial(queues, self.connection, fts=fts))
 
     def warnings(self) -> Iterator[str]:
         """Log what a person should know of the configuration before anything is asked."""
@@ -82,11 +92,6 @@ class RucioBackend:
         """Return who we are and what we may do; configuration and credentials are read again."""
         with understood():
             return check(self.connection, self.name)
-
-    def resolve(self, expression: str) -> tuple[str, ...]:
-        """Return the RSEs that an expression means now, sorted; raises Permanent if it is not valid."""
-        with understood():
-            return resolve(self.connection, expression)
 
     def inventory(
         self, source: str, datasets: DatasetFilter | FileFilter, note: ports.Note | None = None
@@ -107,54 +112,12 @@ class RucioBackend:
         with understood():
             yield from replicas(self.connection, source, datasets)
 
-    def check_replicas(
-        self, candidates: Sequence[ports.Candidate]
-    ) -> Mapping[ports.Candidate, ports.ReplicaStatus]:
-        """Check candidates in bulk, just before use."""
-        with understood():
-            return self._replica_check.check(candidates)
-
-    def submit(self, injections: Sequence[Injection]) -> list[ports.Outcome]:
-        """Make a rule for each injection, in batches; a duplicate of our own making is adopted."""
-        with understood(lost=True):
-            return self._rules.submit(injections)
-
-    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[ports.Observation]:
-        """Return the state of rules; `exact` adds up the bytes of the locks of those that are not complete."""
-        with understood():
-            return self._observing.observe(entries, exact=exact)
-
-    def end(self, entries: Sequence[Entry]) -> list[ports.Outcome]:
-        """Let rules expire now; one that is gone already is a success."""
-        with understood(lost=True):
-            return self._ending.end(entries)
-
     def remove(self, entries: Sequence[Entry]) -> list[ports.Removal]:
         """Return which replicas the reaper has deleted: nothing of them is available at the destination."""
         places = [(ports.Candidate(e.injection.item.id, e.injection.link), e.injection.key) for e in entries]
         with understood():
             left = self._replica_check.left([place for place, _ in places])
         return [ports.Removal(key, gone=left[place] == (0, False), left=left[place][0]) for place, key in places]
-
-    def sites(self, rses: Iterable[str]) -> Mapping[str, ports.RseFacts]:
-        """Return space, quota and availability; a signal that cannot be read is named as missing."""
-        with understood():
-            return self._facts.sites(rses)
-
-    def endpoints(self, rse: str) -> list[ports.Endpoint]:
-        """Return where the protocols of an RSE are served."""
-        with understood():
-            return endpoints(self.connection, rse)
-
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue | ports.Missing]:
-        """Return what waits on links in the FTS that their destinations name, if the person has named it too."""
-        with understood():
-            return queues(self.connection, links, self._fts)
-
-    def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
-        """Return what a campaign on these links (source, destination) has to reckon with."""
-        with understood():
-            return surveyed(self.connection, pairs)
 
     def ours(
         self, campaign: str | None = None, *, since: datetime | None = None

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from rucio.common import constants
 from rucio.common.config import clean_cached_config, config_get, get_config_dirs
 from rucio.common.exception import AccessDenied, RuleNotFound
 
+from dc_inject.backends import answers
 from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.errors import WHERE, RucioCallRecord, translate
 from dc_inject.backends.service_connection import Breaker, ServiceConnection, unusable
@@ -47,6 +49,8 @@ SCHEME_MAP: Mapping[str, list[str]] = getattr(constants, "SCHEME_MAP", None) or 
 METADATA_PLUGIN = "DID_COLUMN"
 PROBES = 3  # of the right to end, since planning without it gives links much less
 _FOR_GOOD = timedelta.max
+
+understood = partial(answers.understood, "Rucio", "a Rucio server of version 32")
 
 
 def configuration() -> Path | None:
@@ -209,16 +213,6 @@ class Connection(ServiceConnection[RucioCallRecord]):
     def _result(self, error: ServiceError) -> str:
         """Return the word for what became of a call; that a rule is gone is news, but no trouble."""
         return "ok" if isinstance(error.__cause__, RuleNotFound) else super()._result(error)
-
-
-@contextmanager
-def understood(*, lost: bool = False) -> Iterator[None]:
-    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        message = f"Rucio's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
-        raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error
 
 
 def check_client(installed: str = "") -> None:

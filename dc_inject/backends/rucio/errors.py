@@ -10,6 +10,8 @@ from __future__ import annotations
 import configparser
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rucio.common import exception as rucio
@@ -90,6 +92,16 @@ def translate(
     if writes and record.unanswered and not isinstance(error, rucio.DuplicateRule):
         return judged(Temporary(message, fault.hint, lost=True), fault)
     return make_service_error(fault, message, lost=writes and fault.in_doubt and not by_rucio)
+
+
+@contextmanager
+def tolerated(*causes: type[Exception]) -> Iterator[None]:
+    """Go on after the block where Rucio answered one of these errors; others leave it."""
+    try:
+        yield
+    except ServiceError as error:
+        if not isinstance(error.__cause__, causes):
+            raise
 
 
 def of_a_new_rule(error: ServiceError) -> ServiceError:

@@ -13,6 +13,7 @@ from rucio.common import exception as rucio
 from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row, account_of, is_admin
+from dc_inject.backends.rucio.errors import tolerated
 from dc_inject.model import units
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import RseFacts
@@ -161,12 +162,9 @@ class Facts:
 
     def _meant_by(self, name: str) -> tuple[str, ...]:
         """Return what a name means in a rule; nothing where no RSE has an attribute of that name."""
-        try:
+        with tolerated(rucio.InvalidRSEExpression):
             return resolve(self._connection, name)
-        except Permanent as error:
-            if isinstance(error.__cause__, rucio.InvalidRSEExpression):
-                return ()
-            raise
+        return ()
 
     def _meant(self, expression: str) -> tuple[str, ...]:
         return self._connection.kept(

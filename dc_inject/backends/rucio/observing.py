@@ -55,7 +55,7 @@ class Observing:
     compared: set[str] = field(default_factory=set)  # rules, with those of others for the same dataset there
     found_nothing: set[str] = field(default_factory=set)  # rules that had no file in place at their birth
 
-    def observe(self, entries: Sequence[Entry], *, exact: bool) -> list[Observation]:
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
         """Return one observation for each entry."""
         seen: dict[str, Observation] = {}
         dids = {entry.injection.key: Did.of_item(entry.injection.item.id) for entry in entries}

@@ -26,6 +26,7 @@ from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row, account_of, is_admin
 from dc_inject.backends.rucio.deletion import let_go
 from dc_inject.backends.rucio.dids import Did, metadata
+from dc_inject.backends.rucio.errors import tolerated
 from dc_inject.backends.rucio.facts import Facts
 from dc_inject.backends.rucio.write_endpoints import WriteEndpoint, places, write_endpoint
 from dc_inject.model import samples, units
@@ -182,7 +183,8 @@ class RucioSet:
         seconds = None if self._lifetime is None else round(self._lifetime.total_seconds())
         with self._ask_for(f"make datasets in the scope {did.scope}", hint):
             try:
-                self._unless(DataIdentifierAlreadyExists, "add_dataset", *did, lifetime=seconds)
+                with tolerated(DataIdentifierAlreadyExists):
+                    self._again("add_dataset", *did, lifetime=seconds)
             except ServiceError as error:
                 if isinstance(error.__cause__, InvalidObject):
                     raise Permanent(f"Rucio's schema refuses the name {did} ({error.message})", _NAMES) from error
@@ -190,9 +192,8 @@ class RucioSet:
         quota = (
             f"ask for quota of {prospect.account} at {self._rse}: {units.format_size(self._set.total)} are needed"
         )
-        with self._ask_for(f"make a rule at {self._rse}", quota):
-            self._unless(
-                DuplicateRule,
+        with self._ask_for(f"make a rule at {self._rse}", quota), tolerated(DuplicateRule):
+            self._again(
                 "add_replication_rule",
                 dids=[did.row()],
                 copies=1,
@@ -237,21 +238,15 @@ class RucioSet:
             )
 
     def _own_scopes(self, account: str) -> tuple[str, ...]:
-        try:
+        with tolerated(ScopeNotFound):
             return tuple(sorted(map(str, self._connection.call("list_scopes_for_account", account))))
-        except ServiceError as error:
-            if isinstance(error.__cause__, ScopeNotFound):
-                return ()
-            raise
+        return ()
 
     def _there(self, did: Did) -> set[int] | None:
-        try:
+        with tolerated(DataIdentifierNotFound):
             rows = self._connection.call("list_files", *did)
-        except ServiceError as error:
-            if isinstance(error.__cause__, DataIdentifierNotFound):
-                return None
-            raise
-        return {self._set.number_of(str(row["name"])) for row in rows} - {0}
+            return {self._set.number_of(str(row["name"])) for row in rows} - {0}
+        return None
 
     def _undo(self, written: Sequence[tuple[int, Written]]) -> None:
         for number, _ in written:
@@ -267,13 +262,6 @@ class RucioSet:
 
     def _file(self, number: int, file: Written) -> Row:
         return {**self._did(number).row(), "bytes": file.bytes, "adler32": file.adler32, "state": "A"}
-
-    def _unless(self, there: type[Exception], method: str, *args: object, **kwargs: object) -> None:
-        try:
-            self._again(method, *args, **kwargs)
-        except ServiceError as error:
-            if not isinstance(error.__cause__, there):
-                raise
 
     def _again(self, method: str, *args: object, **kwargs: object) -> None:
         self._repeat(self._connection.call, method, *args, writes=True, **kwargs)
@@ -339,10 +327,9 @@ def erase(connection: Connection, found_set: RegisteredSet) -> None:
     """Let the datasets of a set expire now: Rucio then deletes them, their rules everywhere, and the replicas."""
     for dataset in found_set.datasets:
         try:
-            let_go(connection, SampleDataset(found_set.scope, dataset, found_set.set), GONE)
+            with tolerated(DataIdentifierNotFound):  # gone meanwhile
+                let_go(connection, SampleDataset(found_set.scope, dataset, found_set.set), GONE)
         except ServiceError as error:
-            if isinstance(error.__cause__, DataIdentifierNotFound):
-                continue  # gone meanwhile
             if isinstance(error.__cause__, AccessDenied):
                 account = account_of(connection)
                 raise Permanent(

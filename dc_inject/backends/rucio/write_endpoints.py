@@ -11,6 +11,7 @@ from rucio.common.exception import RSEProtocolNotSupported
 
 from dc_inject.backends.answers import count, name
 from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.errors import tolerated
 from dc_inject.model import urls
 from dc_inject.model.errors import Permanent, UsageError
 from dc_inject.model.ports import Endpoint
@@ -90,13 +91,10 @@ def protocols(connection: Connection, rse: str) -> list[Row]:
 
 def read_protocols(connection: Connection, rse: str) -> list[Row]:
     """Return the protocols of an RSE as they are now, none where it has none."""
-    try:
+    with tolerated(RSEProtocolNotSupported):
         answer = connection.call("get_protocols", rse)
-    except Permanent as error:
-        if isinstance(error.__cause__, RSEProtocolNotSupported):
-            return []  # it has none
-        raise
-    return [answer] if isinstance(answer, dict) else list(answer)
+        return [answer] if isinstance(answer, dict) else list(answer)
+    return []
 
 
 def _prefix(protocol: Row) -> str:

@@ -35,7 +35,8 @@ from dc_inject.apps.twin.grid import grid_file
 from dc_inject.apps.twin.grid.world import World, step_for
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
-from dc_inject.engine.assembly import simulated_engine
+from dc_inject.engine.context import Settings
+from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.model import Link
@@ -151,8 +152,14 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
         ledger.bind(campaign, cycle, tuple(identities.values()), START)
         progress = Progress(ladder, challenge.until)
         climbing = Climbing(menus, ledger=ledger, clock=clock, progress=progress, who="a search")
-        simulated = simulated_engine(
-            climbing, ledger, backends, identities, clock, InlineExecutor(clock), poll=cycle
+        simulated = Engine(
+            menus=climbing,
+            ledger=ledger,
+            backends=backends,
+            identities=identities,
+            clock=clock,
+            executor=InlineExecutor(clock),
+            settings=Settings(poll=cycle),
         )
         simulated.run(until=challenge.until)
         climbing.finish(ledger, challenge.key)

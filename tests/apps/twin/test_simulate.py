@@ -158,7 +158,7 @@ def test_an_interrupted_simulation_says_that_its_ledger_is_not_kept(tmp_path, mo
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulation, "simulated_engine", interrupted)
+    monkeypatch.setattr(simulation, "Engine", interrupted)
     done = of("one-link", "--ledger", tmp_path / "kept.sqlite")
     assert done.exit_code == 130
     wording(done.stderr)

@@ -85,6 +85,20 @@ def test_another_job_under_our_id_does_not_count(
     assert backend.observe([entry])[0].status is not Status.UNKNOWN
 
 
+def test_statuses_by_keys_are_those_of_our_own_jobs(fts: FakeFts, backend: FtsBackend) -> None:
+    over, waiting, other = submitted(backend, 0, 1, 2)
+    fts.jobs[over.external_id].state = "FINISHED"
+    fts.jobs[other.external_id].body["params"]["job_metadata"] = None
+    expected = {
+        over.injection.key: Status.COMPLETE,
+        waiting.injection.key: Status.MOVING,
+        other.injection.key: Status.UNKNOWN,
+        bundle(3).key: Status.ABSENT,
+    }
+    assert backend.statuses(expected) == expected
+    assert backend.statuses([]) == {}
+
+
 def test_a_job_that_does_not_say_that_it_is_ours_is_not_adopted(fts: FakeFts, backend: FtsBackend) -> None:
     (entry,) = submitted(backend, 0)
     row = fts._row(fts.jobs[entry.external_id], None) | {"job_metadata": None}
