@@ -95,8 +95,9 @@ def test_a_link_that_works_again_is_let_go_by_what_its_probe_brought(tmp_path, m
     assert held[12:] == [False] * 2
 
 
-@pytest.mark.parametrize("stops", [False, True], ids=["rebuilt", "stopped"])
-@pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
+@pytest.mark.parametrize(
+    ("mode", "stops"), [(Mode.OFF, False), (Mode.ACT, True)], ids=["off-rebuilt", "act-stopped"]
+)
 def test_what_is_stuck_since_long_ago_has_not_failed_while_nobody_looked(tmp_path, mode, stops):
     """The ledger is lost, or no injector runs for five cycles."""
     link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=60 * CYCLE, lifetime_max=60 * CYCLE)
@@ -118,8 +119,7 @@ def test_what_is_stuck_since_long_ago_has_not_failed_while_nobody_looked(tmp_pat
     assert min(row.injected for row in rows[-3:]) > 0.9 * DUE
 
 
-@pytest.mark.parametrize("slow", [0, 10])
-@pytest.mark.parametrize("mode", [Mode.OFF, Mode.ACT])
+@pytest.mark.parametrize(("mode", "slow"), [(Mode.OFF, 0), (Mode.ACT, 10)])
 def test_a_link_goes_on_failing_when_what_is_stuck_expires(tmp_path, mode, slow):
     """Seven of ten datasets fail; a plan is made some seconds after the observations that it rests on."""
     link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=8 * CYCLE, lifetime_max=8 * CYCLE)

@@ -71,8 +71,11 @@ def coarse(tmp_path, lag, sites=()):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["one run", "a run for each cycle"])
-@pytest.mark.parametrize("lag", [1, 10, 30])
+@pytest.mark.parametrize(
+    ("lag", "again"),
+    [(1, True), (10, False), (30, True)],
+    ids=["1-a run for each cycle", "10-one run", "30-a run for each cycle"],
+)
 def test_no_space_is_found_larger_than_it_is_and_no_disk_above_98_percent(tmp_path, lag, again):
     """Each dataset is a tenth of it, and is deleted while nobody looks, just before free space is told."""
     one, most, largest = coarse(tmp_path, lag * MINUTE), [], []
