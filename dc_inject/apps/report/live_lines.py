@@ -6,7 +6,7 @@ as in reports. Where a terminal has no more than ASCII, trends are drawn with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -40,8 +40,3 @@ def ratio(line: Mapping[str, Any]) -> Text:
     if line["ratio"] is None:
         return Text("-")
     return Text(f"{units.percent(line['ratio'])} {line['sign']:<2}", STYLES[line["grade"]])
-
-
-def trend(steps: Sequence[tuple[int, int]], most: int) -> str:
-    """Return what moved in each of the last steps, as heights of at most what moved or was due in any step."""
-    return first_lines.trend(steps, most=most)

@@ -234,15 +234,14 @@ class WatchApp(App[None]):
         width = self.size.width - 1  # of the scroll bar
         steps = 8 if width < 100 else 12 if width < 140 else watch_figures.STEPS
         cells = {column.key: [_plain(column, line, steps) for line in self._lines] for column in columns}
-        shown = tables.fitting(columns, cells, width - 2, (NAME,))
-        widths = tables.widths(shown, cells, width - 2, (NAME,))
+        room = tables.fitted(columns, cells, width - 2, (NAME,))
         table.clear(columns=True)
-        for column in shown:
+        for column, given in room.items():
             label = Text(column.head.rstrip(), justify="right" if column.right else "left")
-            table.add_column(label, width=widths[column.key], key=column.key)
+            table.add_column(label, width=given, key=column.key)
         for number, line in enumerate(self._lines):
             table.add_row(
-                *(_cell(column, line, cells[column.key][number], widths[column.key]) for column in shown),
+                *(_cell(column, line, cells[column.key][number], given) for column, given in room.items()),
                 key=_key(line),
             )
 
@@ -291,7 +290,7 @@ def _plain(column: tables.Column, line: Line, steps: int) -> str:
     if column.key == "ratio":
         return live_lines.ratio(line).plain
     if column.key == "trend":
-        return live_lines.trend(line["trend"], steps)
+        return first_lines.trend(line["trend"], steps)
     if column.key == "held":
         return f"! {line['held']}" if line[SHORT] else line["held"]
     return column.show(line[column.key])

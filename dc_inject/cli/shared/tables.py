@@ -113,29 +113,29 @@ def table(
     times = {key for key, texts in cells.items() if all(map(_TIME.fullmatch, texts))}
     columns = [replace(column, whole=column.whole or column.key in times) for column in columns]  # never folded
     filled = {column.key for column in columns if set(cells[column.key]) - {"-", ""}}
-    whole_width = sum(size.natural + 2 for size in _sizes(columns, cells).values()) - 2
+    whole_width = _line_width(size.natural for size in _sizes(columns, cells).values())
     below = columns[-1] if columns[-1].below and whole_width > most else None
     in_line = columns if below is None else columns[:-1]
-    shown = fitting(in_line, cells, most)
-    if columns[0].heading and _width(shown, _sizes(shown, cells), _TEXTS[0]) > most:
-        columns, cells = _under_headings(columns, cells)
-        in_line = columns if below is None else columns[:-1]
-        shown = fitting(in_line, cells, most)
-    left_out = [column.head for column in in_line if column not in shown and column.key in filled]
+    room = fitted(in_line, cells, most, _TEXTS[:1])
+    if _line_width(room.values()) > most:
+        if columns[0].heading:
+            columns, cells = _under_headings(columns, cells)
+            in_line = columns if below is None else columns[:-1]
+        room = fitted(in_line, cells, most)
+    left_out = [column.head for column in in_line if column not in room and column.key in filled]
     caption = f"(--wide shows also: {', '.join(left_out)})" if left_out else None
-    room = widths(shown, cells, most)
     dots = ".." if console().options.ascii_only else "…"
-    texts = {column.key: (column.head, *cells[column.key]) for column in shown}
-    for column in shown:
-        if column.name:
-            texts[column.key] = tuple(cut(text, room[column.key], dots=dots) for text in texts[column.key])
-    heads, *lines = zip(*texts.values(), strict=True)
+    texts = (
+        [cut(text, width, dots=dots) if column.name else text for text in (column.head, *cells[column.key])]
+        for column, width in room.items()
+    )
+    heads, *lines = zip(*texts, strict=True)
     # The title and the caption are lines of their own: within a table they would be as narrow as it is.
     parts: list[RenderableType] = [Text(title, "table.title")] if title else []
     if below is None:
-        parts.append(_grid(shown, heads, lines, most=most))
+        parts.append(_grid(dict.fromkeys(room), heads, lines, most=most))
     for number, (line, text) in enumerate(zip(lines, cells[below.key], strict=True) if below else ()):
-        parts.append(_grid(shown, heads, [line], room, most=most, head=number == 0))
+        parts.append(_grid(room, heads, [line], most=most, head=number == 0))
         parts += [Padding(Text(part), (0, 0, 0, _INDENT)) for part in text.split("; ") if part]
     if caption is not None:
         parts.append(Text(caption, "table.caption"))
@@ -143,28 +143,22 @@ def table(
 
 
 def _grid(
-    shown: Sequence[Column],
+    room: Mapping[Column, int | None],
     heads: Sequence[str],
     lines: Iterable[Sequence[str]],
-    room: Mapping[str, int] | None = None,
     *,
     most: int,
     head: bool = True,
 ) -> Table:
-    """Return some lines of a table: with columns as wide as they need to be, or all that `room` gives them."""
-    grid = Table(
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        show_header=head,
-    )
-    for column, name in zip(shown, heads, strict=True):
+    """Return some lines of a table, with the width of each column; None is as wide as it needs to be."""
+    grid = Table(box=None, pad_edge=False, header_style="bold", show_header=head)
+    for (column, width), name in zip(room.items(), heads, strict=True):
         grid.add_column(
             name,
             justify="right" if column.right else "left",
             no_wrap=column.right or column.whole or column.name or most >= WIDTH,
             overflow="fold",
-            width=None if room is None else room[column.key],
+            width=width,
         )
     for line in lines:
         grid.add_row(*line)
@@ -193,20 +187,36 @@ def _under_headings(
     return [replace(second, head=f"{first.head}, {second.head}"), *rest], under
 
 
-def fitting(
+def fitted(
     columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, texts: Sequence[int] = _TEXTS
-) -> list[Column]:
-    """Return the columns that stand in lines of `most` characters, with texts folded or cut to one of `texts`.
+) -> dict[Column, int]:
+    """Return the columns that stand in lines of `most` characters, with their widths.
 
-    The first of these lengths counts with which some columns fit, or else the last one.
+    Columns without content go first, and then those that can be spared. Texts are folded or cut to the first of
+    the lengths `texts` with which some columns fit, or else to the last one. What is left of a line is for names
+    first, then for sentences.
     """
     sizes = _sizes(columns, cells)
-    shown: list[Column] = []
+    given: dict[Column, int] = {}
     for length in texts:
-        shown = _without_spare(columns, sizes, most, length)
-        if _width(shown, sizes, length) <= most:
+        given = {column: _least(column, sizes[column.key], length) for column in columns}
+        if _line_width(given.values()) > most:
+            given = {column: width for column, width in given.items() if sizes[column.key].is_filled}
+        while _line_width(given.values()) > most and any(column.spare for column in given):
+            del given[max(given, key=lambda column: column.spare)]
+        if _line_width(given.values()) <= most:
             break
-    return shown
+    left = most - _line_width(given.values())
+    for group in ([column for column in given if column.name], [*given]):
+        while left > 0 and (growing := [one for one in group if given[one] < sizes[one.key].natural]):
+            for column in growing[:left]:
+                given[column] += 1
+                left -= 1
+    return given
+
+
+def _line_width(widths: Iterable[int]) -> int:
+    return sum(width + 2 for width in widths) - 2
 
 
 class _Size(NamedTuple):
@@ -227,41 +237,10 @@ def _sizes(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> Map
     return sizes
 
 
-def _without_spare(columns: Sequence[Column], sizes: Mapping[str, _Size], most: int, text: int) -> list[Column]:
-    """Return the columns that are left if those without content go, and then those that can be spared."""
-    shown = list(columns)
-    if _width(shown, sizes, text) > most:
-        shown = [column for column in shown if sizes[column.key].is_filled]
-    while _width(shown, sizes, text) > most and any(column.spare for column in shown):
-        shown.remove(max(shown, key=lambda column: column.spare))
-    return shown
-
-
-def _width(columns: Sequence[Column], sizes: Mapping[str, _Size], text: int) -> int:
-    """Return how many characters a line of these columns has at least, if texts have so many."""
-    return sum(_least(column, sizes[column.key], text) + 2 for column in columns) - 2
-
-
 def _least(column: Column, size: _Size, text: int) -> int:
     if column.right or column.whole:
         return size.natural
     return min(size.natural, text if column.name else max(text, min(size.word, _WORD)))
-
-
-def widths(
-    shown: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, texts: Sequence[int] = _TEXTS
-) -> dict[str, int]:
-    """Return the widths of columns that fit: names get what is left first, then sentences."""
-    sizes = _sizes(shown, cells)
-    text = next((length for length in texts if _width(shown, sizes, length) <= most), texts[-1])
-    given = {column.key: _least(column, sizes[column.key], text) for column in shown}
-    left = most - _width(shown, sizes, text)
-    for group in ([column for column in shown if column.name], shown):
-        while left > 0 and (growing := [c.key for c in group if given[c.key] < sizes[c.key].natural]):
-            for key in growing[:left]:
-                given[key] += 1
-                left -= 1
-    return given
 
 
 def cut(text: str, width: int, *, dots: str = "…", end: bool = False) -> str:
