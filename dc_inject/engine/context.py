@@ -175,12 +175,13 @@ class EngineContext:
         """Note that a service reports again how what was injected stands."""
         was_silent = self.unseen.pop(service, None) is not None
         self.ledger.signal("observation", service, "seen", self.clock.now())
-        if was_silent:
+        if was_silent and service not in self.broken:
             log.info(
                 "%s reports again how %s stand",
                 SERVICES[service].title, SERVICES[service].injections,
                 extra=_of_service("service-observed", service),
             )  # fmt: skip
+        if was_silent:
             self.report(ObservationLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:

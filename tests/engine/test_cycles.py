@@ -13,7 +13,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Hold, State, events
 from dc_inject.model.errors import MenuError, NeedsOperator, Permanent, Problem, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Status
-from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
+from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
 DUE = 112_500_000_000
@@ -229,36 +229,6 @@ def test_a_pause_in_the_middle_of_a_cycle_drops_what_waits(tmp_path):
     assert 0.3 * DUE < row.injected < 0.8 * DUE
     assert row.forgiven + row.injected >= DUE - 5 * GB, "what a person stopped is not made up later"
     assert row.held.hold is Hold.PAUSED
-
-
-@pytest.mark.parametrize("through", ["reads", "fts"])
-def test_a_pause_ends_readers_at_the_next_look_and_leaves_jobs(tmp_path, through):
-    link = file_flow("A", "B", 1.0)
-    link = replace(link, link=link.link._replace(through=through))
-    stock, slow = source_files("A", 400), lambda _link: 1e6
-    one = world(tmp_path, campaign([link]), stock, name=through, speed=slow)
-    one.run(cycles=1)
-    one.ledger.pause("*", "somebody", "stop it", one.clock.now())
-    one.engine().run(until=one.clock.now() + one.settings.poll)
-    asked = {entry.end_asked_at is not None for entry in one.ledger.entries() if entry.accepted_at}
-    assert asked == {through == "reads"}
-
-
-@pytest.mark.parametrize("through", ["reads", "fts"])
-def test_records_of_readers_that_stay_are_no_files_at_a_destination(tmp_path, through):
-    link = file_flow("A", "B", 1.0)
-    link = replace(link, link=link.link._replace(through=through))
-    one = world(tmp_path, campaign([link]), source_files("A", 400), name=through)
-
-    def fault(method, _subject):
-        if method == "remove":
-            raise Temporary("no answer")
-
-    one.backend.fault = fault
-    engine = one.engine()
-    engine.run(until=START + 3 * CYCLE)
-    assert one.ledger.entries(State.ENDED)
-    assert bool(engine._context.undeletable) == (through == "fts")
 
 
 def test_cycles_in_which_nobody_ran_are_due_and_said_and_made_up_only_up_to_the_cap(tmp_path):

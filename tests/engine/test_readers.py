@@ -1,0 +1,62 @@
+"""What the engine does with readers, unlike with jobs; and with a service of theirs that has to be repaired."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dc_inject.model import State
+from dc_inject.model.errors import NeedsOperator, Temporary
+from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
+
+
+@pytest.mark.parametrize("through", ["reads", "fts"])
+def test_a_pause_ends_readers_at_the_next_look_and_leaves_jobs(tmp_path, through):
+    link = file_flow("A", "B", 1.0)
+    link = replace(link, link=link.link._replace(through=through))
+    stock, slow = source_files("A", 400), lambda _link: 1e6
+    one = world(tmp_path, campaign([link]), stock, name=through, speed=slow)
+    one.run(cycles=1)
+    one.ledger.pause("*", "somebody", "stop it", one.clock.now())
+    one.engine().run(until=one.clock.now() + one.settings.poll)
+    asked = {entry.end_asked_at is not None for entry in one.ledger.entries() if entry.accepted_at}
+    assert asked == {through == "reads"}
+
+
+@pytest.mark.parametrize("through", ["reads", "fts"])
+def test_records_of_readers_that_stay_are_no_files_at_a_destination(tmp_path, through):
+    link = file_flow("A", "B", 1.0)
+    link = replace(link, link=link.link._replace(through=through))
+    one = world(tmp_path, campaign([link]), source_files("A", 400), name=through)
+
+    def fault(method, _subject):
+        if method == "remove":
+            raise Temporary("no answer")
+
+    one.backend.fault = fault
+    engine = one.engine()
+    engine.run(until=START + 3 * CYCLE)
+    assert one.ledger.entries(State.ENDED)
+    assert bool(engine._context.undeletable) == (through == "fts")
+
+
+def test_a_silent_service_that_a_person_has_to_repair_reports_nothing_again(tmp_path, caplog):
+    caplog.set_level("INFO")
+    one = world(
+        tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 200, 10 * GB)}, speed=lambda _link: 1e6
+    )
+    error: list[Exception] = []
+
+    def fault(_method, _subject):
+        if error:
+            raise error[0]
+
+    one.backend.fault = fault
+    engine = one.engine()
+    for now, cycles in ((None, 1), (Temporary("no answer"), 4), (NeedsOperator("no such address"), 3)):
+        error[:] = [now] if now else []
+        engine.run(until=one.clock.now() + cycles * CYCLE)
+    told = [getattr(record, "event", "") for record in caplog.records]
+    assert "service-unobserved" in told
+    assert "service-observed" not in told
