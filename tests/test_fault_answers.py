@@ -51,7 +51,7 @@ def test_a_local_file_is_never_the_fault_of_a_service(number, why):
         of_rucio.translate(local, of_rucio.RucioCallRecord()),
         of_rucio.translate(local, of_rucio.RucioCallRecord(), making=True),
         fts.translate(local, fts.FtsCallRecord(), str),
-        storage.of_failure("GET", "davs://a/b", local),
+        storage.translate_failure("GET", "davs://a/b", local),
     ]
     for error in told:
         assert (str(error.fault.cause), error.fault.party) == (why, USER)

@@ -192,7 +192,7 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
         name, still_set, pauses = view.campaign or path.stem, view.overrides(), view.pauses()
     done = f"no {kind or 'rate or scale'} was set"
     if deleted:
-        done = f"deleted {', '.join(override.words for override in deleted)}; {when_applied(path)}"
+        done = f"deleted {', '.join(override.words for override in deleted)}; {describe_effect(path)}"
     click.echo(f"{name}: {subject}: {done}", err=True)
     for override in still_set:
         still = f"{overrides.shown(override.subject)}: {override.words}"
@@ -265,8 +265,8 @@ def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) ->
         else:
             kind = Kind(action.verb)
             change = f"{subject}: {overrides.describe(kind, action.value)}{due}"
-            sentence = f"{change}; {when_applied(path)}" if any(done) else f"{change}: already set"
-            limits = tuple(active_overrides.held_by(view, subject.name, kind, now))
+            sentence = f"{change}; {describe_effect(path)}" if any(done) else f"{change}: already set"
+            limits = tuple(active_overrides.list_exceeded_settings(view, subject.name, kind, now))
     click.echo(f"{name}: {sentence}", err=True)
     for limit in limits:
         click.echo(f"warning: {limit}", err=True)
@@ -283,7 +283,7 @@ def _write(action: OperatorAction, own: Ledger, subject: Subject, who: str, why:
     return own.override(subject.name, Kind(action.verb), action.value, who, why, now)
 
 
-def when_applied(path: Path, more: str = HIGHER) -> str:
+def describe_effect(path: Path, more: str = HIGHER) -> str:
     """Return who applies a change, when, and what it does then."""
     with LedgerView.open(path) as view:
         holder, cycle = view.holder(), view.last_cycle()
@@ -301,7 +301,7 @@ def show_stopped(pauses: Iterable[Pause]) -> None:
 
 def _paused(subject: Subject, path: Path, pauses: Iterable[Pause], *, done: bool) -> str:
     if done:
-        return f"{_injection(subject)} is stopped; {when_applied(path, STOPPED)}"
+        return f"{_injection(subject)} is stopped; {describe_effect(path, STOPPED)}"
     pause = next(pause for pause in pauses if pause.subject == subject.name)
     return f"{_injection(subject)} is already stopped, {_since(pause)}" + (f" ({pause.why})" if pause.why else "")
 

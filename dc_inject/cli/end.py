@@ -22,7 +22,7 @@ from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.events import Silent
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
-from dc_inject.summary.left import find, left_to_lifetime
+from dc_inject.summary.left import describe_lifetimes, find
 from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -276,7 +276,7 @@ def _show_plan(plan: ToEnd, noun: str, file_count: int, *, campaign: str, cancel
         lines.append(f"{unfinished}: {_cancelled(plan.unfinished, rate)}")
     elif plan.unfinished:
         files = units.counted(files_left(plan.unfinished), "files")
-        lines.append(f"{unfinished} with {files} under way: {left_to_lifetime(plan.unfinished)}")
+        lines.append(f"{unfinished} with {files} under way: {describe_lifetimes(plan.unfinished)}")
     for number, words in (
         (plan.ending, "already ending"),
         (plan.gone, "already gone"),
@@ -331,7 +331,7 @@ def _report_known_state(work: Sequence[Entry], drain: Drain) -> None:
     parts = [f"{units.grouped(len(keys) - asked - len(live))} ended"]
     if asked:
         parts.append(f"{units.grouped(asked)} asked to end, and not known to have ended")
-    parts.append(f"{units.grouped(len(live))} {left_to_lifetime(live)}" if live else "none left")
+    parts.append(f"{units.grouped(len(live))} {describe_lifetimes(live)}" if live else "none left")
     exits.report_interruption(", ".join(parts))
 
 

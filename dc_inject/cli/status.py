@@ -218,7 +218,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield "cycle: none so far"
     else:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
-        late = f"; {standing.late_start(cycle['joined'])}" if cycle["joined"] else ""
+        late = f"; {standing.explain_late_start(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
     if day := shown["day"]:
         yield f"day: {day['number']}, {day['start']} to {day['end']}: {', '.join(day['menus'])}"

@@ -76,7 +76,7 @@ class Room:
 
     def lacks(self, missing: int, resident: int) -> Held:
         """Return why there is no room for so many bytes in addition to ours that are there."""
-        lack = self.destination.hold_now(missing)
+        lack = self.destination.explain_lack_now(missing)
         return Held(lack.hold, {**self.numbers, "resident": resident, **lack.numbers})
 
 

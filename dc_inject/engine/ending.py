@@ -215,7 +215,7 @@ class Drain(Reconciler):
         while left:
             now = self._clock.now()
             last, looked = last and min(last, now), min(looked, now)
-            moment = reconcile.next_cancel(last, now, per_hour)
+            moment = reconcile.compute_next_cancel(last, now, per_hour)
             if looked + pause < moment:
                 self.wait(looked + pause)
                 began = self._clock.now()

@@ -35,7 +35,7 @@ from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClo
 from dc_inject.model.services import injections
 from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
-from dc_inject.planning.second_hops import onward_flows
+from dc_inject.planning.second_hops import select_second_hops
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class Engine:
         aims = self._context.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
-        onward = onward_flows(flows)
+        onward = select_second_hops(flows)
         waiting = second_hops.going_on(self._context, self._context.ledger.entries(*IN_SERVICE), onward).waiting
         if any(waiting[hop] for hop in onward):
             return False

@@ -80,7 +80,7 @@ class Opening:
         flows = tuple(flow for menu in menus for flow in menu.flows)
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = booked(campaign, cycle.start, cycle.end, since)
-        current_flows = pace.flows_now(flows, cycle)
+        current_flows = pace.select_flows(flows, cycle)
         remaining = measure_goals(self._context, current_flows, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
@@ -131,7 +131,7 @@ class Opening:
         context, now = self._context, self._context.clock.now()
         rows = self._situations.rows(cycle)
         dues = {row.key: row for row in rows if row.cycle.start == cycle.start}
-        current_flows = pace.flows_now(campaign.flows, cycle)
+        current_flows = pace.select_flows(campaign.flows, cycle)
         # A menu may have lost a link since its due was written: then nothing speaks for it any more.
         flows = {key: current_flows[key] for key in dues if key in current_flows}
         deadline = max(now + cycle.length * context.settings.planning_part, now + timedelta(seconds=1))

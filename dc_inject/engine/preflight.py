@@ -16,7 +16,7 @@ from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
 from dc_inject.model.transitions import UNASKED
 from dc_inject.planning import lifetime, plan
-from dc_inject.planning.second_hops import onward_flows
+from dc_inject.planning.second_hops import select_second_hops
 
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
 CHECK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
@@ -52,7 +52,7 @@ def replace_unusable(
     good: list[Injection] = []
     unseen: set[FlowKey] = set()
     taken, once_only = set(situation.taken), set(situation.once_only)
-    onward = onward_flows(demand.flow for demand in situation.demands)
+    onward = select_second_hops(demand.flow for demand in situation.demands)
     claims = FileClaims(context)
     unread = claims.unread({injection.link.destination for injection in chosen})
     for _ in range(ROUNDS):
@@ -114,7 +114,7 @@ def _fit_job(context: EngineContext, hop: Flow | None, injection: Injection) -> 
         return injection
     until = context.ledger.entry(injection.item.copied_by).expires_at
     bounded = _within(context, hop, until, injection)
-    if lifetime.outlives(bounded.release + bounded.lifetime, until):
+    if lifetime.is_outliving(bounded.release + bounded.lifetime, until):
         context.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
         return None
     return bounded
@@ -147,7 +147,7 @@ def why_not(status: ReplicaStatus | None, item: Item, ends_at: datetime, *, land
         return NOT_WHOLE
     if not status.source_locked:
         return NOT_HELD
-    if lifetime.outlives(ends_at, status.source_until):
+    if lifetime.is_outliving(ends_at, status.source_until):
         return "the source may lose it before its rule ends"
     if status.destination_bytes or status.destination_locked:
         return THERE

@@ -45,7 +45,7 @@ class Overriding:
         now = self._context.ledger.overrides()
         _log_changes(self._seen, now)
         self._seen, self._held = now, [now]
-        return overrides.overlaid(menus, now)
+        return overrides.apply_overrides(menus, now)
 
     def report_standing(self, menus: Sequence[str]) -> None:
         """Log what is still set when other menus come into force: a rate of the first day rules the second one."""
@@ -56,7 +56,7 @@ class Overriding:
 
     def missed(self, menus: Campaign, cycle: Cycle) -> Campaign:
         """Return the campaign as it was at the start of a cycle in which no injector ran."""
-        return overrides.overlaid(menus, self._context.ledger.overrides(cycle.start))
+        return overrides.apply_overrides(menus, self._context.ledger.overrides(cycle.start))
 
     def apply_lower_rates(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
         """Heed in the open cycle what was lowered since it was planned."""
@@ -64,8 +64,8 @@ class Overriding:
         if self._seen == after:
             return
         _log_changes(self._seen, after)
-        before = [overrides.overlaid(menus, earlier) for earlier in self._held]
-        less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
+        before = [overrides.apply_overrides(menus, earlier) for earlier in self._held]
+        less = lowered(before, overrides.apply_overrides(menus, after), max(now, cycle.start), cycle.end)
         self._seen, self._held = after, [*self._held, after]
         # Where nothing was due, for example since it is paused, there is nothing to forgive.
         rows = self._context.ledger.rows(cycle=cycle)

@@ -37,7 +37,7 @@ from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.events import EndCalled, Ended, EndRequested, Observed, SetAside
 from dc_inject.model.ports import Backend, Observation, Outcome, Status
 from dc_inject.planning import reconcile
-from dc_inject.planning.second_hops import onward_flows
+from dc_inject.planning.second_hops import select_second_hops
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Reconciler:
             context.looks.observed(before, current, now)
             context.governor.observed(before, current, now)
         grace = context.settings.call_grace
-        lost = [s.key for s in current if reconcile.never_carried_out(before[s.key], s, now, grace)]
+        lost = [s.key for s in current if reconcile.is_never_carried_out(before[s.key], s, now, grace)]
         self._not_carried_out([before[key] for key in lost])
         return current
 
@@ -135,7 +135,7 @@ class Rounds(Reconciler):
     def take_up(self, flows: Sequence[Flow]) -> None:
         """Take over dwell and second hops of changed menus."""
         self._dwell = {flow.key: flow.dwell for flow in flows}
-        self._hops = onward_flows(flows)
+        self._hops = select_second_hops(flows)
 
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
@@ -151,19 +151,19 @@ class Rounds(Reconciler):
         self._asked = {key: requested for key, requested in self._asked.items() if key in keys}
         # A service that is slower than the rounds: do not pile up.
         entries = list(chain.from_iterable(of_service[s] for s in of_service if not self._calls[s]))
-        settle = reconcile.to_settle(entries, now, every * 1.5)
+        settle = reconcile.select_to_settle(entries, now, every * 1.5)
         elsewhere = under_way.union(entry.injection.key for entry in settle)
         self._observe([entry for entry in entries if entry.injection.key not in elsewhere])
         self._observe(settle, exact=True)
         bound = self._kept_for_second_hops(in_service, now)
         free = [entry for entry in entries if entry.injection.key not in bound] if bound else entries
-        due = reconcile.to_end(
+        due = reconcile.select_to_end(
             [self._as_asked(entry, now) for entry in free],
             now,
             lambda entry: self._dwell.get(entry.injection.flow, timedelta(0)),
             max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
         )
-        paced = reconcile.at_a_pace([e for e in due if not e.injection.link.service.cleans_up], every)
+        paced = reconcile.select_at_pace([e for e in due if not e.injection.link.service.cleans_up], every)
         self.end([e for e in due if e.injection.link.service.cleans_up] + paced)
 
     def once_a_cycle(self, now: datetime) -> None:

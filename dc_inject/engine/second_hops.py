@@ -15,7 +15,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Entry, Flow, FlowKey, Item, State
 from dc_inject.model.goals import SecondHop
 from dc_inject.planning import lifetime
-from dc_inject.planning.second_hops import Hops, WaitingCopy, not_gone_on, onward_flows, second_hops
+from dc_inject.planning.second_hops import Hops, WaitingCopy, second_hops, select_second_hops, sum_not_gone_on
 from dc_inject.planning.selection import MOST_FILES
 
 FAR = datetime.max.replace(tzinfo=UTC)
@@ -37,7 +37,7 @@ def landed(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[
 
 def able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[WaitingCopy]]:
     """Return what waits for second hops and lives long enough to go on."""
-    onward = onward_flows(flows)
+    onward = select_second_hops(flows)
     if not onward:
         return {}
     now = context.clock.now()
@@ -77,5 +77,5 @@ def _left(context: EngineContext, hop: FlowKey, waiting: Sequence[WaitingCopy]) 
         return []
     keys = [entry.injection.key for copy in waiting for entry in (copy.first, *copy.gone_on)]
     named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now()).keys()
-    items = ((copy, not_gone_on(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
+    items = ((copy, sum_not_gone_on(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
     return [(copy, item) for copy, item in items if item is not None]

@@ -32,7 +32,7 @@ from dc_inject.model import (
     rates,
     urls,
 )
-from dc_inject.model.holds import forgives
+from dc_inject.model.holds import is_of_earlier_cycles
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import lifetime, pace, plan, shards
@@ -97,7 +97,7 @@ class SituationReader:
                 ),
                 held=held[key],
                 before=held_before[key].hold if key in held_before else None,
-                made_up=key in held_before and forgives(held_before[key]),
+                made_up=key in held_before and is_of_earlier_cycles(held_before[key]),
                 saved=_saved(before[key]) if key in before else 0,
                 completion=until_ended[key],
                 failed=failed[key],

@@ -27,7 +27,7 @@ from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, transitions
 from dc_inject.model.goals import Goal
-from dc_inject.model.holds import choose_control_hold, forgives
+from dc_inject.model.holds import choose_control_hold, is_of_earlier_cycles
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
@@ -175,7 +175,7 @@ def _decision(row: sqlite3.Row) -> ControlDecision:
     of_row = held(row["row_hold"], row["row_numbers"])
     hold = choose_control_hold(None if row["hold"] is None else Hold(row["hold"]), of_row, acts=acts)
     by_hold = {Hold.BACKLOG: law, **guards}
-    if acts and of_row is not None and not forgives(of_row):
+    if acts and of_row is not None and not is_of_earlier_cycles(of_row):
         by_hold[of_row.hold] = of_row.numbers
     return ControlDecision(
         cycle=cycle_of(row["start"], row["length"]),

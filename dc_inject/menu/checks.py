@@ -109,7 +109,7 @@ def _wan(menu: Menu, complain: Complain) -> None:
     for flow in menu.flows:
         for rse in flow.link[:2]:
             site, wan = wans.get(rse, ("", None))
-            if wan is not None and rates.exceeds(flow.rate, wan):
+            if wan is not None and rates.is_above(flow.rate, wan):
                 complain(
                     Place(flow.menu, flow.line),
                     f"{flow.link.shown} has {units.format_rate(flow.rate)}, "

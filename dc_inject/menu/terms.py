@@ -281,7 +281,7 @@ class _Levels:
         for level in levels:
             part = 0.0 if level is None else level.part
             if level is not None and level.rate is not None:
-                if rates.exceeds(level.rate, self._rate):
+                if rates.is_above(level.rate, self._rate):
                     message = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"
                     self.complain(key, message, "`rate` is the highest level of a shape: raise it")
                 part = min(level.rate / self._rate, 1.0)

@@ -210,12 +210,12 @@ def choose_control_hold(decided: Hold | None, row: Held | None, *, acts: bool) -
     Else it is the one that control had `decided` on before the cycle was planned: also where the row only names
     for which hold the debt is that it forgives, which may be over.
     """
-    if acts and row is not None and Trait.CONTROL in row.hold.traits and not forgives(row):
+    if acts and row is not None and Trait.CONTROL in row.hold.traits and not is_of_earlier_cycles(row):
         return row.hold
     return decided
 
 
-def forgives(held: Held) -> bool:
+def is_of_earlier_cycles(held: Held) -> bool:
     """Whether a hold of a cycle's row is that of earlier cycles, of which debt is forgiven."""
     return "forgiven" in held.numbers
 

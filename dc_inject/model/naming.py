@@ -65,7 +65,7 @@ def job_id(vo: str, key: str) -> str:
 _MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def made_slice(item: Slice, options: Slicing, campaign: str, scenario: str, cycle: datetime, link: Link) -> Slice:
+def build_slice(item: Slice, options: Slicing, campaign: str, scenario: str, cycle: datetime, link: Link) -> Slice:
     """Return a planned slice with the temporary dataset that it is in a cycle."""
     mark = slice_mark(item.range, campaign, scenario, cycle, link)
     return replace(item, id=SliceId(item.range, options.did(campaign, scenario, mark)))

@@ -58,7 +58,7 @@ def planned(flow: Flow, start: datetime, end: datetime) -> Fraction:
     return after - before
 
 
-def until_done(flow: Flow) -> Flow:
+def shorten_to_goal(flow: Flow) -> Flow:
     """Return a flow with the window that it needs if all goes well: that of a volume ends when it is there."""
     if not isinstance(flow.goal, Volume):
         return flow
@@ -132,7 +132,7 @@ class Excess(NamedTuple):
         )
 
 
-def exceeds(value: float, limit: float) -> bool:
+def is_above(value: float, limit: float) -> bool:
     """Return whether a rate or size is above a limit by more than rounding may add."""
     return value > limit * (1 + _ROUNDING)
 
@@ -145,7 +145,7 @@ def over_total(menus: Sequence[Menu]) -> Iterator[Excess]:
         rate = peak(flow for other in together for flow in other.flows).rate
         limit = min(other.limits.total for other in together)
         starts[tuple(other.name for other in together)] = Excess(menu, together, rate, limit)
-    yield from (excess for excess in starts.values() if exceeds(excess.rate, excess.limit))
+    yield from (excess for excess in starts.values() if is_above(excess.rate, excess.limit))
 
 
 def site_of(sites: Iterable[Site]) -> dict[str, str]:

@@ -23,7 +23,7 @@ space, the ingress is cut (hold `destination-full`); what would not arrive withi
 `backlog`). For `volume` and `again` a pool is not paced by how long rules stay: they decide how often a dataset
 goes out.
 
-**Complete rules end early** where the account may end them, once their dwell is over (`reconcile.to_end`). Each
+**Complete rules end early** where the account may end them, after their dwell (`reconcile.select_to_end`). Each
 service has rights of its own: what an account of Rucio may not end changes nothing for jobs of FTS. A first copy
 stays until its second hop is complete, and a second copy's lifetime ends before that of its first one, from which
 it is read. So a first copy stays for both, and for a cycle in which the second hop waits for its plan.
@@ -176,7 +176,7 @@ def limit_second_copy(injection: Injection, until: datetime, shortest: timedelta
     return lifetime_left if lifetime_left >= shortest else injection.lifetime
 
 
-def outlives(ends_at: datetime, until: datetime | None) -> bool:
+def is_outliving(ends_at: datetime, until: datetime | None) -> bool:
     """Whether a rule would live on when what it reads from may be gone; None: nothing is known of an end."""
     return until is not None and until < ends_at
 
@@ -189,7 +189,7 @@ def seconds(lifetime: timedelta) -> int:
     return ceil(lifetime / _SECOND)
 
 
-def hours_in_queue(lifetime: timedelta) -> int:
+def get_queue_time(lifetime: timedelta) -> int:
     """Return for how long FTS may keep files of a job in its queue, which it counts in whole hours."""
     return max(1, ceil(lifetime / _HOUR))
 

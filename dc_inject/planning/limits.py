@@ -82,11 +82,11 @@ class Destination:
         """The age of its space for the numbers of a hold; empty if that is not known."""
         return {} if self.age is None else {"age": self.age}
 
-    def seen_by(self, *, guarded: bool) -> Destination:
+    def limit_for_link(self, *, guarded: bool) -> Destination:
         """Return what a link may use of it: less, perhaps, if control acts on the link."""
         return self.guarded if guarded and self.guarded is not None else self
 
-    def hold_in_steady_state(self, of_rates: float) -> Held:
+    def explain_lack_of_space(self, of_rates: float) -> Held:
         """Return why the space lets too little through; `of_rates` is what they fill with its deletion lag."""
         space, deletions = max(self.space or 0, 0), self.deletions
         lag = deletions.numbers if deletions is not None and deletions.late else {}
@@ -94,7 +94,7 @@ class Destination:
             return Held(Hold.DELETION_LAG, {**lag, "needed": deletions.needed})
         return Held(Hold.DESTINATION_FULL, {**lag, "message": self._too_small(space, of_rates)})
 
-    def hold_now(self, missing: float) -> Held:
+    def explain_lack_now(self, missing: float) -> Held:
         """Return why so many bytes find no room now.
 
         It is `deletion-lag` if half of them had room without what is overdue, and the space holds what is needed.
@@ -179,7 +179,7 @@ class Constraint:
         if self.space_of is None:
             return Held(self.hold, numbers)
         space = self.space_of
-        lack = space.hold_in_steady_state(self.of_rates) if self.lasting else space.hold_now(missing)
+        lack = space.explain_lack_of_space(self.of_rates) if self.lasting else space.explain_lack_now(missing)
         return Held(lack.hold, {**numbers, **lack.numbers})
 
 

@@ -196,7 +196,7 @@ class LinkPlans:
     def _life(self, demand: Demand) -> lifetime.Life:
         flow, s = demand.flow, self._s
         unguarded = s.destinations.get(flow.link.destination, Destination())
-        destination = unguarded.seen_by(guarded=_guarded(flow))
+        destination = unguarded.limit_for_link(guarded=_guarded(flow))
         lag, ingress = destination.deletion_lag, self._ingress[flow.link.destination]
         if destination is unguarded:
             # Planning can use space that is freed in the course of a cycle only at the start of the next one. That
@@ -210,7 +210,7 @@ class LinkPlans:
         if key not in self._pools:
             items, used = self._s.pools.get(key), self._s.used.get(key.source, {})
             pool = None if items is None else Pool(_worth_copying(key, items), used)
-            self._pools[key] = pool, pool.taken_at(self._places) if pool else {}
+            self._pools[key] = pool, pool.count_taken(self._places) if pool else {}
         return self._pools[key]
 
 

@@ -20,7 +20,7 @@ from dc_inject.model.goals import Goal, SecondHop, Volume
 from dc_inject.model.overrides import EVERYTHING, Kind, Override, covers
 
 
-def overlaid(campaign: Campaign, overrides: Iterable[Override]) -> Campaign:
+def apply_overrides(campaign: Campaign, overrides: Iterable[Override]) -> Campaign:
     """Return a campaign as it is with these overrides."""
     in_force = tuple(overrides)
     if not in_force:

@@ -70,7 +70,7 @@ def rate(
     return {key: float(sums[key].amount * 1_000_000) for key in sorted(sums)}
 
 
-def flows_now(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
+def select_flows(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
     """Return which flow speaks for each key in this cycle: the one that overlaps it most, of equals the later."""
     best: dict[FlowKey, tuple[timedelta, datetime, Flow]] = {}
     for flow in flows:

@@ -18,7 +18,7 @@ from dc_inject.planning import limits
 from dc_inject.planning.limits import Constraint, Destination
 from dc_inject.planning.link_plan import LinkPlan, LinkPlans
 from dc_inject.planning.release import Share, releases
-from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, set_budgets, why
+from dc_inject.planning.selection import choose, count_rules_left, drop_beyond_limits, set_budgets, why
 from dc_inject.planning.situation import Account, Demand, Situation
 
 __all__ = ["Account", "Demand", "Destination", "Situation", "intent", "plan", "refill"]
@@ -80,7 +80,7 @@ def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[
 
 
 def _rules_left(situation: Situation, chosen: int = 0) -> int:
-    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, chosen)
+    return count_rules_left(situation.limits, situation.cycle.length, situation.rules_last_hour, chosen)
 
 
 def _drop_beyond_limits(
@@ -168,5 +168,5 @@ def _named(situation: Situation, line: LinkPlan, index: int) -> Item:
         return replace(item, label=label(item.members, situation.now, index))
     if isinstance(item, Slice) and flow.slices is not None:
         where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
-        return naming.made_slice(item, flow.slices, *where)
+        return naming.build_slice(item, flow.slices, *where)
     return item

@@ -205,7 +205,7 @@ class Pool:
     def __len__(self) -> int:
         return len(self._items)
 
-    def taken_at(self, places: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, int]]:
+    def count_taken(self, places: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, int]]:
         """Return for each place how many of the pool's items it has, and their bytes.
 
         `places` are the places that have an item, by its name. One walk over the pool answers for all

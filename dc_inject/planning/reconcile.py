@@ -1,7 +1,7 @@
 """What to do about injections that exist: retry, look up, settle, end. Pure: it decides, the engine acts.
 
-`stage` is how an entry stands. A run ends (`to_end`) what is complete and has dwelt, what found files at its
-destination already, and what has outlived its lifetime in a service that ends nothing by itself. It ends rules
+`stage` is how an entry stands. A run ends (`select_to_end`) what is complete and has dwelt, what found files at
+its destination already, and what has outlived its lifetime in a service that ends nothing by itself. It ends rules
 that are stalled (`is_stalled`) as soon as it sees that they are (`Rounds._end_stalled` in `engine/reconciler.py`).
 `dc-inject end` ends by stage what a person asks for.
 
@@ -68,7 +68,7 @@ def backoff(
     return jittered
 
 
-def to_end(
+def select_to_end(
     entries: Iterable[Entry],
     now: datetime,
     dwell: Callable[[Entry], timedelta],
@@ -94,7 +94,7 @@ def to_end(
     ]
 
 
-def at_a_pace(entries: Sequence[Entry], every: timedelta) -> list[Entry]:
+def select_at_pace(entries: Sequence[Entry], every: timedelta) -> list[Entry]:
     """Return the complete entries, and as many of the others as may be cancelled in a round: the oldest first.
 
     `every` is the time between rounds. A cancelled job is work for FTS; many at once have jammed it.
@@ -104,7 +104,7 @@ def at_a_pace(entries: Sequence[Entry], every: timedelta) -> list[Entry]:
     return [e for e in entries if e.state is State.COMPLETE] + unfinished[:most]
 
 
-def next_cancel(last: datetime | None, now: datetime, per_hour: float) -> datetime:
+def compute_next_cancel(last: datetime | None, now: datetime, per_hour: float) -> datetime:
     """Return when the next rule may be cancelled by hand: an hour / `per_hour` after the last one, or now.
 
     Time lost is not made up: after an outage there is no burst. A last one in the future was written by a clock
@@ -113,7 +113,7 @@ def next_cancel(last: datetime | None, now: datetime, per_hour: float) -> dateti
     return now if last is None else max(now, min(last, now) + timedelta(hours=1) / per_hour)
 
 
-def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:
+def select_to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:
     """Return the live, incomplete entries that expire within `ahead`: the last chance to look at their locks."""
     return [
         entry
@@ -122,7 +122,7 @@ def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list
     ]
 
 
-def never_carried_out(entry: Entry, observation: Observation, now: datetime, grace: timedelta) -> bool:
+def is_never_carried_out(entry: Entry, observation: Observation, now: datetime, grace: timedelta) -> bool:
     """Whether an entry in doubt that its service does not know may be taken as never carried out.
 
     Only once `grace` (longer than any call may take) has passed since the call: before that the service may

@@ -77,7 +77,7 @@ class Hops:
         return able | self.read | self.gone_on
 
 
-def onward_flows(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
+def select_second_hops(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
     """Return the second hops among flows; of the same one in several menus, that which ends last."""
     onward = sorted((flow for flow in flows if isinstance(flow.goal, SecondHop)), key=lambda flow: flow.end)
     return {flow.key: flow for flow in onward}
@@ -121,7 +121,7 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     return Hops(waiting, read, bound_seconds)
 
 
-def not_gone_on(
+def sum_not_gone_on(
     waiting: WaitingCopy, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()
 ) -> Item | None:
     """Return what has not gone on, together; None when there is nothing.

@@ -213,7 +213,7 @@ def drop_beyond_limits(
     order of the lines is drawn again in each cycle, so that a line with one item has its turn as often as a line
     with many.
     """
-    rules = rules_left_of(limits, length, spent[0], chosen[0])
+    rules = count_rules_left(limits, length, spent[0], chosen[0])
     files = max(0, limits.files_in_flight - spent[1] - chosen[1])
     order = sorted(
         (-line.claim.priority, _turn(line, index, submits), line.seed, i, index)
@@ -247,7 +247,7 @@ def _turn(line: LinkPlan, index: int, submits: Mapping[str, int]) -> float:
     return drawn if line.claim.link.through in submits else (index + drawn) / len(line.items)
 
 
-def rules_left_of(limits: Limits, length: timedelta, spent: int, chosen: int) -> int:
+def count_rules_left(limits: Limits, length: timedelta, spent: int, chosen: int) -> int:
     """Return how many rules and jobs may still be made in a cycle, of those that an hour may have.
 
     Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.

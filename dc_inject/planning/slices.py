@@ -7,7 +7,7 @@ files, so a slice keeps its parent and whatever overlaps with it from that place
 
 `model/items.py` defines a slice, by its name and its range of files. Whole datasets come first; `cut` here
 fills what is left of the budget (`_take_whole_and_cut` in `selection.py`). When it is intended, a slice becomes a
-temporary dataset (`made_slice` in `model/naming.py`), which the last check weighs and `submit` makes
+temporary dataset (`build_slice` in `model/naming.py`), which the last check weighs and `submit` makes
 (`backends/rucio/slice_datasets.py`).
 
 Nothing is cut for a volume, of which each dataset goes out once as a whole, nor through a service that has no

@@ -74,7 +74,7 @@ def completed(name: str) -> Legacy:
     return lambda folder: stat.S_ISREG((folder / name).lstat().st_mode)
 
 
-def had_state(folder: Path) -> bool:
+def is_older_sandbox(folder: Path) -> bool:
     """Return whether a folder is a sandbox of an earlier version, by its state file."""
     file = folder / "state.json"
     if not stat.S_ISREG(file.lstat().st_mode):

@@ -219,10 +219,10 @@ class Sandbox(RucioControls, StorageControls):
         services.wait(SERVER, services.answers)
         wait(services, state)
         self.settle()
-        self._state().when_up().write(self.folder)
+        self._state().complete_state().write(self.folder)
 
     def _refuse_foreign_folder(self) -> None:
-        ownership.refuse_foreign(self.folder, "--folder", ownership.had_state)
+        ownership.refuse_foreign(self.folder, "--folder", ownership.is_older_sandbox)
 
     def _clear(self, *, keep: bool = False, grace: float = 5.0) -> None:
         if not self.folder.exists():
@@ -236,7 +236,7 @@ class Sandbox(RucioControls, StorageControls):
                 processes.end(partial(processes.marked, marker, POSTGRES))
             processes.end(lambda: processes.marked(marker), grace)
         if not keep:
-            ownership.remove(self.folder, "--folder", ownership.had_state)
+            ownership.remove(self.folder, "--folder", ownership.is_older_sandbox)
 
 
 def own_addresses(folder: Path) -> frozenset[str]:

@@ -49,7 +49,7 @@ class State:
         """Write it in one step."""
         write_private(folder / STATE, json.dumps(asdict(self)))
 
-    def when_up(self) -> Self:
+    def complete_state(self) -> Self:
         """The same, complete."""
         return replace(self, up=True)
 

@@ -180,7 +180,7 @@ class HttpTransport:
         except TooLarge as error:
             raise Permanent(f"{method} {asked}: {error.what}") from None
         except (TransportError, requests.RequestException, HTTPError, OSError) as error:
-            raise of_failure(method, asked, error, {access.token} - {""}, credential(access)) from None
+            raise translate_failure(method, asked, error, {access.token} - {""}, credential(access)) from None
 
     def close(self) -> None:
         """Close the connections of all threads; whoever asks later opens new ones."""
@@ -325,7 +325,7 @@ def of_status(
     return _of_storage(fault, text, _WRITE if method in {"PUT", "MKCOL"} else None)
 
 
-def of_failure(
+def translate_failure(
     method: str, url: str, error: Exception, secrets: Collection[str] = (), credential: str = ""
 ) -> ServiceError:
     """Return the error for what `requests` raised; its own words are used sparingly, as they hold whole URLs."""

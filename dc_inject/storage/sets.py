@@ -60,7 +60,7 @@ class StorageSet:
                 )
         return range(1, self._set.files + 1)
 
-    def unwritten(self) -> Sequence[int]:
+    def find_unwritten(self) -> Sequence[int]:
         """Return the numbers of files that a listing does not show whole; raises as `missing` does."""
         wanted = self.missing()
         there = {

@@ -38,7 +38,7 @@ def windows(menus: Iterable[MenuInForce]) -> list[tuple[datetime, datetime]]:
     return [(preview.start, preview.end) for preview in previews]
 
 
-def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:
+def list_exceeded_settings(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:
     """Return which limits are exceeded because of what is set for a subject now, or that they cannot be checked.
 
     All other subjects are taken at their rates in the menus and what is set for them: `run --scale` and `--link`
@@ -53,8 +53,8 @@ def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[s
         return
     in_force = view.overrides()
     others = [override for override in in_force if (override.subject, override.kind) != (subject, kind)]
-    before = lint.over_limits(overrides.overlaid(campaign, others))
-    for limit in lint.over_limits(overrides.overlaid(campaign, in_force)):
+    before = lint.list_exceeded_limits(overrides.apply_overrides(campaign, others))
+    for limit in lint.list_exceeded_limits(overrides.apply_overrides(campaign, in_force)):
         if limit not in before:
             yield limit
 

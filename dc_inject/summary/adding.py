@@ -156,7 +156,7 @@ def together(parts: Collection[Added]) -> Added:
     return whole
 
 
-def made_up_apart(spans: Iterable[Span]) -> Iterator[Span]:
+def move_made_up_bytes(spans: Iterable[Span]) -> Iterator[Span]:
     """Count what is made up after an excluded window with that window, where it was due.
 
     Of spans by cycle, in the order of time: what a flow key lacks when a window ends is owed. What it gets beyond
@@ -195,7 +195,7 @@ def read_rows(
     scenarios, sources, destinations, source_sites, destination_sites, of_types = names.values()
     links: dict[FlowKey, Added] = defaultdict(Added)
     steps = (chosen, times.fine, times.phase)
-    for start, kind, key, sums in chain(made_up_apart(view.spans(*steps)), view.lost(*steps)):
+    for start, kind, key, sums in chain(move_made_up_bytes(view.spans(*steps)), view.lost(*steps)):
         source, destination = key.link.source, key.link.destination
         places = [total, scenarios[key.scenario], sources[source], destinations[destination]]
         if types:

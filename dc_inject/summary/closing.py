@@ -25,7 +25,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
 
     What failed is looked up only where anything had not moved: it reads all rules and jobs.
     """
-    lines, failures, goals = view.summary(), view.failures(), goals_of(view)
+    lines, failures, goals = view.summary(), view.failures(), list_goals(view)
     failed = view.not_moved_failed() if any(line.totals.not_moved for line in lines) else {}
     return {
         "campaign": campaign,
@@ -49,7 +49,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
     }
 
 
-def goals_of(view: Reader) -> dict[FlowKey, dict[str, int]]:
+def list_goals(view: Reader) -> dict[FlowKey, dict[str, int]]:
     """Return what links are to reach besides their rate, and where they stand."""
     accounts = view.accounts()
     return {

@@ -90,7 +90,7 @@ class Days:
         return replace(self, begun=midnight.astimezone(UTC))
 
 
-def days_of(view: Reader) -> Days:
+def list_days(view: Reader) -> Days:
     """Return the days of a campaign, by the menus in its ledger."""
     windows: list[tuple[datetime, tzinfo, tuple[str, datetime, datetime], bool]] = []
     for record in view.all_menus():

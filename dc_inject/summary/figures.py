@@ -35,7 +35,7 @@ from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
-from dc_inject.summary.days import ONE, Days, days_of
+from dc_inject.summary.days import ONE, Days, list_days
 
 BY = ("day", "hour", "cycle", "calendar-day")  # what a step may be
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
@@ -143,13 +143,13 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
     raise UsageError(f"no link has the {kind} {name}", units.did_you_mean(name, set().union(*names.values())))
 
 
-def times_of(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> tuple[Times, Days]:
+def cut_time(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> tuple[Times, Days]:
     """Return the steps of a report, and its days.
 
-    With `exact`, rows are read by cycle, as `made_up_apart` needs them. By default (`by`), a step is
+    With `exact`, rows are read by cycle, as `move_made_up_bytes` needs them. By default (`by`), a step is
     an hour, and a cycle where that is longer or the period is short.
     """
-    days, length = days_of(view), cycles[-1].length
+    days, length = list_days(view), cycles[-1].length
     is_short = cycles[-1].end - cycles[0].start <= SHORT
     by = by or ("cycle" if is_short else "hour")
     if by == "calendar-day":
@@ -169,8 +169,8 @@ def report(
     if chosen is None:
         return None
     cycles = [cycle for cycle, _ in view.cycles(chosen)]
-    times, days = times_of(view, cycles, scope.by, exact=bool(scope.excluded))
-    total, names, links = read_rows(view, chosen, times, menu_terms.site_of(view), menu_terms.types_of(view))
+    times, days = cut_time(view, cycles, scope.by, exact=bool(scope.excluded))
+    total, names, links = read_rows(view, chosen, times, menu_terms.site_of(view), menu_terms.list_types(view))
     until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
@@ -204,7 +204,7 @@ def report(
                 "of": next((f"{kind}={name}" for kind in OF if (name := getattr(one, kind))), ""),
                 "why": one.reason,
             }
-            for one in menu_terms.exclusions_of(view)
+            for one in menu_terms.list_exclusions(view)
             if one.start < chosen.until and one.end > chosen.since
         ],
         **_over_time(total, times, days),
@@ -378,7 +378,7 @@ def _failures(view: Reader) -> dict[str, int]:
 
 def _control(view: Reader, chosen: Period) -> list[dict[str, Any]]:
     """Return which control, or which other policy of a simulation, was in force, for how many links, and when."""
-    if policy := policy_of(view):
+    if policy := get_policy(view):
         counts = view.cycle_counts().values()
         modes = [(policy, sum(count > 0 for count in counts), sum(counts), chosen.since, chosen.until)]
     else:
@@ -395,7 +395,7 @@ def _control(view: Reader, chosen: Period) -> list[dict[str, Any]]:
     ]
 
 
-def policy_of(view: Reader) -> str | None:
+def get_policy(view: Reader) -> str | None:
     """Return by which policy a simulation injected, if it was another one than control."""
     return next((str(signal.value) for signal in view.signals(POLICY)), None)
 

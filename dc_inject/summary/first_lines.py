@@ -21,7 +21,7 @@ from dc_inject.model import EPOCH, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.model.services import injections
 from dc_inject.summary import figures, marks
-from dc_inject.summary.days import days_of
+from dc_inject.summary.days import list_days
 from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current, judged
 
 HEIGHTS = " ▁▂▃▄▅▆▇"
@@ -53,14 +53,14 @@ def changed_at(view: Reader, now: datetime) -> datetime | None:
     if first is None or last is None:
         return None
     ends = 2 if in_force(view, now, now) else 1
-    moments = (moment for _, *span in days_of(view).menus for moment in span[:ends])
+    moments = (moment for _, *span in list_days(view).menus for moment in span[:ends])
     latest = max((at for at in moments if at <= now), default=first.start)
     return max(EPOCH + (latest - EPOCH) // last.length * last.length, first.start)
 
 
 def in_force(view: Reader, since: datetime, now: datetime) -> bool:
     """Whether a menu is in force now, and was already."""
-    spans = [span for _, *span in days_of(view).menus]
+    spans = [span for _, *span in list_days(view).menus]
     return any(begin <= since and now < end for begin, end in spans)
 
 
@@ -133,7 +133,7 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
 def events(view: Reader, now: datetime) -> list[str]:
     """Return what changed or broke: first what lasts, then the newest."""
     known = marks.marks(view, EPOCH, now + timedelta.resolution)
-    menus = days_of(view).menus
+    menus = list_days(view).menus
     begun, ended = {(name, begin) for name, begin, _ in menus}, {(name, end) for name, _, end in menus}
     for name, at in begun | ended:  # the version of a menu that ends as another one begins was edited
         if at <= now:
@@ -154,7 +154,7 @@ def _event(mark: Mapping[str, Any], now: datetime) -> str:
     return one_line(f"{at} {mark['what']}{until}{by}" + (f" ({mark['why']})" if mark["why"] else ""))
 
 
-def nothing_arrives(view: Reader, since: datetime, now: datetime) -> str:
+def describe_silence(view: Reader, since: datetime, now: datetime) -> str:
     """Return that nothing arrives, and what the links have in common."""
     groups = grouped(judged(view, now))
     return f"nothing has arrived anywhere since {since:%m-%d %H:%MZ}" + (f": {groups[0].line}" if groups else "")
@@ -162,7 +162,7 @@ def nothing_arrives(view: Reader, since: datetime, now: datetime) -> str:
 
 def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     """Return what the campaign waits for."""
-    windows = [window[1:] for window in days_of(view).menus]
+    windows = [window[1:] for window in list_days(view).menus]
     under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
     noun = injections(identity.service for identity in view.identities())
     rules = f"{units.counted(under_way, noun)} under way" if under_way else "nothing is under way"

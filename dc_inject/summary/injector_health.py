@@ -51,7 +51,7 @@ def check(path: Path, name: str, now: datetime) -> str:
     with LedgerView.open(path) as view, view.snapshot():
         holder, began, length = view.holder(), view.last_turn(), view.cycle_length
         silent = view.silent_since()
-        nothing = "" if silent is None else first_lines.nothing_arrives(view, silent, now)
+        nothing = "" if silent is None else first_lines.describe_silence(view, silent, now)
         leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
     if holder is None:
         raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")

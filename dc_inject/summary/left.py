@@ -58,7 +58,7 @@ class Left:
         """Return it in words, with the command that ends it; also that nothing is left after an interruption."""
         lines = []
         if self.live:
-            lines.append(f"{_counted(self.live)} {left_to_lifetime(self.live)}")
+            lines.append(f"{_counted(self.live)} {describe_lifetimes(self.live)}")
         if self.asked:
             lines.append(f"{_counted(self.asked)} asked to end, and not known to be gone")
         if self.files:
@@ -82,7 +82,7 @@ class Left:
         That is None where it can now, or where it is not known.
         """
         alive = [entry for entry in (*self.live, *self.asked) if not _cleans_up(entry)]
-        last = last_expiry(alive)
+        last = find_last_expiry(alive)
         waits = last is not None and last > now and any(not _cleans_up(entry) for entry in self.live)
         return len(alive), last if waits else None
 
@@ -103,14 +103,14 @@ def find(entries: Callable[..., Sequence[Entry]]) -> Left:
     )
 
 
-def left_to_lifetime(entries: Sequence[Entry]) -> str:
+def describe_lifetimes(entries: Sequence[Entry]) -> str:
     """Return in words until when entries live whose end is not asked for."""
-    last = last_expiry(entries)
+    last = find_last_expiry(entries)
     whose = "its" if len(entries) == 1 else "their"
     return f"left to {whose} lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
 
 
-def last_expiry(entries: Sequence[Entry]) -> datetime | None:
+def find_last_expiry(entries: Sequence[Entry]) -> datetime | None:
     """Return when the last lifetime of these entries ends; None if none is known."""
     return max((entry.expires_at for entry in entries if entry.expires_at), default=None)
 
@@ -120,7 +120,7 @@ def hint_suffices(error: BaseException) -> bool:
     return isinstance(error, LedgerError) and not isinstance(error, LedgerBroken)
 
 
-def ways_on(campaign: str, hint: str | None, continuing: str) -> str:
+def add_ways_on(campaign: str, hint: str | None, continuing: str) -> str:
     """Return the hint of an error that stopped a campaign, with the commands that end and continue it."""
     end_it = f"`dc-inject end {campaign} --cancel` ends what is left"
     return "; ".join(filter(None, [hint, end_it, continuing]))

@@ -30,13 +30,13 @@ def site_of(view: Reader) -> Mapping[str, str]:
     return {end: sites.get(end) or host_of(end) for end in ends if end in sites or host_of(end) != end}
 
 
-def types_of(view: Reader) -> Mapping[FlowKey, str]:
+def list_types(view: Reader) -> Mapping[FlowKey, str]:
     """Return the type of each link that has one in a menu (`type: T1s to T1s`), as columns of DC24's tables."""
     menus = (active_overrides.resolved(draft, view) for draft in _drafts(view, b"type"))
     return {flow.key: flow.type for one in menus for flow in one.flows if flow.type}
 
 
-def exclusions_of(view: Reader) -> list[Exclusion]:
+def list_exclusions(view: Reader) -> list[Exclusion]:
     """Return what menus exclude, which is due nothing then, by time."""
     found = dict.fromkeys(one for draft in _drafts(view, b"exclude") for one in draft.preview.exclusions)
     return sorted(found, key=lambda one: (one.start, one.end))

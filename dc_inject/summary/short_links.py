@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Reader, Row
 from dc_inject.model import EPOCH, FlowKey, Held, Hold, Numbers, units
-from dc_inject.model.holds import Trait, forgives, sentence
+from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.summary import what_to_do, why
 from dc_inject.summary.menu_terms import site_of
@@ -119,7 +119,7 @@ class ShortGroup:
         """What happens on its links, whom to call, and why, as far as it is known."""
         held, due = self.links[0].held, sum(link.due for link in self.links)
         moved = f"moved {units.percent(sum(link.moved for link in self.links) / due)}"
-        what = moved if self.since is None else f"nothing {since_when(self.since, self.links[0].until)}"
+        what = moved if self.since is None else f"nothing {compute_since(self.since, self.links[0].until)}"
         coming = units.format_size(sum(link.coming for link in self.links))
         on_way = f"{coming} on its way" if self.cause == UNEXPLAINED else what_to_do.entry(self.cause)["see"]
         why = f"{self.cause}, {sentence(held)}" if held else on_way
@@ -148,7 +148,7 @@ class ShortGroup:
         }
 
 
-def since_when(since: datetime, now: datetime) -> str:
+def compute_since(since: datetime, now: datetime) -> str:
     """Return since when something lasts that is known for a day at most."""
     if now - since > LOOKED_BACK:
         return "for more than a day"
@@ -206,7 +206,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
                 if any(row.moved > 0 for row in rows if row.cycle >= last)
                 else arrived.get(link.key, last.start)
             )
-            held = why.of_outage(link.key.link.through, signals) or _held(rows)
+            held = why.explain_outage(link.key.link.through, signals) or _held(rows)
             is_limited, grows = str(link.key.link) in limited, link.key in growing
             links[number] = _with_cause(link._replace(since=since, held=held), is_limited=is_limited, grows=grows)
     return links
@@ -237,7 +237,7 @@ def _with_cause(link: JudgedLink, *, is_limited: bool, grows: bool) -> JudgedLin
 def _held(rows: Sequence[Row]) -> Held | None:
     """Return the hold of the last row that has one that needs an action."""
     for row in reversed(rows):
-        if row.held is not None and not row.held.hold.harmless and not forgives(row.held):
+        if row.held is not None and not row.held.hold.harmless and not is_of_earlier_cycles(row.held):
             return row.held
     return None
 

@@ -11,8 +11,8 @@ from dc_inject.ledger import ControlDecision, LedgerView, Reader, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.model import Cycle, FlowKey, State, units
 from dc_inject.summary import first_lines, tape, why
-from dc_inject.summary.closing import about, goals_of
-from dc_inject.summary.days import days_of
+from dc_inject.summary.closing import about, list_goals
+from dc_inject.summary.days import list_days
 from dc_inject.summary.marks import TROUBLES
 from dc_inject.summary.ramping import ramping
 
@@ -45,7 +45,7 @@ def _decisions(made: Iterable[ControlDecision]) -> list[dict[str, Any]]:
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
-    cycle, goals, injector = view.last_cycle(), goals_of(view), _injector(view)
+    cycle, goals, injector = view.last_cycle(), list_goals(view), _injector(view)
     values = {
         "campaign": campaign,
         "simulated_in": view.simulated_in,
@@ -59,7 +59,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "closed": cycle not in view.unclosed(),
             "joined": units.format_time_or_none(joined(view, cycle)),
         },
-        "day": days_of(view).current(now),
+        "day": list_days(view).current(now),
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
         "ramping": [{**link.key.names(), "carries": link.carries, "until": units.format_time(link.until),
@@ -98,7 +98,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
 
 def rows(view: Reader) -> list[dict[str, Any]]:
     """Return the rows of the last cycle, a link each."""
-    cycle, goals = view.last_cycle(), goals_of(view)
+    cycle, goals = view.last_cycle(), list_goals(view)
     return [] if cycle is None else [_row(row, goals, view.since) for row in view.rows(cycle=cycle)]
 
 
@@ -107,7 +107,7 @@ def joined(view: Reader, cycle: Cycle) -> datetime | None:
     return view.since if view.since is not None and cycle.start < view.since < cycle.end else None
 
 
-def late_start(since: str) -> str:
+def explain_late_start(since: str) -> str:
     """Return for the first cycle why less is due than its rate times its length."""
     return f"begun late: due counts from {since} on"
 

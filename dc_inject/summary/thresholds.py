@@ -26,13 +26,13 @@ from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
 from dc_inject.model.redaction import visible
 from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdOutcome, inconclusive, judge
 from dc_inject.model.units import counted, format_duration
-from dc_inject.summary.adding import Added, add_up, made_up_apart, together
-from dc_inject.summary.days import days_of
+from dc_inject.summary.adding import Added, add_up, move_made_up_bytes, together
+from dc_inject.summary.days import list_days
 
 AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
 
 
-def of_menus(view: Reader) -> tuple[Threshold, ...]:
+def list_thresholds(view: Reader) -> tuple[Threshold, ...]:
     """Return the thresholds of all menus that are or were in force, each once."""
     written = (threshold for record in view.last_menus() for threshold in menu.thresholds_of(record.text))
     return tuple(dict.fromkeys(written))
@@ -52,7 +52,7 @@ def judged(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold])
 
 def _judged_by_day(threshold: Threshold, sums: _Sums) -> Judgement:
     """Judge each day on which there was something to judge; return what became of the worst."""
-    days = days_of(sums.view)
+    days = list_days(sums.view)
     judged_days = [
         (number, judge(threshold, sums.amounts(threshold, tuple(cycles))))
         for number, cycles in groupby(sums.newest(None), days.of)
@@ -108,7 +108,7 @@ class _Sums:
         period = Period(since, cycles[-1].end, self._excluded)
         if (period, cycles[0]) not in self._read:
             step = cycles[0].length if self._excluded else AT_ONCE
-            spans = made_up_apart(self.view.spans(period, step))
+            spans = move_made_up_bytes(self.view.spans(period, step))
             counted = (s for s in spans if s.kind is CycleKind.COUNTED and s.start + step > cycles[0].start)
             self._read[period, cycles[0]] = add_up(counted, lambda key: key)
         of_links = [added for key, added in self._read[period, cycles[0]].items() if threshold.matches(key)]
@@ -131,7 +131,7 @@ class _Sums:
 
 def figures(view: Reader, chosen: Period | None, more: Sequence[Threshold] = ()) -> list[dict[str, Any]]:
     """Judge the thresholds of the menus, and more, by the cycles of a period; return what a report has of them."""
-    judgements = judged(view, chosen, [*dict.fromkeys((*more, *of_menus(view)))])
+    judgements = judged(view, chosen, [*dict.fromkeys((*more, *list_thresholds(view)))])
     return [
         {
             "threshold": judgement.threshold.text,

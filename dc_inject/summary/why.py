@@ -1,7 +1,7 @@
 """Why links get less than they are due: the one place that status, watch, reports, forecasts and verdicts ask.
 
 In one cycle the hold of its row is the reason, with the numbers behind it. Before the row is closed, what the
-services do counts as well (`held_now`). Over a campaign, links that were held for the same reason share a line,
+services do counts as well (`explain_hold`). Over a campaign, links that were held for one reason share a line,
 with the reason as it was in the last cycle of each; where that has figures, it names that cycle. So a
 disk that is too small is one line, however many links lead to it. Holds that need no action are left out. Of
 several seeds a link has the holds that half of them or more have, with medians, and the sentence of most seeds.
@@ -68,7 +68,7 @@ def _of_older_debt(row: Mapping[str, Any]) -> bool:
     return row["held"] == Hold.NOT_RUNNING and "forgiven" in row["numbers"]
 
 
-def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | None:
+def explain_hold(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | None:
     """Return why a link got less in the last cycle, as far as that is known before its row is closed.
 
     The cycles after a stop are `not-running`, too, where they forgive debt of the time before it: that shows
@@ -85,7 +85,7 @@ def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | Non
         return row.held
     if row is None or row.due == 0:
         return row.held if row else None
-    if (outage := of_outage(service, every, planned=ledger.is_planned(cycle))) is not None:
+    if (outage := explain_outage(service, every, planned=ledger.is_planned(cycle))) is not None:
         return outage
     unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
     if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
@@ -93,7 +93,7 @@ def held_now(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | Non
     return row.held
 
 
-def of_outage(service: str, signals: Iterable[Signal], *, planned: bool = True) -> Held | None:
+def explain_outage(service: str, signals: Iterable[Signal], *, planned: bool = True) -> Held | None:
     """Return why nothing goes through a service: it does not work, or no cycle can be planned; None if neither."""
     by_name = {(signal.name, signal.subject): signal for signal in signals}
     blamed = by_name.get((BLAMED, service))
@@ -167,7 +167,7 @@ def _limit(held: Held) -> str:
     return str(held.numbers.get("limit", "")) if held.hold is Hold.CAMPAIGN_LIMIT else ""
 
 
-def of_seeds(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
+def merge_seed_causes(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
     """Return what at least half of the seeds have in common: medians, and the sentence that most of them have."""
     seeds: dict[tuple[FlowKey, Hold, str], list[HeldLink]] = defaultdict(list)
     for run in runs:
@@ -288,7 +288,7 @@ class Evidence(Protocol):
         ...
 
 
-def short_lines(lines: Iterable[SummaryLine]) -> list[SummaryLine]:
+def find_short_links(lines: Iterable[SummaryLine]) -> list[SummaryLine]:
     """Return the links that move less than 95 % of their due, those first that lack most."""
     return sorted(
         (line for line in lines if line.moved < SHORT * line.due),

@@ -211,7 +211,7 @@ def test_a_slice_lives_and_ends(real: Real) -> None:
     part = Slice(SliceId(Range(parent.name, 2, parent.files, parent.files)), 0)
 
     def made(scope: str) -> Injection:
-        wanted = naming.made_slice(part, Slicing(scope), "test", "s", cycle.start, real.link)
+        wanted = naming.build_slice(part, Slicing(scope), "test", "s", cycle.start, real.link)
         (status,) = real.backend.check_replicas([Candidate(wanted.id, real.link)]).values()
         assert status.item is not None
         assert (status.closed, status.source_complete, status.source_locked) == (True, True, True)

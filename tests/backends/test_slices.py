@@ -32,7 +32,7 @@ def part(link: Link, first: int, last: int, of: int = 20, scope: str = "user.dco
     """The injection of a slice, as planning makes it."""
     options = Slicing(scope, "{campaign}.{mark}")
     planned = Slice(SliceId(Range(PARENT, first, last, of)), (last - first + 1) * GB)
-    return injection(naming.made_slice(planned, options, "test", "s", CYCLE.start, link), link)
+    return injection(naming.build_slice(planned, options, "test", "s", CYCLE.start, link), link)
 
 
 def test_a_slice_is_made_and_gets_its_rule(backend: RucioBackend, server: FakeRucio, link: Link, big: str) -> None:

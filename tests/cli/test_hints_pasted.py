@@ -204,8 +204,8 @@ def of_link():
     ],
 )  # fmt: skip
 def test_link_names_what_its_user_has(hint: str, followed: str) -> None:
-    assert hints.for_link(hint) == followed
-    assert hints.for_link(followed) == followed, "twice is once"
+    assert hints.adapt_hint(hint) == followed
+    assert hints.adapt_hint(followed) == followed, "twice is once"
 
 
 @pytest.mark.usefixtures("of_link")
@@ -215,7 +215,7 @@ def test_no_text_of_the_package_names_a_key_of_a_menu_or_an_option_of_run_to_a_u
             is_hint = re.search(r"`\w+: |--[a-z]", text) and " " in text and "\n" not in text
             if path.name.startswith("link") or not is_hint or "dc-inject " in text:
                 continue
-            hint = hints.for_link(text)
+            hint = hints.adapt_hint(text)
             assert set(re.findall(r"`(\w+): ", hint)) <= NO_KEYS - {"storages", "host"}, f"{path.name}:{line}"
             assert not set(OPTION.findall(hint)) & (OF_RUN - OF_LINK), f"{path.name}:{line}"
 

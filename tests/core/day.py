@@ -86,7 +86,7 @@ class Day:
         self.resident = {pair: kept for pair, kept in self.resident.items() if kept[0] > cycle.start}
         flows = [flow for flow in self.flows(cycle) if flow.start < cycle.end and cycle.start < flow.end]
         dues = pace.due(flows, self.exclusions, self.site_of, cycle.start, cycle.end)
-        speaking = pace.flows_now(flows, cycle)
+        speaking = pace.select_flows(flows, cycle)
         demands = []
         for key, part in dues.items():
             paused = self.paused(cycle, speaking[key])

@@ -46,7 +46,7 @@ MADE = injection(Dataset("cms:/data/1", 10, 2), LINK)
 SEEN = ObservedRule("r1", "dcops", "cms:/data/1", "B_DISK", MADE.key)
 RULE = Rule("r1", "dcops", MADE, SEEN)
 PART = Slice(SliceId(Range("cms:/data/BIG", 1, 3, 9)), 10)
-CUT = naming.made_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK)
+CUT = naming.build_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK)
 SLICE = injection(CUT, LINK)
 
 

@@ -77,15 +77,15 @@ def test_a_second_copy_ends_before_its_first_one_unless_too_little_is_left() -> 
     assert lifetime.limit_second_copy(one, START + 5 * H, H) == 2 * H
     assert lifetime.limit_second_copy(one, START + 1.5 * H, H) == 1.5 * H
     assert lifetime.limit_second_copy(one, START + H / 2, H) == 2 * H
-    assert lifetime.outlives(one.release + one.lifetime, START + H)
-    assert not lifetime.outlives(one.release + one.lifetime, START + 2 * H)
-    assert not lifetime.outlives(one.release + one.lifetime, None)
+    assert lifetime.is_outliving(one.release + one.lifetime, START + H)
+    assert not lifetime.is_outliving(one.release + one.lifetime, START + 2 * H)
+    assert not lifetime.is_outliving(one.release + one.lifetime, None)
 
 
 def test_services_are_told_no_less_than_the_lifetime() -> None:
     """FTS counts whole hours, at least one."""
     assert lifetime.seconds(timedelta(seconds=1.2)) == 2
-    assert [lifetime.hours_in_queue(some) for some in (timedelta(0), H, 1.1 * H)] == [1, 1, 2]
+    assert [lifetime.get_queue_time(some) for some in (timedelta(0), H, 1.1 * H)] == [1, 1, 2]
 
 
 def test_what_was_found_lives_as_its_service_tells_or_as_long_as_its_menu_allows() -> None:

@@ -121,27 +121,27 @@ LACKS = [
 @pytest.mark.parametrize(("why", "more", "expected"), LACKS, ids=[row[0] for row in LACKS])
 def test_a_full_destination_is_blamed_on_deletions_only_if_they_alone_fill_it(why, more, expected) -> None:
     """30 bytes find no room."""
-    assert full(**more).hold_now(30) == expected
+    assert full(**more).explain_lack_now(30) == expected
 
 
 def test_a_space_that_is_too_small_is_told_with_what_it_holds(wording) -> None:
-    lack = full(needed=150).hold_now(30)
+    lack = full(needed=150).explain_lack_now(30)
     assert (lack.hold, [*lack.numbers]) == (Hold.DESTINATION_FULL, ["message"])
     wording(lack.numbers["message"])
 
 
 def test_a_space_that_is_too_small_and_deletions_that_are_late_are_both_told() -> None:
-    both = full(needed=200, overdue=30).hold_now(30)
+    both = full(needed=200, overdue=30).explain_lack_now(30)
     assert (both.hold, both.numbers["also"]) == (Hold.DESTINATION_FULL, "deletion-lag")
     assert "holds 50 %" in str(both.numbers["message"])
 
 
 def test_a_space_that_only_a_late_deletion_makes_too_small_is_no_lack_of_space() -> None:
     """In the steady state: 90 of 100 if deletions came in time, 120 with the lag that was measured."""
-    late = full(late=True).hold_in_steady_state(120)
+    late = full(late=True).explain_lack_of_space(120)
     assert late == Held(Hold.DELETION_LAG, {"lag": 3600, "needed": 90})
-    assert full().hold_in_steady_state(120).hold is Hold.DESTINATION_FULL
-    small = full(needed=110, late=True).hold_in_steady_state(120)
+    assert full().explain_lack_of_space(120).hold is Hold.DESTINATION_FULL
+    small = full(needed=110, late=True).explain_lack_of_space(120)
     assert (small.hold, small.numbers["lag"]) == (Hold.DESTINATION_FULL, 3600)
 
 
@@ -177,7 +177,7 @@ def test_while_it_is_not_known_how_soon_data_go_nobody_is_told_to_lower_a_rate(w
     """Complete rules end early, and nobody has seen yet how soon they are complete: the disk may suffice."""
     young = full(needed=150)
     young = replace(young, measured=False)
-    for lack in (young.hold_now(30), young.hold_in_steady_state(150)):
+    for lack in (young.explain_lack_now(30), young.explain_lack_of_space(150)):
         assert (lack.hold, [*lack.numbers]) == (Hold.DESTINATION_FULL, ["message"])
         wording(lack.numbers["message"])
 

@@ -339,7 +339,7 @@ def test_a_wrong_year_is_found() -> None:
     campaign = Campaign("dc27", "nobody", HOUR / 4, tuple(days((0, 24), (1, 24), (2, 24))))
     accepted = replace(campaign.menus[2], accept=frozenset({"far-ahead"}))
     campaign = replace(campaign, menus=(*campaign.menus[:2], accepted))
-    assert [one.file for one in lint.far_ahead(campaign, START - 300 * DAY)] == ["1.yaml"]
+    assert [one.file for one in lint.find_late_starts(campaign, START - 300 * DAY)] == ["1.yaml"]
 
 
 # --------------------------------------------------------------------------- all

@@ -60,7 +60,7 @@ def test_setting_and_taking_back_is_as_if_nothing_had_been(known, more):
     assert overrides.changed(LINKS, [one for one in [*known, more] if one != more]) == before
     assert overrides.changed(LINKS, ()) == LINKS
     made = campaign(LINKS)
-    assert overrides.overlaid(made, ()) is made
+    assert overrides.apply_overrides(made, ()) is made
 
 
 @given(some)
@@ -119,7 +119,7 @@ def test_second_hops_follow_the_rate_of_their_scenario_and_have_one_of_their_own
 def test_across_a_change_in_the_middle_of_a_cycle_the_integral_is_exact(first, second, microseconds):
     """Booked less forgiven is what held before the change, and after it the lower of both: to a byte."""
     moment, end = START + microseconds * timedelta(microseconds=1), START + CYCLE
-    before, after = (overrides.overlaid(campaign(LINKS), known) for known in (first, second))
+    before, after = (overrides.apply_overrides(campaign(LINKS), known) for known in (first, second))
     booked, less = pace.due(before.flows, (), {}, START, end), lowered([before], after, moment, end)
     for old, new in zip(before.flows, after.flows, strict=True):
         exact = rates.area(old, START, moment) + min(rates.area(old, moment, end), rates.area(new, moment, end))

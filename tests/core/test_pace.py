@@ -158,6 +158,6 @@ def test_the_flow_that_overlaps_a_cycle_most_speaks_for_its_key() -> None:
     """Of two with the same overlap the later one."""
     early, late = replace(ONE, end=at(5)), replace(ONE, start=at(5), rate=1.0)
     half = replace(ONE, end=at(7.5)), replace(ONE, start=at(7.5), rate=1.0)
-    assert pace.flows_now([late, early], CYCLE)[ONE.key] is late
-    assert pace.flows_now([half[1], half[0]], CYCLE)[ONE.key] is half[1]
-    assert pace.flows_now([early, flow("X", "Y")], CYCLE).keys() == {ONE.key, flow("X", "Y").key}
+    assert pace.select_flows([late, early], CYCLE)[ONE.key] is late
+    assert pace.select_flows([half[1], half[0]], CYCLE)[ONE.key] is half[1]
+    assert pace.select_flows([early, flow("X", "Y")], CYCLE).keys() == {ONE.key, flow("X", "Y").key}

@@ -183,6 +183,6 @@ def test_a_pool_knows_what_is_taken_of_it_and_where() -> None:
     """Numbers and bytes by place, in one walk."""
     pool = Pool(items(1, 2, 3))
     places = {"cms:/data#0000": ["X"], "cms:/data#0002": ["X", "Y"], "other": ["Z"]}
-    assert pool.taken_at(places) == {"X": (2, 4), "Y": (1, 3)}
+    assert pool.count_taken(places) == {"X": (2, 4), "Y": (1, 3)}
     assert (len(pool), pool.bytes, pool.largest) == (3, 6, 3)
     assert ALL.dids == ("*:*",)

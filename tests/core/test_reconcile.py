@@ -8,7 +8,7 @@ import pytest
 
 from dc_inject.model import Dataset, Entry, Injection, Link, State
 from dc_inject.model.ports import Observation, Status
-from dc_inject.planning.reconcile import Stage, at_a_pace, never_carried_out, stage, to_end
+from dc_inject.planning.reconcile import Stage, is_never_carried_out, select_at_pace, select_to_end, stage
 from tests.core.builders import CYCLE, START
 
 MINUTE = timedelta(minutes=1)
@@ -55,7 +55,7 @@ def test_how_far_an_entry_is(one: Entry, becomes: Stage) -> None:
 )
 def test_a_lost_request_counts_as_never_carried_out(one: Entry, status: Status, never: bool) -> None:
     """Once its service does not know it, after as long as a call may take."""
-    assert never_carried_out(one, Observation("key", status), START, GRACE) is never
+    assert is_never_carried_out(one, Observation("key", status), START, GRACE) is never
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_a_lost_request_counts_as_never_carried_out(one: Entry, status: Status, 
 )
 def test_what_a_run_ends(one: Entry, ends: bool) -> None:
     """By itself, at this moment."""
-    assert bool(to_end([one], START, lambda _: MINUTE)) is ends
+    assert bool(select_to_end([one], START, lambda _: MINUTE)) is ends
 
 
 def test_the_oldest_are_cancelled_first_and_those_that_were_asked_for_in_vain_last() -> None:
     asked = entry(State.LIVE, expires_at=PAST - MINUTE, end_asked_at=PAST)
     old, young = entry(State.LIVE, expires_at=PAST), entry(State.LIVE, expires_at=FUTURE)
     complete = entry(State.COMPLETE)
-    assert at_a_pace([asked, young, complete, old], timedelta(0)) == [complete, old]
+    assert select_at_pace([asked, young, complete, old], timedelta(0)) == [complete, old]

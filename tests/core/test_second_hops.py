@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Bundle, Dataset, Entry, File, FlowKey, Injection, JobOptions, Link, State, naming
 from dc_inject.model.items import bundled, label
-from dc_inject.planning.second_hops import Hops, WaitingCopy, not_gone_on, second_hops
+from dc_inject.planning.second_hops import Hops, WaitingCopy, second_hops, sum_not_gone_on
 from tests.core.builders import CYCLE, START
 
 FIRST, OTHER = FlowKey("one", Link("A", "B")), FlowKey("two", Link("A", "B"))
@@ -103,7 +103,7 @@ def goes_on(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) ->
     """What waits for a hop; the files are named for those alone that wait."""
     found = second_hops(map(unnamed, entries), {ON, FORMER}).waiting[ON]
     named = {entry.injection.key: entry for entry in entries}
-    items = (not_gone_on(one.named(named), LAST, unfit) for one in found)
+    items = (sum_not_gone_on(one.named(named), LAST, unfit) for one in found)
     return [item for item in items if isinstance(item, Bundle)]
 
 

@@ -13,7 +13,7 @@ from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.overrides import Kind, Override
 from dc_inject.model.shards import Shard, read_shard
 from dc_inject.planning import limits, shards
-from dc_inject.planning.overrides import overlaid
+from dc_inject.planning.overrides import apply_overrides
 from tests.engine.world import GB, START, campaign, file_flow, flow
 
 COUNT = 4
@@ -92,10 +92,10 @@ def test_what_goes_out_once_in_a_scenario_is_in_one_shard() -> None:
 def test_a_rate_of_a_scenario_is_shared_with_the_links_of_other_shards() -> None:
     made = campaign(FLOWS)
     half = [Override("test", Kind.RATE, 10e9, "who", "", START)]
-    whole = {f.key: f.rate for f in overlaid(made, half).flows}
+    whole = {f.key: f.rate for f in apply_overrides(made, half).flows}
     assert sum(whole.values()) == pytest.approx(10e9)
     for index in range(COUNT):
-        ours = overlaid(shards.part(made, Shard(index, COUNT)), half).flows
+        ours = apply_overrides(shards.part(made, Shard(index, COUNT)), half).flows
         assert {f.key: f.rate for f in ours} == {key: whole[key] for key in (f.key for f in ours)}
 
 
@@ -184,4 +184,4 @@ def test_an_override_of_one_link_changes_no_share_of_others() -> None:
     other = made.menus[0].elsewhere[0]
     one = [Override(overrides.EVERYTHING, Kind.SCALE, 0.5, "who", "", START)]
     two = [*one, Override(str(other.link), Kind.RATE, 1e9, "who", "", START + timedelta(minutes=1))]
-    assert overlaid(made, one).flows == overlaid(made, two).flows
+    assert apply_overrides(made, one).flows == apply_overrides(made, two).flows

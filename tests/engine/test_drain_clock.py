@@ -31,7 +31,9 @@ def test_what_completed_while_the_clock_was_ahead_is_ended_now_and_not_when_the_
 
     def ends(completed, asked=None):
         times = {"completed_at": completed, "end_asked_at": asked}
-        return bool(reconcile.to_end([replace(known, state=State.COMPLETE, **times)], now, lambda _: minute))
+        return bool(
+            reconcile.select_to_end([replace(known, state=State.COMPLETE, **times)], now, lambda _: minute)
+        )
 
     assert ends(now + timedelta(hours=1))
     assert ends(now - minute, now + timedelta(hours=1))

@@ -16,7 +16,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, Entry, FlowKey, Injection, Link, State, naming
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Observation, Outcome, Status
-from dc_inject.planning.reconcile import next_cancel
+from dc_inject.planning.reconcile import compute_next_cancel
 from tests.sim import SimBackend
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
@@ -120,7 +120,7 @@ def world(tmp_path: Path) -> Iterator[MakeWorld]:
 )
 def test_the_pace(last: datetime | None, now: datetime, per_hour: float, moment: datetime) -> None:
     """An hour / rate after the last one, never before now, and no burst after a delay."""
-    assert next_cancel(last, now, per_hour) == moment
+    assert compute_next_cancel(last, now, per_hour) == moment
 
 
 class SteppingClock(SimClock):

@@ -25,7 +25,7 @@ NAMED = DatasetFilter(("cms:/data/RAW#0", "cms:/all"), ("cms:/all",), (), (1, 10
 PART = Slice(SliceId(Range("cms:/data/RAW#4", 2, 3, 3)), 4 * GB)
 INJECTIONS = [
     *(injection(Dataset(f"cms:/data/RAW#{n}", 6 * GB, 3), LINK) for n in range(4)),
-    injection(naming.made_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK), LINK),
+    injection(naming.build_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK), LINK),
 ]
 METHODS = (
     "check", "resolve", "inventory", "named", "replicas", "look", "submit", "again", "observe", "exact", "end",

@@ -71,11 +71,11 @@ def test_a_volume_is_given_at_its_rate_until_it_is_there() -> None:
     assert rates.mean([flow], flow.start + hour, flow.end) == 0
     assert rates.planned(flow, flow.start - hour, flow.end + hour) == 3_600 * 10**9
     assert rates.peak([flow]).rate == 1e9
-    assert rates.until_done(flow).end == flow.start + hour
+    assert rates.shorten_to_goal(flow).end == flow.start + hour
     (later,) = read(scenarios("one: {from: A, to: B, volume: 3.6 TB, rate: 8 Gb/s, shape: {ramp: 2 h}}")).flows
-    assert abs(rates.until_done(later).end - later.start - 2 * hour) <= timedelta(microseconds=1)
+    assert abs(rates.shorten_to_goal(later).end - later.start - 2 * hour) <= timedelta(microseconds=1)
     (less,) = read(scenarios("one: {from: A, to: B, volume: 900 TB, rate: 8 Gb/s}")).flows
-    assert rates.until_done(less).end == less.end
+    assert rates.shorten_to_goal(less).end == less.end
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_only_what_is_empty_can_be_claimed_and_what_was_claimed_can_go(tmp_path)
         (
             "state.json",
             json.dumps({"marker": "x", "port": 1, "env": "", "policy": "", "account": "", "quota": 1, "gone": 1}),
-            ownership.had_state,
+            ownership.is_older_sandbox,
         ),
     ],
 )

@@ -102,7 +102,7 @@ def test_what_is_not_of_the_set_to_the_letter_stays_with_its_folders(server, sto
 def test_a_file_that_was_cut_off_is_counted_and_dropped(server, storage, prefix):
     server.put(f"{BELOW}/000003.dat", b"x" * 10)
     assert list(find_sets(storage, prefix)) == [SetStatus(SET, 1, 10)]
-    assert list(StorageSet(storage, prefix, SET).unwritten()) == list(range(1, 8))
+    assert list(StorageSet(storage, prefix, SET).find_unwritten()) == list(range(1, 8))
     assert list(drop(storage, prefix, SET)) == [10]
     assert server.folders == {"", "/dc", "/dc/dc_inject-data"}  # another set may just be made in there
 

@@ -20,7 +20,7 @@ from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.model.thresholds import parse
 from dc_inject.summary import figures, standing, thresholds
 from dc_inject.summary.adding import Times
-from dc_inject.summary.days import Days, days_of
+from dc_inject.summary.days import Days, list_days
 from dc_inject.summary.figures import ReportScope
 from tests.cli.ledgers import ME, run
 
@@ -171,9 +171,9 @@ def test_a_campaign_that_began_in_mid_day_is_numbered_from_its_first_menu(tmp_pa
     with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as made:
         third = Cycle(BEGUN + 2 * DAY + 5 * HOUR, QUARTER)
         made.open_cycle(third, {LINK: (GB, None)}, third.start)
-        assert days_of(made) == Days(third.start)
+        assert list_days(made) == Days(third.start)
         made.put_in_force(twelve(), third.start)
-        days = days_of(made)
+        days = list_days(made)
     assert (days.begun, days.of(third)) == (BEGUN, 3)
     assert days.current(third.start)["menus"] == ["day-03"]
     assert days.current(BEGUN) is None, "nothing was in force yet"

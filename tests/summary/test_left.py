@@ -93,4 +93,4 @@ def test_jobs_can_be_ended_without_cancelling_once_the_last_lifetime_is_over():
 def test_the_hint_of_a_broken_ledger_or_of_a_service_does_not_suffice():
     assert not left.hint_suffices(LedgerBroken("the disk is full", "free some space"))
     assert not left.hint_suffices(Temporary("FTS did not answer"))
-    assert left.ways_on("dc27", None, "") == "`dc-inject end dc27 --cancel` ends what is left"
+    assert left.add_ways_on("dc27", None, "") == "`dc-inject end dc27 --cancel` ends what is left"

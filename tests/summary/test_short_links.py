@@ -14,7 +14,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
 from dc_inject.model.ports import Observation, Outcome, Status
 from dc_inject.summary import what_to_do
-from dc_inject.summary.short_links import RAMP, JudgedLink, grouped, judged, since_when
+from dc_inject.summary.short_links import RAMP, JudgedLink, compute_since, grouped, judged
 from tests.cli.ledgers import FNAL, GB, KIT, ME, START, injection
 
 LENGTH = timedelta(minutes=15)
@@ -154,7 +154,7 @@ def test_a_cut_is_seen_after_two_cycles(made: Made, moved: list[int], nothing_si
     [(11, "since 10:00Z"), (13, "since 02-08 10:00Z"), (24, "since 02-08 10:00Z"), (25, None)],
 )
 def test_the_time_without_arrivals_has_a_date_and_never_one_that_is_not_known(hours: int, shown: str | None):
-    words = since_when(START, START + timedelta(hours=hours))
+    words = compute_since(START, START + timedelta(hours=hours))
     assert words == shown if shown else not re.search("[0-9]", words)
 
 

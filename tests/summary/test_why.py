@@ -90,7 +90,7 @@ def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_lin
         (2, 4, 4 * GB),
     ]
     wording(sorted(f"{row['why']} [{row['cycles']} cycles]" for row in rows))
-    assert why.of_seeds([links, links]) == links
+    assert why.merge_seed_causes([links, links]) == links
     assert {link.name for link in links} == {f"campaign-limit ({numbers['limit']})" for numbers in limits}
 
 
@@ -121,6 +121,6 @@ def test_of_several_seeds_a_link_has_what_half_of_them_have_in_common():
         [link(0, "holds 65 %", 8, 2), link(2, "holds 65 %", 2, 6)],
         [link(2, "holds 65 %", 2, 6)],
     ]
-    assert why.of_seeds(runs) == [link(0, "holds 65 %", 5, 5), link(2, "holds 65 %", 1, 3)]
-    (row,) = why.reasons(why.of_seeds(runs))
+    assert why.merge_seed_causes(runs) == [link(0, "holds 65 %", 5, 5), link(2, "holds 65 %", 1, 3)]
+    (row,) = why.reasons(why.merge_seed_causes(runs))
     assert (row["why"], row["links"], row["cycles"], row["missing"]) == ("holds 65 %", 2, 6, 8)

@@ -24,7 +24,7 @@ from dc_inject.analysis.footprint.load import (
     Load,
     add,
     end_loads,
-    known_items,
+    list_known_items,
     mean_file,
     most,
     times,
@@ -193,7 +193,7 @@ class _Adding:
         """Return what a flow may take: of the inventory, or of its list where that has all sizes."""
         key = flow.link.source, flow.datasets
         if key not in self._known_items:
-            self._known_items[key] = known_items(flow, self._inventory)
+            self._known_items[key] = list_known_items(flow, self._inventory)
         return self._known_items[key]
 
 
@@ -326,7 +326,7 @@ def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
         sites = _sites(campaign)
         exclusions = list(enumerate(exclusion for menu in campaign.menus for exclusion in menu.exclusions))
         for flow, bounded in zip(campaign.flows, rates.with_landed(campaign.flows), strict=True):
-            ended = flow if flow.goal is None else replace(flow, end=_second(rates.until_done(bounded).end))
+            ended = flow if flow.goal is None else replace(flow, end=_second(rates.shorten_to_goal(bounded).end))
             out = tuple(
                 n for n, exclusion in exclusions if pace.covers(exclusion, flow.scenario, flow.link, sites)
             )

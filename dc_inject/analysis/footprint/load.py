@@ -213,7 +213,7 @@ class Footprint:
         return self.by("total")[0]
 
 
-def known_items(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> Sequence[Item] | None:
+def list_known_items(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> Sequence[Item] | None:
     """Return the items that a flow may take, as far as they are known without a service; None: they are not."""
     datasets, source = flow.datasets, flow.link.source
     if isinstance(flow.goal, SecondHop):

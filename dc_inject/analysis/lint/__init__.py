@@ -1,6 +1,6 @@
 """Lint: what can work in a campaign, but looks wrong; each finding has a code, which a menu may accept.
 
-`findings` are those from menus alone. `far_ahead` needs the time. The others need
+`findings` are those from menus alone. `find_late_starts` needs the time. The others need
 answers of services: `pool_findings`, `space_findings` and `transfer_findings`.
 """
 
@@ -12,10 +12,10 @@ from dc_inject.analysis.lint.capacity import PoolSize, capacity_findings, pool_f
 from dc_inject.analysis.lint.menus import (
     date_findings,
     exclusion_findings,
-    far_ahead,
+    find_late_starts,
     limit_findings,
+    list_exceeded_limits,
     outlier_findings,
-    over_limits,
     source_findings,
 )
 from dc_inject.analysis.lint.transfers import slot_findings, transfer_findings
@@ -25,9 +25,9 @@ from dc_inject.model.transfers import FILE_SPEED
 
 __all__ = [
     "PoolSize",
-    "far_ahead",
+    "find_late_starts",
     "findings",
-    "over_limits",
+    "list_exceeded_limits",
     "pool_findings",
     "space_findings",
     "transfer_findings",

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from dc_inject.analysis.footprint.adding import footprint
-from dc_inject.analysis.footprint.load import Assumptions, known_items
+from dc_inject.analysis.footprint.load import Assumptions, list_known_items
 from dc_inject.model import Campaign, DatasetFilter, Flow, Item, Menu, PoolKey, RseSpec, Site, rates, units
 from dc_inject.model.errors import Problem
 from dc_inject.model.goals import Keep, SecondHop, Volume
@@ -32,8 +32,8 @@ def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Finding]:
     specs = [spec for of in campaign.menus for site in of.sites for spec in site.rses.values()]
     if all(spec.space is None for spec in specs):
         return
-    for row in footprint([by_rse(campaign)], Assumptions()).by("site"):
-        if row.space is None or not rates.exceeds(row.peak.shortest, row.space):
+    for row in footprint([split_sites(campaign)], Assumptions()).by("site"):
+        if row.space is None or not rates.is_above(row.peak.shortest, row.space):
             continue
         of, flow = largest(use for use in uses if use[1].link.destination == row.group.name)
         needed = f"{units.format_size(row.peak.shortest)} of {units.format_size(row.space)}"
@@ -54,7 +54,7 @@ def _buffers(campaign: Campaign) -> Iterator[Finding]:
             if site.tape is None or not recalls:
                 continue
             rate = min(site.tape.rate, rates.peak(flow for _, flow in recalls).rate)
-            if rates.exceeds(needed := rate * 2 * of.cycle.total_seconds(), site.tape.buffer):
+            if rates.is_above(needed := rate * 2 * of.cycle.total_seconds(), site.tape.buffer):
                 message = f"recalls from {site.name} need {units.format_size(needed)} of its tape buffer for two "
                 message += f"cycles, and `buffer` is {units.format_size(site.tape.buffer)}: drives will stand idle"
                 _, flow = largest(recalls)
@@ -71,19 +71,19 @@ def space_findings(
     deleted and is still there.
     """
     uses = [(of, flow) for of in campaign.menus for flow in of.flows]
-    for row in footprint([by_rse(campaign)]).by("site"):
+    for row in footprint([split_sites(campaign)]).by("site"):
         rse, peak = row.group.name, row.peak
         if not peak.arriving:
             continue
         of, flow = largest(use for use in uses if use[1].link.destination == rse)
         needs = f"{units.format_rate(peak.arriving)} into {rse} need"
         place = flow.menu, flow.line
-        if rse in free and rates.exceeds(peak.shortest, free[rse]):
+        if rse in free and rates.is_above(peak.shortest, free[rse]):
             message = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
             message += f"{units.format_size(free[rse])} are free"
             hint = "ask the site to free space, or lower the rates"
             yield of, Problem(*place, message, hint, "free-space")
-        if rse in quota and rates.exceeds(peak.quota, quota[rse]):
+        if rse in quota and rates.is_above(peak.quota, quota[rse]):
             message = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
             message += f"{units.format_size(quota[rse])} of it are left"
             hint = "ask for a larger limit there, or shorten the rules' lifetime"
@@ -95,7 +95,7 @@ def space_findings(
             yield of, Problem(*place, message, hint, "expired-data")
 
 
-def by_rse(campaign: Campaign) -> Campaign:
+def split_sites(campaign: Campaign) -> Campaign:
     """Return the campaign with each RSE as a site of its own, so that a footprint has rows for them."""
     menus = []
     for menu in campaign.menus:
@@ -110,12 +110,12 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
     for use in uses:
         flow, least = use[1], smallest_of(use[1])
         hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
-        if flow.slices is None and hour > 0 and rates.exceeds(least, hour):
+        if flow.slices is None and hour > 0 and rates.is_above(least, hour):
             slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
     for (_, scenario), slow_uses in slow.items():
         hour, least, (of, flow) = min(slow_uses, key=lambda slow_use: slow_use[0] / slow_use[1])
         message = (
-            f"{flow.link.shown}{and_more(len(slow_uses) - 1, scenario)} moves "
+            f"{flow.link.shown}{add_rest(len(slow_uses) - 1, scenario)} moves "
             f"{units.format_size(hour)} an hour, less than the smallest dataset or file that it may take, "
             f"{units.format_size(least)}: it will have traffic only from time to time"
         )
@@ -123,14 +123,14 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
         yield of, Problem(flow.menu, flow.line, message, hint, "coarse-datasets")
 
 
-def and_more(number: int, scenario: str) -> str:
+def add_rest(number: int, scenario: str) -> str:
     """Return what a finding about one link adds for so many more of its scenario."""
     return f" (and {units.counted(number, 'more links')} of {scenario})" if number else ""
 
 
 def smallest(flow: Flow) -> int:
     """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu shows."""
-    items = known_items(flow, None)
+    items = list_known_items(flow, None)
     if items:
         return min(item.bytes for item in items)
     if isinstance(flow.datasets, DatasetFilter):
@@ -216,13 +216,13 @@ def _small(
         lag = specs.get(flow.link.destination, RseSpec()).deletion_lag + campaign.cycle
         stay = lifetime.horizon(flow.lifetime_min if may_end else flow.lifetime_max, lag, flow.end - flow.start)
         need = rates.peak([flow]).rate * (1 + flow.overhead) * stay.total_seconds()
-        if rates.exceeds(need, sizes[flow.pool].bytes):
+        if rates.is_above(need, sizes[flow.pool].bytes):
             short.setdefault((flow.menu, flow.scenario), []).append((need, stay, (menu, flow)))
     for (_, scenario), short_here in short.items():
         need, stay, (menu, flow) = max(short_here, key=lambda link: link[0] / sizes[link[2][1].pool].bytes)
         size = sizes[flow.pool]
         message = (
-            f"{flow.link.shown}{and_more(len(short_here) - 1, scenario)} needs {units.format_size(need)} of "
+            f"{flow.link.shown}{add_rest(len(short_here) - 1, scenario)} needs {units.format_size(need)} of "
             f"different datasets in the {units.format_duration(stay)} until they may be used again, and "
             f"{flow.link.source} has {size.datasets} with {units.format_size(size.bytes)}: the rest will be held "
             "(pool-dry)"
@@ -238,7 +238,7 @@ def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator
             uses_of.setdefault((use[1].scenario, use[1].pool), []).append(use)
     for (scenario, pool), sharing in uses_of.items():
         need, size = sum({use[1].key: use[1].goal.bytes for use in sharing if use[1].goal}.values()), sizes[pool]
-        if rates.exceeds(need, size.bytes):
+        if rates.is_above(need, size.bytes):
             menu, flow = sharing[0]
             message = (
                 f"the volumes of {scenario} from {pool.source} are {units.format_size(need)}, "

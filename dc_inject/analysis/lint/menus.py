@@ -38,7 +38,7 @@ def date_findings(campaign: Campaign) -> Iterator[Finding]:
     yield from _scenarios(campaign)
 
 
-def far_ahead(campaign: Campaign, now: datetime) -> tuple[Problem, ...]:
+def find_late_starts(campaign: Campaign, now: datetime) -> tuple[Problem, ...]:
     """Return a finding for each menu that begins so long after `now` that its year may be wrong."""
     hint = "is the year right? if it is meant: `accept: [far-ahead]`"
     return tuple(
@@ -192,7 +192,7 @@ def _written(moment: object) -> str:
     return f"{moment:%Y-%m-%dT%H:%MZ}"
 
 
-def over_limits(campaign: Campaign) -> tuple[str, ...]:
+def list_exceeded_limits(campaign: Campaign) -> tuple[str, ...]:
     """Return in words each limit, of sites and in total, that the rates of a campaign exceed at some time.
 
     What menus accept counts too: it is held all the same.
@@ -232,14 +232,14 @@ def _sites(campaign: Campaign) -> Iterator[Finding]:
         menu, site, place = menu_of[id(largest)], sites.get(name), (largest.menu, largest.line)
         sum_here = f"{direction} of {name} sums to {units.format_rate(total)}"
         wan = site.wan if site else None
-        if wan is not None and rates.exceeds(total, wan):
+        if wan is not None and rates.is_above(total, wan):
             message = f"{sum_here}, above its WAN, {units.format_rate(wan)}"
             hint = f"lower rates at {name}, or correct sites.{name}.wan"
             yield menu, Problem(*place, message, hint, "site-over-wan")
         own = (site.max_ingress if direction == "ingress" else site.max_egress) if site else None
         limits = {f"sites.{name}.max_{direction}": own, "limits.per_site": menu.limits.per_site}
         key, limit = min(((k, v) for k, v in limits.items() if v is not None), key=lambda item: item[1])
-        if rates.exceeds(total, limit):
+        if rates.is_above(total, limit):
             message = f"{sum_here}, above {key}, {units.format_rate(limit)}: the rest will be held (site-limit)"
             yield menu, Problem(*place, message, f"if the site agrees, raise {key}", "site-over-limit")
 

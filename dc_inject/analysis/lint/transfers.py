@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject.analysis.lint.capacity import Finding, and_more
+from dc_inject.analysis.lint.capacity import Finding, add_rest
 from dc_inject.model import Campaign, Flow, Link, Menu, rates, units, urls
 from dc_inject.model.errors import Problem
 from dc_inject.model.shape import Point, Shape
@@ -91,7 +91,7 @@ def _ramps(
         if limit is not None and limit.origin == "optimizer":
             begin = f"runs {limit.most} just now"
         message = (
-            f"{flow.link.shown}{and_more(len(too_short_here) - 1, scenario)} has {units.format_rate(worst.rate)} "
+            f"{flow.link.shown}{add_rest(len(too_short_here) - 1, scenario)} has {units.format_rate(worst.rate)} "
             f"for {units.format_duration(worst.lasts)}, and FTS needs {units.format_duration(worst.grows)} to "
             f"grow to the transfers that it takes: it {begin} and adds {ramp.ADDED} a minute"
         )
@@ -124,7 +124,7 @@ def _exceeded(
     exceeded: dict[object, list[tuple[float, TransferLimit, Flow]]] = {}
     for limit in limits:
         rate, largest = rates.peak(flows.get((limit.source, limit.destination), ()))
-        if largest is not None and rates.exceeds(transfers_needed(rate, file_speed), limit.most):
+        if largest is not None and rates.is_above(transfers_needed(rate, file_speed), limit.most):
             assumed = limit.origin == "default" and _is_link(limit) and (largest.menu, largest.scenario)
             exceeded.setdefault(assumed or limit, []).append((rate, limit, largest))
     for of_scenario in exceeded.values():
@@ -134,7 +134,7 @@ def _exceeded(
 
 def _problem(limit: TransferLimit, rate: float, flow: Flow, others: int, file_speed: float) -> Problem:
     code = "fts-link-limit" if _is_link(limit) else "fts-storage-limit"
-    message = f"{limit}{and_more(others, flow.scenario)}: {units.format_rate(rate)} need "
+    message = f"{limit}{add_rest(others, flow.scenario)}: {units.format_rate(rate)} need "
     message += f"{transfers_needed(rate, file_speed):.0f} transfers at a time, and "
     message += (
         f"{_ALLOWS[limit.origin].format(limit.most)}; {limit.most} files at {units.format_size(file_speed)}/s"

@@ -261,9 +261,9 @@ def list_(source: str | None, scope: str | None, name_prefix: str, timeout: floa
     at = _place(source, scope=scope, name_prefix=name_prefix) if source else ""
     if is_storage := urls.is_url(at):
         with _storage(timeout) as storage:
-            found = sets.found_at_storage(storage, at)
+            found = sets.find_sets_at_storage(storage, at)
     else:
-        found = sets.found_in_rucio(at, scope, name_prefix, timeout)
+        found = sets.find_sets_in_rucio(at, scope, name_prefix, timeout)
     if not found:
         click.echo(f"no sets of test files at {at or 'Rucio'}", err=True)
     absent = OF_RUCIO if is_storage and fmt == "table" else set()
@@ -299,9 +299,9 @@ def drop(
     at = _place(source, scope=scope, name_prefix=name_prefix)
     with _storage(timeout) as storage:
         deletions = (
-            sets.deletions_at_storage(storage, at, name)
+            sets.prepare_storage_deletions(storage, at, name)
             if urls.is_url(at)
-            else sets.deletions_in_rucio(storage, at, name, scope, name_prefix, timeout)
+            else sets.prepare_rucio_deletions(storage, at, name, scope, name_prefix, timeout)
         )
         for deletion in deletions:
             if dry_run:

@@ -123,7 +123,7 @@ def _own_scope(connection: Connection, scope: str | None) -> str:
 # --------------------------------------------------------------------------- sets that exist
 
 
-def found_at_storage(storage: Storage, prefix: str) -> list[FoundSet]:
+def find_sets_at_storage(storage: Storage, prefix: str) -> list[FoundSet]:
     """Return the sets below a prefix."""
     return [
         FoundSet(found.set.name, prefix, None, found.files, found.set.files, found.set.bytes, found.bytes)
@@ -131,7 +131,7 @@ def found_at_storage(storage: Storage, prefix: str) -> list[FoundSet]:
     ]
 
 
-def found_in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[FoundSet]:
+def find_sets_in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[FoundSet]:
     """Return the sets in a scope: those at an RSE, or all where none is named."""
     from dc_inject.backends.rucio.connection import understood
     from dc_inject.backends.rucio.sets import find_sets
@@ -152,7 +152,7 @@ def found_in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> 
 # --------------------------------------------------------------------------- deleting them
 
 
-def deletions_at_storage(storage: Storage, prefix: str, name: str) -> list[Deletion]:
+def prepare_storage_deletions(storage: Storage, prefix: str, name: str) -> list[Deletion]:
     """Return what deletes the sets of a name below a prefix; raises UsageError where there is none."""
     deletions = [
         Deletion(
@@ -170,7 +170,7 @@ def _drop_at_storage(storage: Storage, prefix: str, found: SetStatus) -> Iterato
     yield f"deleted {units.counted(len(gone), 'files')} ({units.format_size(sum(gone))})"
 
 
-def deletions_in_rucio(
+def prepare_rucio_deletions(
     storage: Storage, rse: str, name: str, scope: str | None, before: str, timeout: float
 ) -> list[Deletion]:
     """Return what erases the sets of a name at an RSE, or those without a rule; raises UsageError if none is."""
@@ -222,7 +222,7 @@ def new_at_storage(storage: Writable, prefix: str, name: str, files: int, size: 
     """Prepare a set below a prefix; `look` at which files there are, which making it does file by file."""
     wanted = _set(name, files, size)
     writer = StorageSet(storage, prefix, wanted)
-    return NewSet(writer, wanted, writer.unwritten() if look else writer.missing())
+    return NewSet(writer, wanted, writer.find_unwritten() if look else writer.missing())
 
 
 def new_in_rucio(

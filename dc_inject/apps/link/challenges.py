@@ -50,7 +50,7 @@ def challenge(
         hint = "name two URL prefixes, or choose datasets with --did"
         raise UsageError("--folder is for files through FTS", hint)
     ladder, lasting = _ladder(options, options.rate)
-    cycle = options.cycle or mini_challenge.cycle_for(ladder)
+    cycle = options.cycle or mini_challenge.choose_cycle_length(ladder)
     if cycle % timedelta(seconds=1):
         raise UsageError("--cycle is not of whole seconds", "its menu counts in them: such as --cycle 90s")
     if 2 * cycle > ladder.shortest:

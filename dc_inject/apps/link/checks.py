@@ -71,7 +71,7 @@ def ready(challenge: MiniChallenge, connect: Connect, warn: Warn) -> tuple[MiniC
     for note in answers.sentences:
         warn(note)
     backend = backends[challenge.link.through]
-    problems = [problem for problem in answers.all_problems(FILE_SPEED) if problem.code not in OURS]
+    problems = [problem for problem in answers.collect_problems(FILE_SPEED) if problem.code not in OURS]
     _refuse(challenge, problems, backend, draft, answers, warn)
     _weigh(challenge, answers, draft, warn)
     storages = Reachability({rse: _endpoints(backend, rse, warn) for rse in challenge.link[:2]})
@@ -130,7 +130,7 @@ def _refuse(
     if worst.code == "storage-unreachable":
         raise ServiceError(worst.message, _hint(worst, challenge))
     if worst.code == "no-source-files" and challenge.link.source in answers.on_tape:
-        raise UsageError(worst.message, hints.for_link(worst.hint))
+        raise UsageError(worst.message, hints.adapt_hint(worst.hint))
     more = _how_to_make(challenge, answers, draft) if worst.code == "no-source-files" else ""
     if worst.code == "no-source-files" and not challenge.link.service.takes_files:
         message, hint = _what_is_there(challenge, backend)
@@ -142,7 +142,7 @@ def _hint(problem: Problem, challenge: MiniChallenge) -> str:
     """Return what helps, in options of this command: there is no menu yet that one could edit."""
     if problem.code in BLOCKS:
         return f"{_cure(problem.code, challenge)}; if it is meant: --accept {problem.code}"
-    hint = hints.for_link(problem.hint)
+    hint = hints.adapt_hint(problem.hint)
     return hint if not problem.code or "--accept" in hint else f"{hint}; if it is meant: --accept {problem.code}"
 
 

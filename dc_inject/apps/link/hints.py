@@ -35,12 +35,12 @@ def translated() -> Iterator[None]:
     try:
         yield
     except MenuError as error:
-        problems = [replace(problem, hint=for_link(problem.hint)) for problem in error.problems]
+        problems = [replace(problem, hint=adapt_hint(problem.hint)) for problem in error.problems]
         translated_error = MenuError(problems)
         translated_error.hint = error.hint
         raise translated_error from error.__cause__
     except DcInjectError as error:
-        error.hint = error.hint and for_link(error.hint)
+        error.hint = error.hint and adapt_hint(error.hint)
         raise
 
 
@@ -49,7 +49,7 @@ def _missing() -> set[str]:
     return {name for one in run.params for name in one.opts} - common.own_options()
 
 
-def for_link(hint: str) -> str:
+def adapt_hint(hint: str) -> str:
     """Return a hint without the alternatives that a user of `link` does not have.
 
     A key of a menu becomes the option that stands for it. A hint that names a command is left as it is.

@@ -118,7 +118,7 @@ class MiniChallenge:
         )
         return f"datasets: {{did: [{patterns}]{bounds}}}"
 
-    def for_ledger(self) -> dict[str, Any]:
+    def serialize_challenge(self) -> dict[str, Any]:
         """Return it as the ledger keeps it."""
         chosen = {name: getattr(self.options, name) or empty for name, empty in _CHOSEN.items()}
         asked = {name: getattr(self, name) for name in ("campaign", "contact", "highest", "volume", "space")}
@@ -160,7 +160,7 @@ def challenge_from_ledger(values: Mapping[str, Any], ladder: Ladder) -> MiniChal
     )
 
 
-def cycle_for(ladder: Ladder) -> timedelta:
+def choose_cycle_length(ladder: Ladder) -> timedelta:
     """Return the length of cycles: so short that a step, or a trial, has several, in whole seconds."""
     part = ladder.shortest / (IN_A_TRIAL if ladder.saturate else CYCLES)
     seconds = min(max(part, SHORTEST), LONGEST) // timedelta(seconds=1)

@@ -50,7 +50,7 @@ class LinkReader:
             injected=account.accepted,
             failed=account.failed + stuck,
             completion=completion,
-            held=why.held_now(self.key, ledger, since),
+            held=why.explain_hold(self.key, ledger, since),
             coming=max(account.coming - stuck, 0),
             classes=self._classes(ledger, live),
             dataset=dataset,

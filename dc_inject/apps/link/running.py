@@ -65,7 +65,7 @@ def carry_out(
     named = [*challenge.link[:2], challenge.options.endpoint or ""] if challenge.link.service.ends_are_urls else []
 
     def wrap_menus(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
-        ledger.keep_challenge("asked", challenge.for_ledger(), clock.now())
+        ledger.keep_challenge("asked", challenge.serialize_challenge(), clock.now())
         ledger.trust(trust.hosts(named), account.who(), clock.now())  # for `end`, if it has to be called for it
         climbs.append(
             Climbing(
@@ -102,7 +102,7 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
     if rows := standing.rows(ledger):
         cycle = ledger.last_cycle()
         if cycle is not None and (since := standing.joined(ledger, cycle)):
-            log.info("%s", standing.late_start(units.format_time(since)))
+            log.info("%s", standing.explain_late_start(units.format_time(since)))
         for row in rows:
             if row["numbers"]:
                 log.info("held by %s: %s", row["held"], format_numbers(row["numbers"]))
@@ -244,7 +244,7 @@ class Climbing:
             return
         self._weighed = True
         ladder = self._progress.ladder
-        few = steps.in_a_step(ladder, row.pool_items, row.pool_bytes)
+        few = steps.count_in_first_step(ladder, row.pool_items, row.pool_bytes)
         if few is not None:
             service = key.link.service
             way = f"{FINER}, {CUT}" if service.has_slices else FINER

@@ -64,7 +64,7 @@ def judge(campaign: str) -> Judged:
             notes = [f"preliminary: {so_far}"]
         elif holder is not None:
             notes = [f"{holder} is still ending its {challenge.link.service.injections}"]
-        return Judged(report, left_with(report, challenge, view), notes)
+        return Judged(report, make_exit_error(report, challenge, view), notes)
 
 
 def verdict_json(
@@ -196,7 +196,7 @@ def sentence(report: Mapping[str, Any]) -> str:
     return f"{rate}{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
 
 
-def left_with(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader) -> DcInjectError | None:
+def make_exit_error(report: Mapping[str, Any], challenge: MiniChallenge, view: Reader) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
 
     Its hint names what has to be ended before a step is repeated; while the test runs, there is nothing to do.

@@ -110,9 +110,9 @@ def import_(file: Path, scenario: str | None, output: Path, force: bool, **given
     heading = new_menus.heading(given, scenario or usual, os.path.relpath(sites, folder) if sites else "")
     menu_files.show(*book.remarks)
     if by_day:
-        made, notes = imported_menus.daily_menus(heading, name, book, output)
+        made, notes = imported_menus.build_daily_menus(heading, name, book, output)
     else:
-        text, notes = imported_menus.one_menu(heading, name, book.days[0].parts, menu_files.name_of(output))
+        text, notes = imported_menus.build_menu(heading, name, book.days[0].parts, menu_files.name_of(output))
     menu_files.show(*notes)
     if by_day:
         _write_folder(made, output, force=force)

@@ -196,8 +196,8 @@ def _heading_steps(answers: dict[str, object]) -> list[Step]:
         ask("campaign", "Campaign, which binds menus into one exercise", lambda: NAME, str),
         ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, account.who),
         ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
-        ask("start", "Start, or now", time, lambda: new_menus.usual_window(zone())[0]),
-        ask("end", "End", time, lambda: new_menus.usual_window(zone(), str(answers["start"]))[1]),
+        ask("start", "Start, or now", time, lambda: new_menus.choose_window(zone())[0]),
+        ask("end", "End", time, lambda: new_menus.choose_window(zone(), str(answers["start"]))[1]),
     ]
     if not SERVICES[str(answers["through"])].takes_files:
         return [*steps, datasets]

@@ -47,7 +47,7 @@ class NewFile:
     change: str | None = None
 
 
-def one_menu(heading: Heading, file: str, parts: Sequence[Part], name: str) -> tuple[str, list[str]]:
+def build_menu(heading: Heading, file: str, parts: Sequence[Part], name: str) -> tuple[str, list[str]]:
     """Return a menu with these scenarios, and notes on it; raises MenuError for what cannot work."""
     lines, total, origins = _scenarios(parts, file)
     links = units.counted(sum(len(part.links.links) for part in parts), "links")
@@ -89,7 +89,7 @@ def with_kept_zone(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {**given, "timezone": zone}
 
 
-def daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[list[NewFile], list[str]]:
+def build_daily_menus(heading: Heading, file: str, book: Book, folder: Path) -> tuple[list[NewFile], list[str]]:
     """Return a menu for each day that has a scenario, and notes on them.
 
     A day begins at the clock time of `heading.start`, which is also the first day if the book has no dates. The

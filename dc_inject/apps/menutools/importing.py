@@ -305,7 +305,7 @@ class _Reader:
         try:
             return cells.amount(cell, unit or self._default, self._options.decimal, self._separator)
         except WrongError as error:
-            self._complain(cell.place, error.message, or_leave_out(error.hint, leave_out))
+            self._complain(cell.place, error.message, add_ignore_hint(error.hint, leave_out))
         return None
 
     def _end(self, cell: Cell, leave_out: str = "") -> str:
@@ -314,7 +314,7 @@ class _Reader:
             cell.check()
             return _name(cell, self._options.names)
         except WrongError as error:
-            self._complain(cell.place, error.message, or_leave_out(error.hint, leave_out))
+            self._complain(cell.place, error.message, add_ignore_hint(error.hint, leave_out))
         return ""
 
     def _add(self, cell: Cell, source: str, destination: str, amount: Amount) -> None:
@@ -350,7 +350,7 @@ def _name(text: str, names: Collection[str]) -> str:
     return name
 
 
-def or_leave_out(hint: str, option: str) -> str:
+def add_ignore_hint(hint: str, option: str) -> str:
     """Return a hint with the option that leaves out what it is about."""
     return f"{hint}; or leave it out: {option}" if option else hint
 

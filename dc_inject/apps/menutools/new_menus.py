@@ -46,7 +46,7 @@ def heading(given: Mapping[str, Any], scenario: str, include: str = "") -> Headi
     Raises UsageError for options that do not go together.
     """
     stated = {key: value for key, value in given.items() if value not in (None, (), "")}
-    start, end = usual_window(str(stated.get("timezone", "UTC")), str(stated.get("start", "")))
+    start, end = choose_window(str(stated.get("timezone", "UTC")), str(stated.get("start", "")))
     usual = {"campaign": scenario, "contact": account.who(), "timezone": "UTC", "start": start, "end": end}
     service = SERVICES[str(stated.setdefault("through", DEFAULT.name))]
     if not service.takes_files and "folder" in stated:
@@ -66,7 +66,7 @@ def heading(given: Mapping[str, Any], scenario: str, include: str = "") -> Headi
 _TEXTS = ("campaign", "contact", "start", "end", "timezone", "description", "through", "folder", "endpoint")
 
 
-def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
+def choose_window(timezone: str, start: str = "") -> tuple[str, str]:
     """Return begin and end of a menu where at most its begin was given; raises UsageError for a wrong one."""
     zone = values.zone(timezone)
     start = start or local(_tomorrow(zone), zone)

@@ -105,7 +105,7 @@ def read(
             raise UsageError(f"there is no sheet {values.shown(name)!r}", units.did_you_mean(name, names))
     left_out = {*ignored, *(sheet.name for sheet in sheets if sheet.hidden and options.layout.hidden == "ignore")}
     reader = _Reader(file, options, {sheet.name: sheet for sheet in sheets if sheet.name not in left_out}, names)
-    days = reader.by_schedule(schedule) if schedule else reader.by_sheets(day_scenario)
+    days = reader.read_days_of_schedule(schedule) if schedule else reader.read_days_of_sheets(day_scenario)
     if reader.problems or not days:
         raise MenuError(reader.problems or [Problem(file, 0, "no sheet is left", "leave out fewer")])
     if reader.unmatched:
@@ -126,7 +126,7 @@ class _Reader:
         ignored = (*options.layout.ignore_columns, *options.layout.ignore_rows)
         self.unmatched = {name for name in ignored if name.rpartition("!")[0] not in names}
 
-    def by_sheets(self, day_scenario: str) -> list[Day]:
+    def read_days_of_sheets(self, day_scenario: str) -> list[Day]:
         """Return a day whose scenarios are the sheets, or one for each sheet, numbered by its name or place."""
         read = {name: self._links(name) for name in self._sheets}
         parts = [Part(day_scenario or scenario_of(name), name, links) for name, links in read.items() if links]
@@ -145,7 +145,7 @@ class _Reader:
             days[number] = Day(number, None, (part,))
         return list(days.values())
 
-    def by_schedule(self, name: str) -> list[Day]:
+    def read_days_of_schedule(self, name: str) -> list[Day]:
         """Return the days of a schedule, whose scenarios are the other sheets."""
         others = {_folded(other): other for other in self._sheets if other != name}
 
@@ -169,7 +169,7 @@ class _Reader:
         """Return what is made of a sheet; None after complaints."""
         notes, sheet, layout = MenuReader(self._file, None), self._sheets[name], self._options.layout
         complain, result = FirstComplaints(notes.complain), None
-        table = tables.of_sheet(sheet, self._file, layout.of(name, self._names), complain)
+        table = tables.cut_sheet(sheet, self._file, layout.of(name, self._names), complain)
         self.unmatched &= table.unmatched
         if sheet.hidden and layout.hidden != "read":
             complain(Place(self._file, 0), "the sheet is hidden", "--hidden read, --hidden ignore, or show it")
@@ -322,7 +322,7 @@ class _Schedule:
         """Complain of a cell; `or_out` names the option that leaves out its column."""
         at = cell.place
         out = ("--ignore-row", str(at.line)) if self._turned else ("--ignore-column", column_letters(at.column))
-        hint = importing.or_leave_out(hint, self._table.option(*out)) if or_out else hint
+        hint = importing.add_ignore_hint(hint, self._table.option(*out)) if or_out else hint
         self._complain(at, message, hint)
 
 

@@ -88,7 +88,7 @@ def read(data: bytes, file: str, layout: Layout, complain: FirstComplaints) -> T
     """Return a table without what a person leaves out; complains of what is not there, and of what is hidden."""
     if workbooks.is_one(data):
         try:
-            return of_sheet(workbooks.read(data, file, layout.sheet), file, layout, complain)
+            return cut_sheet(workbooks.read(data, file, layout.sheet), file, layout, complain)
         except WrongError as error:
             complain(Place(file, 0), error.message, error.hint)
             return Table("", [])
@@ -119,7 +119,7 @@ def option(name: str, value: str) -> str:
     return f"{name} {shlex.quote(values.shown(value))}"
 
 
-def of_sheet(sheet: Sheet, file: str, layout: Layout, complain: FirstComplaints) -> Table:
+def cut_sheet(sheet: Sheet, file: str, layout: Layout, complain: FirstComplaints) -> Table:
     """Return the rows of a sheet that count, from the head on, as wide as the widest of them."""
     by_row: dict[int, dict[int, Cell]] = {}
     for (row, column), cell in sorted(sheet.cells.items()):

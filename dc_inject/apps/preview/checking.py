@@ -70,8 +70,8 @@ def check(
             answers = _ask(found.drafts, found.campaign, connect, file_speed, links, scale)
             found.campaign, found.answers = answers.campaign, answers.sentences
             found.service_failed = answers.service_failed
-            found.problems = tuple(answers.all_problems(file_speed))
-        found.problems = tuple(sorted({*found.problems, *lint.far_ahead(found.campaign, now)}))
+            found.problems = tuple(answers.collect_problems(file_speed))
+        found.problems = tuple(sorted({*found.problems, *lint.find_late_starts(found.campaign, now)}))
     except MenuError as error:
         found.problems = tuple(sorted({*found.problems, *error.problems}))
     return found

@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 def ask_service(backend: Backend, clock: Clock) -> Answer:
     """Ask a service who we are."""
     values: dict[str, Any] = {**dict.fromkeys(_KEYS), "service": backend.name}
-    fts, ahead = online.fts_of({backend.name: backend}), None
+    fts, ahead = online.get_fts({backend.name: backend}), None
     try:
         if fts is not None:
             values["credentials_from"] = fts.credentials_from()
@@ -88,7 +88,7 @@ def warn_of_clocks(answers: Iterable[Answer]) -> str:
 
 def ask_storages(drafts: Iterable[MenuDraft], backends: Mapping[str, Backend]) -> list[Mapping[str, Any]]:
     """Ask the storages of links through FTS what they allow."""
-    fts = online.fts_of(backends)
+    fts = online.get_fts(backends)
     if fts is None:
         return []
     links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.service.ends_are_urls}

@@ -38,7 +38,7 @@ LIMITS = {
 }
 
 
-def fts_of(backends: Mapping[str, Backend]) -> FtsBackend | None:
+def get_fts(backends: Mapping[str, Backend]) -> FtsBackend | None:
     """Return the back end of FTS, which can be asked more than others, if it is there."""
     return cast("FtsBackend | None", backends.get(FTS.name))
 
@@ -63,7 +63,7 @@ def ask(
     _ask_who_injects(answers, campaign, alive)
     if RUCIO.name in alive:
         online_rucio.ask(answers, drafts, cast("RucioBackend", alive[RUCIO.name]))
-    fts = fts_of(backends)
+    fts = get_fts(backends)
     if fts is not None:
         of_fts = uses(answers.campaign, fts.name)
         _ask_files(answers, of_fts, fts, _ask_storages(answers, of_fts, fts))

@@ -37,7 +37,7 @@ class Answers:
         if code not in menu_.accept:
             self.problems.append(Problem(flow.menu, flow.line, message, hint or "", code))
 
-    def all_problems(self, file_speed: float) -> list[Problem]:
+    def collect_problems(self, file_speed: float) -> list[Problem]:
         """Return what was found, and what the complete menus show with it; `file_speed` is in bytes per second."""
         return sorted({*lint.findings(self.campaign, file_speed, self.limits), *self.problems})
 

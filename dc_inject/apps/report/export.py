@@ -37,7 +37,7 @@ from dc_inject.model.redaction import no_formula, scrub, visible
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import overrides
 from dc_inject.summary import active_overrides
-from dc_inject.summary.days import days_of
+from dc_inject.summary.days import list_days
 from dc_inject.system import files
 
 VERSION = 1
@@ -171,7 +171,7 @@ class About:
 
 def injections(view: Reader, period: Period, about: About) -> Iterator[Record]:
     """Yield the injections of the cycles of a period, by cycle and release."""
-    days = days_of(view)
+    days = list_days(view)
     for cycle, _ in view.cycles(period):
         day = days.of(cycle)
         for entry in view.entries(cycle=cycle):
@@ -375,7 +375,7 @@ def _as_set(
             raise LedgerError(f"{file} has no menus in force", "name the menus instead")
         for line in active_overrides.standing(view):
             note(line)
-        whole = overrides.overlaid(menu.campaign(menus), view.overrides())
+        whole = overrides.apply_overrides(menu.campaign(menus), view.overrides())
         return whole, About(experiments_of(view, experiment), {})
 
 

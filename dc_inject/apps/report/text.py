@@ -20,7 +20,7 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.summary import figures
-from dc_inject.summary.adding import made_up_apart
+from dc_inject.summary.adding import move_made_up_bytes
 from dc_inject.system import spreadsheets
 from dc_inject.system.spreadsheets import Value
 
@@ -79,11 +79,11 @@ def lines(view: Reader, chosen: Period, by: str) -> Iterator[str]:
 
     Those of a simulation have a column more, with its grid.
     """
-    times, _ = figures.times_of(view, [cycle for cycle, _ in view.cycles(chosen)], by, exact=bool(chosen.excluded))
+    times, _ = figures.cut_time(view, [cycle for cycle, _ in view.cycles(chosen)], by, exact=bool(chosen.excluded))
     grid = [] if view.simulated_in is None else [no_formula(visible(view.simulated_in))]
     yield _row([*HEADS, *("simulated_in" for _ in grid)])
     steps = (chosen, times.fine, times.phase)
-    spans = merge(made_up_apart(view.spans(*steps)), view.lost(*steps), key=attrgetter("start"))
+    spans = merge(move_made_up_bytes(view.spans(*steps)), view.lost(*steps), key=attrgetter("start"))
     ends = [*times.starts[1:], times.end]
     parts = (
         (number, kind, flow, part)

@@ -206,7 +206,7 @@ class WatchApp(App[None]):
         chosen, at = self._chosen(), table.scroll_y
         lines = list(self._standing.links)
         words = self._filter.value
-        lines = watch_figures.filtered(lines, words)
+        lines = watch_figures.filter_lines(lines, words)
         if self._group != LINKS:
             lines = watch_figures.grouped(lines, self._group)
         if self._only_short:

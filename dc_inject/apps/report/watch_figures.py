@@ -162,7 +162,7 @@ def grouped(links: Iterable[Line], name: str) -> list[Line]:
     return lines
 
 
-def filtered(lines: Iterable[Line], text: str) -> list[Line]:
+def filter_lines(lines: Iterable[Line], text: str) -> list[Line]:
     """Return the lines whose names or holds contain all words of a text, ignoring case."""
     words = text.lower().split()
     matching = []

@@ -68,7 +68,7 @@ class Made:
         ]
         return sorted(rows, key=lambda row: -(math.inf if row["error"] is None else row["error"]))
 
-    def doubts(self) -> list[dict[str, Any]]:
+    def find_doubtful_links(self) -> list[dict[str, Any]]:
         """Return the links that the grid does not predict, and why."""
         return [
             {"source": source, "destination": destination, "why": why}
@@ -109,7 +109,7 @@ class Made:
             "worst_error": None if errors is None else errors.worst,
             "errors": self.errors(),
             "forecast": {"why_not": forecast} if isinstance(forecast, str) else forecast.figures(),
-            "inconclusive": self.doubts(),
+            "inconclusive": self.find_doubtful_links(),
         }
 
 
@@ -136,7 +136,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
             own, grid_text.text(made.fit), folder, lambda part: passed(FITTING + part * (1 - FITTING))
         )
     words = [f"no forecast: {forecast}"] if isinstance(forecast, str) else list(forecast.sentences())
-    compared = {} if isinstance(forecast, str) else forecast.comparable()
+    compared = {} if isinstance(forecast, str) else forecast.compare_links()
     forecasts = {ends: replay.Prediction(*bytes_) for ends, bytes_ in compared.items()}
     at_times = grid_text.at_times(made.fit)
     inconclusive = replay.inconclusive(past, made.errors, forecasts, at_times)
@@ -147,7 +147,7 @@ def calibrate(campaign: str, output: Path, passed: Passed, *, force: bool) -> Ma
 def _own_menus(view: Reader, folder: Path) -> OwnMenus | str:
     """Return the campaign's own menus, or why there are none."""
     try:
-        return own_menus.own_menus(view, closed_cycles(view), folder)
+        return own_menus.write_own_menus(view, closed_cycles(view), folder)
     except UsageError as error:
         return error.message
 

@@ -42,24 +42,24 @@ def moved_of_due(lines: Sequence[SummaryLine]) -> float:
     return sum(line.moved for line in lines) / due if due else 1.0
 
 
-def moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> float:
+def compute_moved_of_target(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> float:
     """Return the part of what links were due that each of them moved in time.
 
     More than its due does not count for a link, since it makes up for no other link. What has
     arrived a cycle after the menus' end counts, since what is due in the last cycle goes out until then. What
     comes later was left in a queue.
     """
-    moved, due = moved_in_time(ledger, end), sum(line.due for line in lines)
+    moved, due = sum_moved_in_time(ledger, end), sum(line.due for line in lines)
     return sum(min(moved[line.key], line.due) for line in lines) / due if due else 1.0
 
 
 def late_bytes(ledger: Reader, lines: Sequence[SummaryLine], end: datetime) -> int:
-    """Return how much of what links were due has moved, but too late for `moved_of_target`."""
-    moved = moved_in_time(ledger, end)
+    """Return how much of what links were due has moved, but too late for `compute_moved_of_target`."""
+    moved = sum_moved_in_time(ledger, end)
     return sum(max(min(line.moved, line.due) - min(moved[line.key], line.due), 0) for line in lines)
 
 
-def moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
+def sum_moved_in_time(ledger: Reader, end: datetime) -> Counter[FlowKey]:
     """Return what each link has moved a cycle after the menus' end."""
     first = ledger.first_cycle()
     until = end + timedelta.resolution
@@ -80,7 +80,7 @@ def results(ledger: Reader, made: Simulated, seed: int, policy: str | None = Non
     """Return all results as JSON has them."""
     campaign, world, start, end = made.campaign, made.world, made.start, made.end
     lines, totals = ledger.summary(), closing.totals(campaign, ledger)
-    beyond = beyond_measured(ledger, world.grid)
+    beyond = find_unmeasured_links(ledger, world.grid)
     unsure = inconclusive_links((line.key for line in lines if line.due), world.grid, beyond)
     short = [link.row for link in shortfalls.short(lines, ledger, made)]
     return {
@@ -94,7 +94,7 @@ def results(ledger: Reader, made: Simulated, seed: int, policy: str | None = Non
         "links": totals["links"],
         "total": totals["total"],
         "moved_of_due": moved_of_due(lines),
-        "moved_of_target": moved_of_target(ledger, lines, end),
+        "moved_of_target": compute_moved_of_target(ledger, lines, end),
         "late_bytes": late_bytes(ledger, lines, end),
         "advice": advice.rows(advice.advised(ledger).held),
         "holds": why.reasons(why.held_links(ledger)),
@@ -141,7 +141,7 @@ def sentence_without_space(names: Sequence[str]) -> str:
     return f"no forecast of full disks for {who}: the grid gives {'it' if len(names) == 1 else 'them'} no `space`"
 
 
-def above_98(hours: Mapping[str, float]) -> str:
+def find_full_disks(hours: Mapping[str, float]) -> str:
     """Return which disks were above 98 %, and for how long; empty if none was."""
     full = sorted(((time, name) for name, time in hours.items() if time), key=lambda disk: (-disk[0], disk[1]))
     if not full:
@@ -206,7 +206,7 @@ def _verdict(report: dict[str, Any]) -> Iterator[str]:
     """Yield for how many links the simulation is inconclusive, whether any will be short, and disks above 98 %."""
     links, few, unsure = (len(report[key]) for key in ("links", "forecast", "inconclusive"))
     of_all = f"of {units.counted(links, 'links')}"
-    disks = above_98({row["storage"]: row["hours_nearly_full"] for row in report["storages"]})
+    disks = find_full_disks({row["storage"]: row["hours_nearly_full"] for row in report["storages"]})
     if unsure:
         yield f"inconclusive for {units.grouped(unsure)} {of_all}"
     if few:
@@ -239,7 +239,7 @@ def inconclusive_links(
 ) -> list[dict[str, Any]]:
     """Return the links that the grid does not predict, with the reasons, as rows.
 
-    `beyond` has the reasons of those that `beyond_measured` returns.
+    `beyond` has the reasons of those that `find_unmeasured_links` returns.
     """
     rows = []
     for key in sorted(keys):
@@ -271,7 +271,7 @@ def mark_inconclusive(short: Iterable[dict[str, Any]], unsure: Sequence[dict[str
     ]
 
 
-def beyond_measured(ledger: Reader, grid: Grid) -> dict[Ends, str]:
+def find_unmeasured_links(ledger: Reader, grid: Grid) -> dict[Ends, str]:
     """Return the links that move more in a simulation than was ever measured on them, and the reason in words.
 
     A link has to be due more than that, too: what it catches up for some cycles is no higher rate of a menu.

@@ -25,7 +25,7 @@ from dc_inject.ledger import MenuInForce, Reader
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import Cycle, Link, units, urls
 from dc_inject.model.errors import MenuError, ServiceError, UsageError
-from dc_inject.summary.figures import policy_of
+from dc_inject.summary.figures import get_policy
 from dc_inject.summary.thresholds import AT_ONCE
 from dc_inject.system import files
 
@@ -94,7 +94,7 @@ class OwnForecast:
                 "or cycles without a run, which a forecast does not have"
             )
 
-    def comparable(self) -> dict[Ends, tuple[int, int]]:
+    def compare_links(self) -> dict[Ends, tuple[int, int]]:
         """Return what links moved and what they move in the simulation, where the same was due both times."""
         return {
             link.ends: (link.moved, link.forecast)
@@ -176,7 +176,7 @@ class OwnMenus:
         return OwnForecast(links, self.policy, self.cycles, self.of)
 
 
-def own_menus(view: Reader, closed: Sequence[Cycle], folder: Path) -> OwnMenus:
+def write_own_menus(view: Reader, closed: Sequence[Cycle], folder: Path) -> OwnMenus:
     """Return the menus of a campaign, by its ledger, as files in a folder, and how it used them.
 
     Raises UsageError with the reason where they cannot be had.
@@ -217,7 +217,7 @@ def _path(record: MenuInForce, copy: Path) -> Path:
 
 def _policy(view: Reader) -> str | None:
     """Return the policy with which a simulation does what the ledger shows; None: that of the menus."""
-    if policy := policy_of(view):
+    if policy := get_policy(view):
         return policy
     decided = {(decision.key, decision.mode) for decision in view.decisions()}
     modes = {mode for _, mode in decided}

@@ -113,7 +113,7 @@ def show_seeds(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         return
     seeds = units.counted(len(runs), "seeds")
     click.echo(forecast.title(f"{seeds} of {report['campaign']}", report["grid"], policy, report["control"]))
-    tables.emit("table", TYPICAL, several_seeds.typical(runs))
+    tables.emit("table", TYPICAL, several_seeds.summarize_seeds(runs))
     medians_of = f", medians of {seeds}"
     summary_output.show_reasons(report["holds"], f"why links were held{medians_of}")
     summary_output.show_advice(any(run.advice.given for run in runs), report["advice"], seeds=medians_of)
@@ -121,7 +121,7 @@ def show_seeds(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         click.echo()
         tables.emit_first(SHORT, report["forecast"], MOST_ROWS, "links")
     _show_inconclusive(report["inconclusive"])
-    if disks := forecast.above_98(report["nearly_full"]):
+    if disks := forecast.find_full_disks(report["nearly_full"]):
         click.echo(f"\nin the median, {disks}")
     if report["without_space"]:
         click.echo()
@@ -245,7 +245,7 @@ def _show_unpredicted(made: Made) -> None:
         f"simulations in this grid are inconclusive for {len(made.inconclusive)} of {links}: it misses what they "
         f"moved by more than {most}, or that is not known"
     )
-    tables.emit_first(INCONCLUSIVE[1:], made.doubts(), MOST_ROWS, "links")
+    tables.emit_first(INCONCLUSIVE[1:], made.find_doubtful_links(), MOST_ROWS, "links")
     click.echo(
         "hint: find out what happened, and write it into the file, such as `troubles`, `production`, `failures`.\n"
         "Figures of these links, their storages and sites were fitted as if nothing had happened: replace or\n"

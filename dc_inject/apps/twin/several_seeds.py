@@ -107,7 +107,7 @@ def simulate_seed(
         totals = {name: total[name] for name in OF_TOTAL}
         totals |= {**gone, "late_bytes": forecast.late_bytes(ledger, lines, made.end)}
         held, advised = why.held_links(ledger), advice.advised(ledger)
-        beyond = forecast.beyond_measured(ledger, world.grid)
+        beyond = forecast.find_unmeasured_links(ledger, world.grid)
     path.unlink()
     unsure = forecast.inconclusive_links((line.key for line in lines if line.due), world.grid, beyond)
     disks = {row["storage"]: row["hours_nearly_full"] for row in forecast.storages(world)}
@@ -132,18 +132,18 @@ def _figures(ledger: Ledger, made: simulation.Simulated, gone: Mapping[str, int]
     lines, world = ledger.summary(), made.world
     return {
         "moved_of_due": forecast.moved_of_due(lines),
-        "moved_of_target": forecast.moved_of_target(ledger, lines, made.end),
-        "hours_within": hours_within(ledger, world, made.start, made.end),
+        "moved_of_target": forecast.compute_moved_of_target(ledger, lines, made.end),
+        "hours_within": compute_hours_within(ledger, world, made.start, made.end),
         "expired_of_due": gone["unsent_bytes"] / due if due else 0.0,
         "interrupted_of_due": gone["interrupted_bytes"] / due if due else 0.0,
         "cancelled_files": gone["cancelled_files"],
         "hours_nearly_full": float(world.storages.hours_nearly_full.max()),
-        "peak_to_mean": max(peaks_to_means(ledger, made.start, made.end).values(), default=0.0),
+        "peak_to_mean": max(compute_peaks_to_means(ledger, made.start, made.end).values(), default=0.0),
         "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
     }
 
 
-def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
+def compute_hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
     """Return the part of the hours in which at least 0.9 of what all links were due in them has arrived.
 
     They count from the begin of the first cycle, which may be before the menus' start.
@@ -166,7 +166,7 @@ def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -
     return good / len(hours) if hours else 1.0
 
 
-def peaks_to_means(ledger: Ledger, start: datetime, end: datetime) -> dict[FlowKey, float]:
+def compute_peaks_to_means(ledger: Ledger, start: datetime, end: datetime) -> dict[FlowKey, float]:
     """Return peak to mean of each link's releases, in bins worth ten of its largest datasets, if they fill one.
 
     Releases are read twice, since there may be a million: for the length of bins, and to fill them.
@@ -277,8 +277,8 @@ def results(runs: Sequence[SeedRun], policy: str | None) -> dict[str, Any]:
         "control": dict(runs[0].control),
         "seeds": rows(runs),
         "median": {key: median(run.figures[key] for run in runs) for key in FIGURES},
-        "advice": advice.rows(why.of_seeds([run.advice.held for run in runs])),
-        "holds": why.reasons(why.of_seeds([run.held for run in runs])),
+        "advice": advice.rows(why.merge_seed_causes([run.advice.held for run in runs])),
+        "holds": why.reasons(why.merge_seed_causes([run.held for run in runs])),
         "forecast": forecast.mark_inconclusive(_short(runs), unsure),
         "inconclusive": unsure,
         "nearly_full": _nearly_full(runs),
@@ -291,7 +291,7 @@ def rows(runs: Sequence[SeedRun]) -> list[dict[str, Any]]:
     return [_row(run) for run in runs]
 
 
-def typical(runs: Sequence[SeedRun]) -> list[dict[str, str]]:
+def summarize_seeds(runs: Sequence[SeedRun]) -> list[dict[str, str]]:
     """Return of each figure the median, the least and the most."""
     return [
         {"figure": figure.words}

@@ -28,7 +28,7 @@ MOST_OF_THEM = 0.5  # of the cycles in which space was short: files that wait le
 
 def short(lines: Sequence[SummaryLine], ledger: Reader, made: Simulated) -> list[ShortLink]:
     """Return the links that move less than 95 % of their due, those first that lack most, and why."""
-    missing = why.short_lines(lines)
+    missing = why.find_short_links(lines)
     past = _Past(ledger, made, lines, {line.key for line in missing})
     return why.explain(missing, why.held_links(ledger), past)
 

@@ -123,7 +123,7 @@ def run(
     from dc_inject.apps.twin.backend import TwinBackend, TwinClock
     from dc_inject.apps.twin.fts_backend import TwinFts
     from dc_inject.apps.twin.grid import grid_file as grids
-    from dc_inject.apps.twin.grid.world import World, step_for
+    from dc_inject.apps.twin.grid.world import World, choose_step_length
 
     drafts = files.read_menus(request.menus)
     campaign = menu.one_campaign(drafts)
@@ -134,7 +134,7 @@ def run(
         )
     if unknown := [SERVICES[name] for name in sorted(through - {TwinBackend.name, TwinFts.name})]:
         raise UsageError(f"`simulate` does not support {titles(unknown)}", "simulate menus without them")
-    step = step_for(drafts[0].preview.cycle.total_seconds())
+    step = choose_step_length(drafts[0].preview.cycle.total_seconds())
     world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
     start = request.start or min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
@@ -158,10 +158,10 @@ def run(
     )
     ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
     in_force = source()  # read once: files do not change in simulated time
-    for problem in (*grid.lacks_datasets(in_force, backends), *grid.too_late(end - start)):
+    for problem in (*grid.find_missing_datasets(in_force, backends), *grid.too_late(end - start)):
         warn(problem)
     if request.policy == FIXED:
-        in_force = without_control(in_force)
+        in_force = remove_control(in_force)
         ledger.signal(POLICY, "campaign", FIXED, start)
     elif request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
@@ -219,7 +219,7 @@ class Asked:
             if trouble.at >= lasts.total_seconds()
         ]
 
-    def lacks_datasets(self, campaign: Campaign, backends: Mapping[str, Backend]) -> list[Problem]:
+    def find_missing_datasets(self, campaign: Campaign, backends: Mapping[str, Backend]) -> list[Problem]:
         """Return the sources at which the grid has nothing that a menu wants; raises MenuError if all are such."""
         wanted: dict[tuple[str, str, DatasetFilter | FileFilter], list[Flow]] = {}
         for flow in campaign.flows:
@@ -275,7 +275,7 @@ WORK = timedelta(seconds=0.3)  # to make a rule
 DELAY = timedelta(hours=1)  # after the end of a rule
 
 
-def without_control(campaign: Campaign) -> Campaign:
+def remove_control(campaign: Campaign) -> Campaign:
     """Return a campaign as a fixed rate has it: without control, and no rule is ended before its lifetime is over.
 
     Raises MenuError for a campaign with goals, which a fixed rate does not know.

@@ -23,7 +23,7 @@ from dc_inject.backends.fts.errors import FtsCallRecord
 from dc_inject.model import Bundle, Injection, JobOptions, naming
 from dc_inject.model.naming import Origin
 from dc_inject.model.redaction import scrub
-from dc_inject.planning.lifetime import hours_in_queue
+from dc_inject.planning.lifetime import get_queue_time
 from dc_inject.storage.types import Access
 from dc_inject.system.transport import TOTAL, Adapter, ExchangeLimits, Session
 
@@ -194,7 +194,7 @@ def _job(injection: Injection, tokens: tuple[str, str] | None, origin: Origin | 
         retry=options.retry or -1,  # 0 means the server's default, not none
         priority=injection.service_priority,
         metadata=naming.metadata(injection, origin),
-        max_time_in_queue=hours_in_queue(injection.lifetime),
+        max_time_in_queue=get_queue_time(injection.lifetime),
         bring_online=lifetime if options.recalls else None,
         copy_pin_lifetime=lifetime if options.recalls else None,
         archive_timeout=lifetime if options.archives else None,

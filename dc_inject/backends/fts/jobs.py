@@ -174,7 +174,7 @@ def _with_end_named(error: ServiceError, injection: Injection) -> ServiceError:
     return error
 
 
-def true_size(file: Row) -> int:
+def choose_size(file: Row) -> int:
     """Return the bytes of a file: what FTS has found, else what was listed; 0 where neither is known.
 
     FTS copies a file whatever was listed, and reports its own number once it has read the source: 0 until then.
@@ -256,7 +256,7 @@ class JobList:
             cycle=copy.cycle,
             link=Link(_common_folder(sources), prefix, self.service),
             item=label_of_job(len(files), job),
-            bytes=sum(true_size(file) for file in files),
+            bytes=sum(choose_size(file) for file in files),
             status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
             done=states["FINISHED"],
             moving=len(files) - states["FINISHED"] - stuck,

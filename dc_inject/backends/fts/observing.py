@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Slow
 from dc_inject.backends.fts.failed_files import FAILED, FINISHED, UNFIT, classify
-from dc_inject.backends.fts.jobs import AT_ONCE, OVER, Jobs, Row, true_size
+from dc_inject.backends.fts.jobs import AT_ONCE, OVER, Jobs, Row, choose_size
 from dc_inject.model import Bundle, Entry, Item, State, TapeFiles, units, urls
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.ports import VANISHED, Observation, Status
@@ -293,7 +293,7 @@ def _sizes(files: Sequence[Row], item: Item) -> tuple[list[int], int | None]:
 
     Files without a size get an even share of what the others leave of the injection's bytes.
     """
-    sizes = [true_size(file) for file in files]
+    sizes = [choose_size(file) for file in files]
     sizeless = sizes.count(0)
     if not sizeless and len(files) == item.files:
         return sizes, None if sum(sizes) == item.bytes else sum(sizes)

@@ -20,7 +20,7 @@ from dc_inject.backends.fts.sites import GIVE_UP_AFTER, StorageBreaker
 from dc_inject.model import Entry, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
-from dc_inject.planning.lifetime import hours_in_queue
+from dc_inject.planning.lifetime import get_queue_time
 from dc_inject.planning.reconcile import backoff
 from dc_inject.storage import NotFound, StorageAt
 from dc_inject.system.executor import Workers
@@ -198,7 +198,7 @@ def _quiet_at(entry: Entry, now: datetime) -> datetime:
         return now
     longest = (entry.injection.job or JobOptions()).longest_transfer
     if _vanished(entry):
-        return (entry.accepted_at or now) + timedelta(hours=hours_in_queue(entry.injection.lifetime)) + longest
+        return (entry.accepted_at or now) + timedelta(hours=get_queue_time(entry.injection.lifetime)) + longest
     return (entry.ended_at or now) + longest
 
 

@@ -13,7 +13,7 @@ from dc_inject.backends.rucio.connection import Connection, check, quiet_client,
 from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.backends.rucio.facts import Facts, resolve
 from dc_inject.backends.rucio.inventory import explain, inventory, replicas
-from dc_inject.backends.rucio.links import NamedFts, Survey, queues, surveyed
+from dc_inject.backends.rucio.links import NamedFts, Survey, queues, survey_all
 from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.replica_check import ReplicaCheck
 from dc_inject.backends.rucio.rules import RuleEnding, Rules
@@ -77,12 +77,12 @@ class RucioBackend:
         self.observe, self.sites = asking(observing.observe), asking(Facts(self.connection).sites)
         self.resolve = asking(partial(resolve, self.connection))
         self.endpoints = asking(partial(endpoints, self.connection))
-        self.survey = asking(partial(surveyed, self.connection))
+        self.survey = asking(partial(survey_all, self.connection))
         self.queues = asking(partial(queues, self.connection, fts=fts))
 
     def warnings(self) -> Iterator[str]:
         """Log what a person should know of the configuration before anything is asked."""
-        for server in self.connection.unencrypted():
+        for server in self.connection.find_unencrypted_servers():
             yield (
                 f"Rucio at {server} is not encrypted: who is on the way can read password and token, and act in "
                 "our name; write https:// into rucio.cfg if the server has it"

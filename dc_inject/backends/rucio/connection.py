@@ -186,7 +186,7 @@ class Connection(ServiceConnection[RucioCallRecord]):
         host = getattr(getattr(self._local, "client", None), "host", None)
         return scrub(str(host or _configured("rucio_host") or "(no address)"))
 
-    def unencrypted(self) -> list[str]:
+    def find_unencrypted_servers(self) -> list[str]:
         """Return the servers on other machines that would be spoken to without TLS, as far as that is known."""
         servers = set()
         for key in ("rucio_host", "auth_host"):

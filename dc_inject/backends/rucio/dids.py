@@ -63,10 +63,10 @@ def bulk(dids: Iterable[Did], read: Callable[[Sequence[Did]], list[Row]]) -> Ite
     bad one is alone and left out. What is no word of the schema may be the server's own fault: where not one
     name is answered for, that error is raised, so that a server that fails is not taken for one that has nothing.
     """
-    return in_batches(sorted(set(dids)), read)
+    return split_into_batches(sorted(set(dids)), read)
 
 
-def in_batches(
+def split_into_batches(
     dids: Iterable[Did],
     read: Callable[[Sequence[Did]], list[Row]],
     is_too_large: Callable[[Sequence[Did]], bool] = lambda _batch: False,

@@ -104,7 +104,7 @@ def tolerated(*causes: type[Exception]) -> Iterator[None]:
             raise
 
 
-def of_a_new_rule(error: ServiceError) -> ServiceError:
+def translate_refusal(error: ServiceError) -> ServiceError:
     """Return the error of a call that makes rules: a refusal for another reason than its datasets is the link's.
 
     The hold of the link is `quarantined` where the reason has no hold of its own. An error without a class of its

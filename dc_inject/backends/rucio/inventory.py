@@ -35,7 +35,7 @@ def inventory(
     server does not build this list in its memory. `note` is given each dataset before the filter.
     """
     named = [Did.read(text) for text in datasets.dids if not pool.is_pattern(text)]
-    members = members_of(connection, [Did.read(text) for text in datasets.containers], named)
+    members = list_members(connection, [Did.read(text) for text in datasets.containers], named)
     if len(named) < len(datasets.dids):
         yield from _locked(connection, source, datasets, members, note)
     else:
@@ -85,7 +85,7 @@ def complete(replica: Row) -> bool:
     )
 
 
-def members_of(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
+def list_members(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
     """Return the datasets in containers, and those named; a container among the latter counts as one."""
     kinds = {Did.of(row): row["did_type"] for row in metadata(connection, named)}
     datasets = {str(did) for did, kind in kinds.items() if kind == "DATASET"}
@@ -131,7 +131,7 @@ def explain(
         elif did not in described:
             yield text, "Rucio does not know it"
         elif described[did]["did_type"] == "CONTAINER":
-            members = members_of(connection, [did], ())
+            members = list_members(connection, [did], ())
             if not members & there:
                 yield text, "no source has a dataset of it" if members else "it is empty"
         elif text in only_containers:
@@ -158,7 +158,7 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     the prefix's storage. Looked up in bulk: without the RSE, Rucio takes its time for each dataset.
     """
     named = [Did.read(text) for text in datasets.dids if not pool.is_pattern(text)]
-    inside = members_of(connection, [Did.read(text) for text in datasets.containers], named)
+    inside = list_members(connection, [Did.read(text) for text in datasets.containers], named)
     patterns = [Did.read(text) for text in datasets.dids if pool.is_pattern(text)]
     wanted = map(Did.read, {*inside, *_matching(connection, patterns)})
     there: dict[str, set[Did]] = {}  # what passes, by RSE

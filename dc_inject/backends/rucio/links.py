@@ -132,7 +132,7 @@ class Survey:
         return any(other in writes for scheme in reads for other in SCHEME_MAP.get(scheme, [scheme]))
 
 
-def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
+def survey_all(connection: Connection, pairs: Iterable[Pair]) -> Survey:
     """Ask about links and their ends, a few at a time; what has no answer is missing, and stops nothing.
 
     Raises NeedsOperator when Rucio does not let us ask at all.

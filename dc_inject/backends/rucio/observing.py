@@ -13,8 +13,8 @@ from rucio.common.exception import RuleNotFound
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row, account_of
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.replica_check import locks_of
-from dc_inject.backends.rucio.rules import Rules, shown_by_lock, shown_by_rule, status
+from dc_inject.backends.rucio.replica_check import list_locks
+from dc_inject.backends.rucio.rules import Rules, read_lock_proof, read_rule_proof, status
 from dc_inject.backends.service_connection import Breaker
 from dc_inject.model import Entry, State, deletion, units
 from dc_inject.model.deletion import NotOurs, ObservedRule
@@ -60,7 +60,7 @@ class Observing:
         seen: dict[str, Observation] = {}
         dids = {entry.injection.key: Did.of_item(entry.injection.item.id) for entry in entries}
         account = account_of(self.connection)
-        rows = {shown_by_lock(row): row for row in locks_of(self.connection, dids.values())}
+        rows = {read_lock_proof(row): row for row in list_locks(self.connection, dids.values())}
         held, own = {shown.did for shown in rows}, {(s.did, s.rse) for s in rows if s.account == account}
         locks: dict[str, Row] = {}  # by key
         moving: list[Entry] = []
@@ -170,7 +170,7 @@ class Observing:
                 raise
             known = searched or self._may_be_gone(entry)
             return self._note_missing(entry) if known else self._search(entry, exact=exact)
-        shown = shown_by_rule(row, entry.injection.link.through)
+        shown = read_rule_proof(row, entry.injection.link.through)
         if not deletion.is_ours(deletion.Rule(rule, account_of(self.connection), entry.injection, shown)):
             level = logging.DEBUG if entry.injection.key in self.missed else logging.WARNING  # once for each rule
             is_shown = f"{shown.did} at {shown.rse} of {shown.account}"

@@ -17,7 +17,7 @@ from typing import Any
 from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.dids import Did, bulk, in_batches, metadata
+from dc_inject.backends.rucio.dids import Did, bulk, metadata, split_into_batches
 from dc_inject.backends.rucio.inventory import complete
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Dataset, Item
@@ -105,7 +105,7 @@ class ReplicaCheck:
 
     def _locks(self, dids: Mapping[ItemId, Did]) -> dict[tuple[Did, str], list[Row]]:
         locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
-        for row in locks_of(self._connection, {*dids.values(), *map(Did.of_item, dids)}):
+        for row in list_locks(self._connection, {*dids.values(), *map(Did.of_item, dids)}):
             locks[Did.of(row), row["rse"]].append(row)
         return locks
 
@@ -173,7 +173,7 @@ class ReplicaCheck:
         return expiry
 
 
-def locks_of(connection: Connection, dids: Iterable[Did]) -> list[Row]:
+def list_locks(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     """Return the dataset locks of datasets at all RSEs."""
     return list(
         bulk(
@@ -225,7 +225,7 @@ def _there(destination: Row | None) -> int:
 def list_files(connection: Connection, lengths: Mapping[Did, int]) -> dict[Did, dict[Did, int]]:
     """Return the files of datasets, by dataset; `lengths` are how many files each is known to have."""
     files: dict[Did, dict[Did, int]] = {did: {} for did in lengths}
-    rows = in_batches(
+    rows = split_into_batches(
         sorted(lengths),
         lambda batch: _rows(connection, "bulk_list_files", batch),
         lambda batch: sum(lengths[did] for did in batch) > _FILES_AT_ONCE,
@@ -258,7 +258,7 @@ def replica_states(
             rse_expression="|".join(rses(batch)),
         )
 
-    rows = in_batches(
+    rows = split_into_batches(
         sorted(places, key=lambda did: (min(places[did]), did)),
         read,
         lambda batch: sum(lengths[did] for did in batch) * len(rses(batch)) > _PLACES_AT_ONCE,

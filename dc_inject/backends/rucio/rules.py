@@ -18,8 +18,8 @@ from dc_inject.backends.answers import count, identifier, is_identifier, name, u
 from dc_inject.backends.rucio.connection import Connection, Row, account_of
 from dc_inject.backends.rucio.deletion import end_rule
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.errors import of_a_new_rule
-from dc_inject.backends.rucio.replica_check import locks_of
+from dc_inject.backends.rucio.errors import translate_refusal
+from dc_inject.backends.rucio.replica_check import list_locks
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Entry, Injection, Link, Slice, items, naming
 from dc_inject.model.deletion import NotOurs, ObservedRule, Rule
@@ -92,12 +92,12 @@ def _item(row: Row) -> ItemId:
     return SliceId(part.range, did) if isinstance(part, SliceId) else did
 
 
-def shown_by_lock(row: Row) -> ObservedRule:
+def read_lock_proof(row: Row) -> ObservedRule:
     """Return what the lock of a dataset shows of the rule that it belongs to: all but its comment."""
     return ObservedRule(str(row["rule_id"]), str(row["account"]), str(Did.of(row)), str(row["rse"]))
 
 
-def shown_by_rule(row: Row, service: str) -> ObservedRule:
+def read_rule_proof(row: Row, service: str) -> ObservedRule:
     """Return what a rule shows of itself; the key is empty if its comment is not one of dc_inject."""
     ours = read(row, service)
     key = ours.key if ours is not None else ""
@@ -220,7 +220,7 @@ class Rules:
         try:
             return self._add(batch)
         except ServiceError as failure:
-            error = of_a_new_rule(failure)
+            error = translate_refusal(failure)
             if len(batch) == 1:
                 return [self._refused(batch[0], error)]
             single = isinstance(error, TryOtherItem | Permanent)  # one member may be the reason, or their sum
@@ -370,12 +370,12 @@ class RuleEnding:
         """Return what the locks of datasets show of the rules of entries, by rule."""
         by_id = {entry.external_id: entry for entry in entries if entry.external_id}
         dids = [Did.of_item(entry.injection.item.id) for entry in by_id.values()]
-        rows = locks_of(self.connection, dids) if dids else []
-        return {shown.id: shown for shown in map(shown_by_lock, rows) if shown.id in by_id}
+        rows = list_locks(self.connection, dids) if dids else []
+        return {shown.id: shown for shown in map(read_lock_proof, rows) if shown.id in by_id}
 
     def _seen(self, rule: str, entry: Entry) -> ObservedRule:
         """Return what a rule shows of itself."""
-        return shown_by_rule(self.connection.call("get_replication_rule", rule), entry.injection.link.through)
+        return read_rule_proof(self.connection.call("get_replication_rule", rule), entry.injection.link.through)
 
     def _has_gone(self, rule: str, error: ServiceError) -> bool:
         """Whether a rule whose end was left without an answer is gone.

@@ -176,7 +176,7 @@ def explain_stop(
         goes_on = continued()
     except LedgerError as unread:  # on a full disk, perhaps
         click.echo(f"what is left is not known: {unread.message}", err=True)
-    hint = left.ways_on(campaign, getattr(error, "hint", ""), goes_on)
+    hint = left.add_ways_on(campaign, getattr(error, "hint", ""), goes_on)
     if isinstance(error, DcInjectError):
         error.hint = hint
     else:

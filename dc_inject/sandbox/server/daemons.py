@@ -136,7 +136,7 @@ class Slow:
         return False
 
 
-def one_pass(stopped: Callable[[], bool], skips: Callable[[str], bool]) -> bool:
+def run_daemons(stopped: Callable[[], bool], skips: Callable[[str], bool]) -> bool:
     """Call every daemon that has something to do, but those to be skipped; returns whether any was called.
 
     Trouble of one stops no other.
@@ -208,7 +208,7 @@ def main(folder: Path) -> None:
         slow.read()
         busy = False
         if not paused:
-            busy = one_pass(stop.is_set, slow.skips)
+            busy = run_daemons(stop.is_set, slow.skips)
             done += 1
         write_progress(passes, done, slow, paused=paused)
         rest.wait(stop, idle=not busy)

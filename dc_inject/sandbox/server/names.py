@@ -19,18 +19,18 @@ PATTERNS = {
 }
 
 
-def widened(schema: Any) -> Any:  # noqa: ANN401  JSON
+def widen_schema(schema: Any) -> Any:  # noqa: ANN401  JSON
     """Return a schema in which names may be as above, wherever they stand: lists of DIDs have a copy of them."""
     if isinstance(schema, dict):
         pattern = schema.get("pattern")
         wider = {"pattern": PATTERNS.get(pattern, pattern)} if isinstance(pattern, str) else {}
-        return {key: widened(value) for key, value in schema.items()} | wider
-    return [widened(part) for part in schema] if isinstance(schema, list) else schema
+        return {key: widen_schema(value) for key, value in schema.items()} | wider
+    return [widen_schema(part) for part in schema] if isinstance(schema, list) else schema
 
 
-NAME, RSE, DEFAULT_RSE_ATTRIBUTE = map(widened, (generic.NAME, generic.RSE, generic.DEFAULT_RSE_ATTRIBUTE))
+NAME, RSE, DEFAULT_RSE_ATTRIBUTE = map(widen_schema, (generic.NAME, generic.RSE, generic.DEFAULT_RSE_ATTRIBUTE))
 SCOPE_NAME_REGEXP = generic.SCOPE_NAME_REGEXP
-SCHEMAS = widened(generic.SCHEMAS)
+SCHEMAS = widen_schema(generic.SCHEMAS)
 
 
 def validate(instance: Any, schema: dict[str, Any]) -> None:  # noqa: ANN401  JSON

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder
-from dc_inject.apps.link.judging.verdict import StepOutcome, judge, shortened
+from dc_inject.apps.link.judging.verdict import StepOutcome, judge, shorten_message
 from dc_inject.model import Held, Hold
 from dc_inject.model.holds import format_numbers
 from tests.apps.link.simulated_link import SlowLink, stopped
@@ -217,7 +217,7 @@ def test_sizes_in_the_numbers_of_a_hold_have_their_unit(numbers, said):
     ],
 )
 def test_a_message_that_is_cut_ends_with_a_word_and_says_so(message, said):
-    assert shortened(message) == said
+    assert shorten_message(message) == said
 
 
 def test_a_step_that_was_ended_early_says_how_long_it_lasted_and_what_moved(wording):

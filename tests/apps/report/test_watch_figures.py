@@ -91,11 +91,11 @@ def test_a_link_is_short_where_too_little_moved(ledger: Path) -> None:
 
 def test_lines_are_filtered_by_words_and_sorted_by_columns(ledger: Path) -> None:
     links = watching.standing(ledger).links
-    assert {line["destination"] for line in watch_figures.filtered(links, "UK lond brun")} == {
+    assert {line["destination"] for line in watch_figures.filter_lines(links, "UK lond brun")} == {
         "T2_UK_London_Brunel"
     }
-    assert [line["held"] for line in watch_figures.filtered(links, "pool-dry")] == ["pool-dry"]
-    assert watch_figures.filtered(links, "") == list(links)
+    assert [line["held"] for line in watch_figures.filter_lines(links, "pool-dry")] == ["pool-dry"]
+    assert watch_figures.filter_lines(links, "") == list(links)
     moved = [line["moved"] for line in watch_figures.ordered(links, "moved")]
     assert moved == sorted(moved, reverse=True)
     assert watch_figures.ordered(links, "ratio")[0]["held"] == "pool-dry"

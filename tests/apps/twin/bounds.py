@@ -382,7 +382,7 @@ def constant(name: str, factors: tuple[float, ...]) -> Constant:
         request = simulation.Request([menu], scenarios.FOLDER / name / "grid.yaml", policy="off")
         with simulation.new_ledger(Path(place) / "ledger.sqlite") as ledger:
             made = simulation.run(request, ledger)
-            moved = forecast.moved_in_time(ledger, made.end)
+            moved = forecast.sum_moved_in_time(ledger, made.end)
             full = made.world.storages.hours_nearly_full.max() > 0
     due, by_link = asked(name), Counter[Link]()
     for key, amount in moved.items():

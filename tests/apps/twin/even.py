@@ -35,8 +35,8 @@ from pathlib import Path
 import yaml
 
 from dc_inject.apps.twin import simulation
-from dc_inject.apps.twin.grid.world import step_for
-from dc_inject.apps.twin.several_seeds import peaks_to_means
+from dc_inject.apps.twin.grid.world import choose_step_length
+from dc_inject.apps.twin.several_seeds import compute_peaks_to_means
 from dc_inject.ledger import Ledger, Row
 from dc_inject.ledger.database import flow_of, moment
 from dc_inject.menu import campaign
@@ -91,7 +91,7 @@ def strays(ledger: Ledger, flows: Iterable[Flow]) -> list[Stray]:
     for entry in ledger.entries():
         injection = entry.injection
         if entry.accepted_at is not None and entry.called_at is not None:
-            step = timedelta(seconds=step_for(injection.cycle.length.total_seconds()))
+            step = timedelta(seconds=choose_step_length(injection.cycle.length.total_seconds()))
             at = max(injection.release, entry.called_at - step)
             releases[injection.flow, injection.cycle].append((at, injection.item.bytes - entry.present))
             largest[injection.flow] = max(largest[injection.flow], injection.item.bytes)
@@ -236,7 +236,7 @@ def main(words: Sequence[str]) -> None:
         with Ledger.open(path, synchronous="OFF") as ledger:
             made = simulation.run(request, ledger, given.seed)
             flows = campaign([draft.resolve({}) for draft in files.read_menus(menus)]).flows
-            for line in report(strays(ledger, flows), peaks_to_means(ledger, made.start, made.end)):
+            for line in report(strays(ledger, flows), compute_peaks_to_means(ledger, made.start, made.end)):
                 print(line)
 
 

@@ -32,7 +32,7 @@ from dc_inject.apps.link.options import LinkOptions
 from dc_inject.apps.link.running import Climbing
 from dc_inject.apps.twin.backend import TwinBackend, TwinClock
 from dc_inject.apps.twin.grid import grid_file
-from dc_inject.apps.twin.grid.world import World, step_for
+from dc_inject.apps.twin.grid.world import World, choose_step_length
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
 from dc_inject.engine.context import Settings
@@ -134,7 +134,7 @@ class Searched:
 def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched:
     """Search in the twin; `every` is the length of a step."""
     ladder = Ladder(case.first * GBPS, every, case.step * GBPS, case.highest * GBPS, saturate=True)
-    cycle = mini_challenge.cycle_for(ladder)
+    cycle = mini_challenge.choose_cycle_length(ladder)
     challenge = mini_challenge.MiniChallenge(
         LinkOptions(accept=ACCEPT),
         "search", "me@example.org", Link("A_Disk", "B_Disk", "rucio"), ladder, cycle, START,
@@ -142,7 +142,7 @@ def search(case: Case, folder: Path, every: timedelta = 30 * MINUTE) -> Searched
     )  # fmt: skip
     path = folder / "menu.yaml"
     path.write_text(challenge.text(), "utf-8")
-    world = World(grid_file.read(case.grid.encode(), "grid"), case.seed, step_for(cycle.total_seconds()))
+    world = World(grid_file.read(case.grid.encode(), "grid"), case.seed, choose_step_length(cycle.total_seconds()))
     clock = TwinClock(START, world)
     backends = {"rucio": TwinBackend(world, clock, case.seed)}
     identities = admission.identities(backends, allow_admin=False)

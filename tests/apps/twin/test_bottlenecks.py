@@ -8,7 +8,7 @@ import pytest
 
 from dc_inject.apps.twin.grid import world as bottlenecks
 from dc_inject.apps.twin.grid.description import Fault, Fts, LinkTraits, Overload, Path, Rucio, Site, Trouble
-from dc_inject.apps.twin.grid.world import World, holding_back
+from dc_inject.apps.twin.grid.world import World, find_held_back
 from tests.apps.twin.grids import GB, grid, rule, storage
 
 WIDE = LinkTraits(file_speed=0.02 * GB, actives=(100, 100))
@@ -25,7 +25,7 @@ def down(fault, subject=""):
 
 
 def held_back(world: World) -> dict[tuple[str, str], str]:
-    return {link: why for link, why, _ in holding_back(world.transfers, world.network, world.storages)}
+    return {link: why for link, why, _ in find_held_back(world.transfers, world.network, world.storages)}
 
 
 SITES = {"site of A": Site("site of A", wan_out=GB), "site of B": Site("site of B")}

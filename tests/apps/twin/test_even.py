@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dc_inject.apps.twin import simulation
-from dc_inject.apps.twin.several_seeds import peaks_to_means
+from dc_inject.apps.twin.several_seeds import compute_peaks_to_means
 from dc_inject.ledger import Ledger
 from dc_inject.menu import campaign
 from dc_inject.planning.release import TICKS
@@ -61,7 +61,7 @@ def simulated(tmp_path_factory):
     flows = campaign([draft.resolve({}) for draft in files.read_menus([menu])]).flows
     with Ledger.open(folder / "even.sqlite", synchronous="OFF") as ledger:
         made = simulation.run(simulation.Request([menu], folder / "grid.yaml"), ledger)
-        yield strays(ledger, flows), peaks_to_means(ledger, made.start, made.end)
+        yield strays(ledger, flows), compute_peaks_to_means(ledger, made.start, made.end)
 
 
 def test_no_link_strays_by_more_than_a_dataset_and_the_debt_that_it_carried_in(simulated) -> None:

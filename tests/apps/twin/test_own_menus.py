@@ -67,7 +67,7 @@ def calibrated(folder: Path, path: Path) -> calibrating.Made:
 
 def own(folder: Path, path: Path) -> own_menus.OwnMenus:
     with LedgerView.open(path) as view, view.snapshot():
-        return own_menus.own_menus(view, calibrating.closed_cycles(view), folder)
+        return own_menus.write_own_menus(view, calibrating.closed_cycles(view), folder)
 
 
 def test_menus_are_simulated_in_the_fitted_grid_and_what_they_move_is_told_beside_what_moved(folder, capsys):

@@ -14,7 +14,7 @@ from dc_inject.apps.twin.grid.replay import (
     Past,
     Prediction,
     Replay,
-    held_out_errors,
+    compute_held_out_errors,
     inconclusive,
     summary,
 )
@@ -61,7 +61,7 @@ def test_a_link_that_is_idle_in_the_cycles_held_out_is_told_so_and_not_that_ther
     """Cycles are held out of every campaign, and an idle link has no error of the fit all the same."""
     moved = {LINK: np.array([2.0, 0.0, 0.0]), OTHER: np.array([1.0, 2.0, 2.0])}
     past = replace(PAST, moved=moved)
-    errors = held_out_errors(past, Replay(moved, []), 1)
+    errors = compute_held_out_errors(past, Replay(moved, []), 1)
     assert [error.link for error in errors] == [OTHER]
     assert list(inconclusive(past, errors, {}, {})) == [LINK]
     assert inconclusive(past, errors, {}, {})[LINK] == reasons()  # whose past has moved, and no error
@@ -97,7 +97,7 @@ def test_what_a_grid_moves_where_nothing_moved_is_missed_though_it_is_no_part_of
 def test_errors_are_of_links_with_anything_that_moved_or_was_predicted_and_their_summary_of_what_moved():
     moved = {LINK: np.array([1.0, 0.0, 4.0]), OTHER: np.zeros(3), ("A", "D"): np.zeros(3)}
     replayed = {LINK: np.array([9.0, 2.0, 3.0]), OTHER: np.array([0.0, 0.0, 7.0]), ("A", "D"): np.zeros(3)}
-    errors = held_out_errors(replace(PAST, moved=moved), Replay(replayed, []), 1)
+    errors = compute_held_out_errors(replace(PAST, moved=moved), Replay(replayed, []), 1)
     assert [(error.link, error.prediction, error.by_cycle) for error in errors] == [
         (LINK, (4.0, 5.0), 0.75),
         (OTHER, (0.0, 7.0), None),

@@ -250,9 +250,9 @@ def test_hours_are_those_of_cycles_also_where_menus_begin_within_one(tmp_path):
             ledger.close_cycle(cycle, cycle.end)
             cycle = cycle.next
         world = SimpleNamespace(samples=samples)
-        assert several_seeds.hours_within(ledger, world, start, cycle.start) == 1.0
+        assert several_seeds.compute_hours_within(ledger, world, start, cycle.start) == 1.0
         late = SimpleNamespace(samples=samples[1:])
-        assert several_seeds.hours_within(ledger, late, start, cycle.start) == 0.8
+        assert several_seeds.compute_hours_within(ledger, late, start, cycle.start) == 0.8
 
 
 def test_why_a_link_is_short_is_told_as_most_seeds_have_it(capsys):

@@ -187,7 +187,7 @@ class Progress:
 
 def _after(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta) -> NextStep:
     """Return what comes after the last of the steps, or trials, so far, with so much time `time_left`."""
-    if not ladder.saturate or steps.worth_repeating(ladder, verdicts, time_left):
+    if not ladder.saturate or steps.is_worth_repeating(ladder, verdicts, time_left):
         return steps.after(ladder, verdicts, time_left)
     return (
         NextStep(Next.STOP)
@@ -274,7 +274,7 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Co
     if last.outcome is StepOutcome.INCONCLUSIVE:
         return Conclusion(StepOutcome.INCONCLUSIVE, saturation.describe(last), last.cause, least)
     if saturation.after(ladder, verdicts).kind is not Next.STOP:
-        fell = saturation.fallen(ladder, verdicts)
+        fell = saturation.describe_fall(ladder, verdicts)
         words = "there was not enough time to find out" + (f": {fell}, which was to be repeated" if fell else "")
         if last.good and last.rate >= ladder.highest and not fell:
             highest = units.format_rate(ladder.highest)
@@ -286,7 +286,7 @@ def _of_search(ladder: Ladder, verdicts: Sequence[Verdict], *, over: bool) -> Co
             StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.describe(last)}", last.cause
         )
     if estimated is None:
-        seen = saturation.fallen(ladder, verdicts) or saturation.describe(last)
+        seen = saturation.describe_fall(ladder, verdicts) or saturation.describe(last)
         words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {seen}"
         return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)
     if (bound := saturation.held(ladder, verdicts, estimated.mean)) is not None:

@@ -352,7 +352,7 @@ def estimate(ladder: Ladder, verdicts: Sequence[Verdict]) -> Estimate | None:
     return _estimate(repeats, math.inf if overload.overloaded(ladder, trials) else trials[-1].rate)
 
 
-def fallen(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
+def describe_fall(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
     """Describe the fall of the link's rate during repeats (from what, to what, when); empty if it did not fall."""
     trials = overload.conclusive(verdicts)
     repeats = _counting(ladder, trials) if trials else []
@@ -400,7 +400,7 @@ def reason(ladder: Ladder, verdicts: Sequence[Verdict], capacity: float) -> tupl
         words = f"of {units.format_rate(asked)} only {moved} moved, and {waiting} are on their way"
         if overload.transfers(last) >= ramp.HALF_WAY:
             words += "; FTS may carry more once it runs more transfers"
-        if fell := fallen(ladder, trials):
+        if fell := describe_fall(ladder, trials):
             words += f"; {fell}"
         return words, Cause("saturated", words)
     if above:

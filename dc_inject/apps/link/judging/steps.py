@@ -50,7 +50,7 @@ class Ladder:
             rate = self.above(rate)
 
 
-def in_a_step(ladder: Ladder, items: int, size: int) -> float | None:
+def count_in_first_step(ladder: Ladder, items: int, size: int) -> float | None:
     """Return how many datasets (or files) of the pool's mean size the first step holds, if they are too few.
 
     The pool has so many `items` (1 or more) of `size` bytes together; each later step
@@ -87,13 +87,13 @@ class NextStep:
 def after(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta = timedelta.max) -> NextStep:
     """Return what comes after the last of the steps so far, with so much time `time_left`."""
     last = verdicts[-1]
-    if worth_repeating(ladder, verdicts, time_left):
+    if is_worth_repeating(ladder, verdicts, time_left):
         return NextStep(Next.REPEAT, last.rate)
     higher = ladder.above(last.rate)
     return NextStep(Next.UP, higher) if higher > last.rate else NextStep(Next.SAME, last.rate)
 
 
-def worth_repeating(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta) -> bool:
+def is_worth_repeating(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta) -> bool:
     """Whether the last step is made once more, since something else has spoilt it, and there is time."""
     last = verdicts[-1]
     return last.outage and _spoilt(verdicts) <= REPEATS and time_left >= _needed(ladder, last)

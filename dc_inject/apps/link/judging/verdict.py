@@ -318,7 +318,7 @@ def _broken(readings: Sequence[Reading], excused: float, still: Cause | None) ->
         if spoilt:
             message = next((str(b.held.numbers["message"]) for _, b in spoilt if b.held and _message(b)), "")
             service = spoilt[0][1].service or "the service"
-            words = hold.words.format(service=service) + (f": {shortened(message)}" if message else "")
+            words = hold.words.format(service=service) + (f": {shorten_message(message)}" if message else "")
             yield Cause(str(hold), words, outage=True, since=spoilt[0][0].at, until=spoilt[-1][1].at)
     for name in dict.fromkeys(b.down for _, b in pairs if b.down):
         spoilt = [(a, b) for a, b in pairs if b.down == name]
@@ -342,7 +342,7 @@ def _broken(readings: Sequence[Reading], excused: float, still: Cause | None) ->
         yield still
 
 
-def shortened(message: str) -> str:
+def shorten_message(message: str) -> str:
     """Return a message that fits into a sentence; one that is cut ends with a whole word and `...`."""
     if len(message) <= QUOTED:
         return message

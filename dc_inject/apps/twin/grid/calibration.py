@@ -29,7 +29,7 @@ import numpy as np
 from dc_inject.apps.twin.grid.arrays import Flags, Floats, summed
 from dc_inject.apps.twin.grid.description import Grid
 from dc_inject.apps.twin.grid.description import Rucio as Daemons
-from dc_inject.apps.twin.grid.replay import Ends, LinkError, Past, Replay, Sent, held_out_errors, replay
+from dc_inject.apps.twin.grid.replay import Ends, LinkError, Past, Replay, Sent, compute_held_out_errors, replay
 from dc_inject.apps.twin.grid.rule_times import RETRIES, FileFit, Measured, RuleTimes
 
 HELD_OUT = 3  # the last one of so many parts
@@ -122,7 +122,7 @@ def calibrated(past: Past, made: Callable[[Fit], Grid], passed: Passed = lambda 
     before = past.until(past.cycles - held_out)
     first = _refined(before, made, _part(passed, 0.0, 0.35))
     predicted = replay(past, made(first), _part(passed, 0.35, 0.1))
-    errors = held_out_errors(past, predicted, before.cycles)
+    errors = compute_held_out_errors(past, predicted, before.cycles)
     fit = _refined(past, made, _part(passed, 0.45, 0.55))
     return Calibrated(fit, held_out, errors)
 

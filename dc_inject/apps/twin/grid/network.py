@@ -98,7 +98,7 @@ class Network:
             kind, _, name = self._names[number].partition(" ")
             yield number, words[kind].format(name)
 
-    def at_ends(self, amounts: Floats) -> tuple[Floats, Floats]:
+    def sum_at_ends(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Return what amounts of links are at each storage: going out, and coming in."""
         storages = len(self.storages)
         return summed(self.source, amounts, storages), summed(self.target, amounts, storages)

@@ -21,7 +21,7 @@ from dc_inject.apps.twin.grid.description import Grid
 from dc_inject.apps.twin.grid.jobs import Job
 from dc_inject.apps.twin.grid.rucio import Rule
 from dc_inject.apps.twin.grid.transfers import Queue
-from dc_inject.apps.twin.grid.world import World, step_for
+from dc_inject.apps.twin.grid.world import World, choose_step_length
 from dc_inject.model import units
 
 SEED = 1
@@ -112,7 +112,7 @@ class Replay:
 
 def replay(past: Past, grid: Grid, passed: Callable[[float], None] = lambda _: None) -> Replay:
     """Send in a grid what a past campaign sent; `passed` is called with the fraction of the cycles done."""
-    world = World(grid, SEED, step_for(past.cycle))
+    world = World(grid, SEED, choose_step_length(past.cycle))
     moved = {link: np.zeros(past.cycles) for link in past.moved}
     completed: list[float | None] = [None] * len(past.sent)
     open_: dict[
@@ -195,7 +195,7 @@ class LinkError:
     by_cycle: float | None
 
 
-def held_out_errors(past: Past, predicted: Replay, since: int) -> list[LinkError]:
+def compute_held_out_errors(past: Past, predicted: Replay, since: int) -> list[LinkError]:
     """Compare what moved from a cycle on with what a replay moved, for links with either of them."""
     errors = []
     for link, moved in sorted(past.moved.items()):

@@ -211,7 +211,7 @@ class Transfers:
         operations = self._grid.fts.operations * length
         worked_off = min(self.cancelling, operations / 2)  # cancelling and starting take turns
         self.cancelling -= worked_off
-        connections = np.add(*self._network.at_ends(self.actives()))
+        connections = np.add(*self._network.sum_at_ends(self.actives()))
         zeros = np.zeros(len(self._lines))
         freed, spare, pace, ended = zeros, zeros, None, [no_cohorts()]
         if len(self._cohorts.queue):
@@ -255,7 +255,7 @@ class Transfers:
     ) -> None:
         """Start files in free slots; in slots that became free in this step, they use the rest of the step."""
         network, actives = self._network, self.actives()
-        outgoing, incoming = network.at_ends(actives)
+        outgoing, incoming = network.sum_at_ends(actives)
         wanted = np.where(self._served(), self.waiting, 0).astype(np.float64)
         assert self._slots is not None
         free = self.optimizer.value - actives, self.fts_out - outgoing, self.fts_in - incoming
@@ -265,7 +265,7 @@ class Transfers:
         if not len(chosen):
             return
         free_here, time_here = self._by_link(freed), self._by_link(spare)
-        free_to, time_to = network.at_ends(free_here)[1], network.at_ends(time_here)[1]
+        free_to, time_to = network.sum_at_ends(free_here)[1], network.sum_at_ends(time_here)[1]
         time = np.where(  # of a slot: of those of the link, or of any at its destination
             self._by_link(slots) <= free_here,
             time_here / np.maximum(free_here, 1),

@@ -31,7 +31,7 @@ ARRIVALS = 300.0  # seconds between two arrivals of production files on a link
 SAMPLES = 900.0  # seconds between two samples
 
 
-def step_for(cycle: float) -> float:
+def choose_step_length(cycle: float) -> float:
     """Return the length of a step, in seconds, for a campaign with cycles of so many seconds."""
     return min(STEP, cycle / STEPS)
 
@@ -163,7 +163,7 @@ class World:
 
     def _sample(self, now: float) -> None:
         transfers, storages = self.transfers, self.storages
-        for link, why, files in (*holding_back(transfers, self.network, storages), *self._not_passed_on()):
+        for link, why, files in (*find_held_back(transfers, self.network, storages), *self._not_passed_on()):
             waits = self.held_back.setdefault(link, {}).setdefault(why, Waits(array("d"), array("d")))
             waits.at.append(now)
             waits.files.append(files)
@@ -195,7 +195,7 @@ FULL = "{} carries no more"
 CONNECTIONS = "{} has more connections than it can serve"
 
 
-def holding_back(
+def find_held_back(
     transfers: Transfers, network: Network, storages: Storages
 ) -> Iterator[tuple[tuple[str, str], str, float]]:
     """Yield each link on which files are held back, with what does it now, and how many files wait."""
@@ -232,7 +232,7 @@ class _Limits:
         actives, self._rates = transfers.actives(), transfers.rates()
         self._files = self._rates / np.maximum(transfers.sizes(), 1)  # as slots are shared: as they become free
         self._all_in_use = actives >= self._optimizer.value
-        outgoing, incoming = network.at_ends(actives)
+        outgoing, incoming = network.sum_at_ends(actives)
         self._none_out, self._none_in = outgoing >= transfers.fts_out, incoming >= transfers.fts_in
         self._overloaded = network.overloaded(outgoing + incoming)
         members = network.members(np.arange(len(self._rates)))
