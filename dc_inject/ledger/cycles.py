@@ -374,9 +374,7 @@ _DECIDE = (
 
 
 def _columns(decision: FlowDecision) -> tuple[object, ...]:
-    pool_bytes = (
-        None if decision.pool_bytes is None else min(decision.pool_bytes, 2**63 - 1)
-    )  # a sum of many sizes
+    pool_bytes = decision.pool_bytes and min(decision.pool_bytes, 2**63 - 1)  # a sum of many sizes
     plain = (getattr(decision, name) for name in _DECIDED[:5])
     return decision.due, *hold_columns(decision.held), *plain, stored(decision.lifetime), pool_bytes
 

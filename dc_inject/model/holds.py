@@ -72,9 +72,7 @@ class Trait(Flag):
     HOPELESS = auto()  # nothing can be injected, and no waiting is likely to mend it
     OUTAGE = auto()  # something did not work, so a step of a mini-challenge does not show what the link carries
     LINK = auto()  # it follows from what the link does
-    OUTRANKS = (
-        auto()
-    )  # before a row is closed (`apps/link/records.py`), it counts whatever a service reports meanwhile
+    OUTRANKS = auto()  # before a row is closed (`apps/link/records.py`), it counts whatever services report
     ITEMS = auto()  # trouble with single datasets or files, not with calls
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything

@@ -179,9 +179,8 @@ class RseFacts:
     tape: bool = False
     site: str = ""
     missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
-    closed: Mapping[str, str] = field(
-        default_factory=dict
-    )  # `readable` or `writable`, if False -> why, where known; `quota_left`, where every rule is refused
+    # `readable` or `writable`, if False -> why, where known; `quota_left`, where every rule is refused
+    closed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ambiguity(self) -> str:

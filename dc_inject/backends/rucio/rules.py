@@ -319,9 +319,7 @@ class RuleEnding:
     connection: Connection
     rules: Rules
     slices: Slices
-    ended: set[str] = field(
-        default_factory=set
-    )  # rules whose end Rucio has accepted: it will not know them any more
+    ended: set[str] = field(default_factory=set)  # rules whose end Rucio has accepted, and which it will forget
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """End each rule now; one that is gone is a success. The first trouble that all share ends the asking.
