@@ -10,7 +10,7 @@ import click
 from dc_inject.cli.shared import common, tables
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import units
-from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
 from dc_inject.summary import first_lines, short_links, what_to_do
 from dc_inject.system.clock import SystemClock
@@ -34,12 +34,8 @@ def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
     Example: dc-inject explain DcInjectNothingArrives
     Example: dc-inject explain dc27-rehearsal
     """
-    try:
-        rows = _short(subject, ledger_path)
-    except LedgerError:
-        if ledger_path is not None:
-            raise
-        rows = [_entry(subject)]
+    has_none = ledger_files.lacks(subject, ledger_path)  # a ledger that cannot be read is the campaign's, too
+    rows = [_entry(subject)] if has_none else _short(subject, ledger_path)
     if fmt != "table":
         tables.emit(fmt, COLUMNS, rows)
     elif not rows:

@@ -58,6 +58,14 @@ def test_a_campaign_with_the_name_of_a_hold_is_the_campaign(tmp_path: Path, monk
     assert json.loads(run("explain", "quota", "--format", "json").stdout) == []
 
 
+def test_a_ledger_that_cannot_be_read_is_no_unknown_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "dc_inject").mkdir()
+    (tmp_path / "dc_inject" / "dc27.sqlite").write_text("no database" * 100)
+    assert isinstance(run("explain", "dc27").exception, LedgerError)
+    assert isinstance(run("explain", tmp_path / "none.sqlite").exception, LedgerError)
+
+
 def test_another_word_is_refused_with_the_nearest_one(tmp_path: Path):
     error = run("explain", "destinationfull").exception
     assert isinstance(error, UsageError)
