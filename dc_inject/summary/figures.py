@@ -134,8 +134,8 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
         return None
     site_of = menu_terms.site_of(view) if kind == "site" else {}
     names = {
-        key: {*ends, *(site_of.get(end, end) for end in ends)} if kind == "site" else
-        {str(key.link), key.link.shown} if kind == "link" else {key.scenario}
+        key: {*ends, *(site_of.get(end, end) for end in ends)} if kind in {"site", "rse"} else
+        {str(key.link), key.link.shown, key.link.shown.replace(" ", "")} if kind == "link" else {key.scenario}
         for key in keys for ends in (key.link[:2],)
     }  # fmt: skip
     if found := frozenset(key for key in keys if name in names[key]):

@@ -21,7 +21,8 @@ from dc_inject.summary.figures import ExcludedWindow, ReportScope
 from dc_inject.system import disk, files
 
 _EXCLUSION = re.compile(
-    r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<of>(?:site|link|scenario)=\S+))?(?:\s+(?P<why>.*))?",
+    r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<of>(?:site|rse|scenario)=\S+|link=\S+(?:\s+->\s+\S+)?))?"
+    r"(?:\s+(?P<why>.*))?",
     re.DOTALL,
 )
 _SUCH = 'such as "2027-02-12T08:00/12:00 token trouble"'
@@ -50,8 +51,8 @@ def _exclusion(text: str) -> ExcludedWindow:
     type=params.Parsed("window", _exclusion),
     multiple=True,
     metavar="'FROM/TO [OF] WHY'",
-    help="Leave a window out of averages, of all links or of site=NAME, link=SRC:DST or scenario=NAME, and "
-    "why (UTC unless an offset is given; may be repeated).",
+    help="Leave a window out of averages, of all links or of site=NAME, rse=NAME, link=SRC:DST or scenario=NAME, "
+    "and give a reason (UTC unless an offset is given; may be repeated).",
 )
 @click.option(
     "--format",

@@ -126,7 +126,7 @@ def _section(section: Section) -> Iterator[str]:
 def _table(table: Table) -> str:
     line = ("---" if number < table.texts else "---:" for number in range(len(table.heads)))
     rows = ((_escaped(cell.text) for cell in row) for row in table.rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (table.heads, line, *rows))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (map(_escaped, table.heads), line, *rows))
 
 
 def _escaped(text: str) -> str:

@@ -32,7 +32,7 @@ scenarios:
   {more}
 """
 MORE = """prod:
-    type: T1s to T2s
+    type: T1s|T2s
     links:
       - {from: T1_DE_KIT_Disk, to: PIC, rate: 1 Gb/s}
       - {from: A, to: B, rate: 1 Gb/s, type: mesh}
@@ -77,13 +77,14 @@ def rows(section: Section) -> list[tuple[str, ...]]:
 def test_days_stand_by_type_and_by_site_with_the_sum(ledger: Path) -> None:
     by_type, by_site = map(rows, day_tables.sections(told(ledger)))
     assert by_type == [
-        ("day", "T0 export", "T1s to T2s", "mesh", "all"),
+        ("day", "T0 export", "T1s|T2s", "mesh", "all"),
         ("1 (2027-02-08)", "100 ++", "-", "-", "100 ++"),
         ("2 (2027-02-09)", "75.0 +", "50.0 !", "25.0 !!", "50.0 !"),
         ("all", "87.5 +", "50.0 !", "25.0 !!", "62.5 !"),
     ]
     assert by_site[0] == HEADS
-    assert by_site[2] == ("2 (2027-02-09)", "T0 export, T1s to T2s, mesh", *SECOND)
+    assert "| day | T0 export | T1s\\|T2s | mesh | all |" in run("report", ledger).stdout
+    assert by_site[2] == ("2 (2027-02-09)", "T0 export, T1s|T2s, mesh", *SECOND)
     assert by_site[1][1:5] == ("T0 export", "100 ++", "-", "100 ++")
 
 

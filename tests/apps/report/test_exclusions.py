@@ -45,7 +45,11 @@ def ratios(report: dict[str, Any]) -> dict[str, tuple[int, float]]:
     return {name: (row["due"] // GB, round(row["ratio"], 3)) for name, row in found.items()}
 
 
-@pytest.mark.parametrize("of", ["site=FZK", "site=T1_DE_KIT_Disk", "link=T2_CH_CERN:T1_DE_KIT_Disk"])
+NAMES = "site=FZK", "site=T1_DE_KIT_Disk", "rse=T1_DE_KIT_Disk"
+LINKS = (f"link=T2_CH_CERN{between}T1_DE_KIT_Disk" for between in (":", "->", " -> "))
+
+
+@pytest.mark.parametrize("of", [*NAMES, *LINKS])
 def test_only_what_is_named_is_left_out(ledger: Path, of: str) -> None:
     """KIT's due of five cycles, of which the last one moved half: what it made up is in no average."""
     made = told(ledger, "--exclude", f"{WHEN} {of} downtime")
