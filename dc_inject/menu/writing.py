@@ -47,7 +47,7 @@ def scalar(text: str) -> str:
 def with_scalars(text: str, new: Mapping[tuple[int, int], str]) -> str:
     """Return YAML with other texts in the place of some scalars, by line and column as in a Place.
 
-    All else stays, also their quotes and anchors.
+    All else stays, also their quotes, anchors and comments.
     """
     parts, done = [], 0
     for event in yaml.parse(text, Loader=LOADER) if new else ():
@@ -55,12 +55,13 @@ def with_scalars(text: str, new: Mapping[tuple[int, int], str]) -> str:
         if not isinstance(event, yaml.ScalarEvent) or begin is None or end is None:
             continue
         if (value := new.get((begin.line + 1, begin.column + 1))) is not None:
-            old = text[begin.index : end.index]
-            anchor = f"&{event.anchor} " if event.anchor else ""
-            written = "'" + value.replace("'", "''") + "'" if old.endswith("'") else scalar(value)
-            is_quoted = old.endswith('"') and not written.startswith('"')
-            line_end = "\n" if old.endswith("\n") else ""
-            parts += [text[done : begin.index], anchor, f'"{written}"' if is_quoted else written, line_end]
+            old, written = text[begin.index : end.index], scalar(value)
+            head, found, tail = old.rpartition(event.value.strip() or old)
+            if not found or written != value:  # it has escapes or several lines, or the new one needs quotes
+                head, tail = f"&{event.anchor} " if event.anchor else "", old[len(old.rstrip("\r\n")) :]
+                double = written if written != value else f'"{value}"'
+                written = {"'": "'" + value.replace("'", "''") + "'", '"': double}.get(old[-1:], written)
+            parts += [text[done : begin.index], head, written, tail]
             done = end.index
     return "".join(parts) + text[done:]
 

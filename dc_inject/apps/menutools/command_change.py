@@ -54,7 +54,7 @@ def expand(
     Paths of files that the menu still names are written relative to the new menu.
 
     With --format xlsx, MENU (or a folder, a day for each menu) becomes a workbook with a sheet of rates and sums
-    for each scenario and a schedule, which `menu import --schedule` reads again.
+    for each scenario and a schedule, which `dc-inject menu import FILE --schedule Schedule` reads again.
 
     \b
     Example: dc-inject menu expand day1.yaml -o links.yaml

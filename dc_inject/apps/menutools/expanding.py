@@ -7,7 +7,6 @@ replaced, and the old ones stay as a comment; so it is with each key at the top.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -52,7 +51,7 @@ def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]],
     if expander.reader.problems:
         raise MenuError(expander.reader.problems)
     called = _called(expander.own, expander.where)
-    text = writing.with_scalars(draft.text, called).replace("\r\n", "\n")
+    text = writing.with_scalars(draft.text, called).replace("\r\n", "\n").replace("\r", "\n")
     made = _text(text, expander, written_out, keep=True)
     wrong: list[Place] = []
     nodes.compose(made.encode(), draft.name, lambda place, *_: wrong.append(place))
@@ -313,7 +312,7 @@ def _blocks(text: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _lines(text: str) -> list[str]:
-    return re.findall(r".*\n|.+", text)
+    return text.splitlines(keepends=True)  # at the line ends of YAML: a menu has no other control characters
 
 
 def _all(scenarios: Map, expander: _Expander, written_out: Mapping[str, _WrittenOut]) -> Iterator[str]:

@@ -43,15 +43,14 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
         if amount.place.file == draft.name:
             meant |= {amount.place: amount} if is_meant else {}
             others |= set() if is_meant else {amount.place}
-    if others & set(meant):
-        raise UsageError("an anchor gives the same rate to others as well", EXPAND)
-    new = {(place.line, place.column): units.times(amount, factor) for place, amount in meant.items()}
+    new = {place[1:]: units.times(amount, factor) for place, amount in meant.items()}
     for target in draft.document.texts("target"):
         if target.place.file != draft.name:
             raise UsageError(f"the target is in {target.place.file}, not in the menu", EXPAND)
-        whole = not scenario and not link
-        sum_ = units.times(target, factor) if whole else units.exact_rate(rates.peak(wanted).rate)
-        new[target.place.line, target.place.column] = sum_
+        peak = units.exact_rate(rates.peak(wanted).rate)
+        new[target.place[1:]] = peak if scenario or link else units.times(target, factor)
+    if any(place[1:] in new for place in others):
+        raise UsageError("an anchor gives the same rate to others as well", EXPAND)
     return writing.with_scalars(draft.text, new), wanted
 
 
@@ -81,8 +80,8 @@ def _refuse_elsewhere(flows: Iterable[Flow], draft: MenuDraft) -> None:
 def _amounts(draft: MenuDraft, scenario: str, link: str) -> Iterator[tuple[Text, bool]]:
     """Yield all texts that are rates or volumes of links, and whether they are to be multiplied."""
     document = draft.document
-    if document.defaults is not None:
-        yield from ((text, not scenario and not link) for text in _amounts_of(document.defaults))
+    for part in filter(None, (document.defaults, document.limits, *document.sites.values())):  # limits stay
+        yield from ((text, part is document.defaults and not scenario and not link) for text in _amounts_of(part))
     for name, entry in document.scenarios.items():
         here = scenario in {"", name}
         if here and link and entry.links:

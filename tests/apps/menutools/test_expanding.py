@@ -241,6 +241,7 @@ def test_scenarios_in_braces_and_ends_of_files(end: str) -> None:
         "      - {from: B, to: A, rate: 500 Mb/s}",
     ]
     written_out(before.replace("\n", "\r\n"))
+    written_out(before.replace("\n", "\r"))
 
 
 @pytest.mark.parametrize(("first", "last"), [("---\n", ""), ("%YAML 1.1\n---\n", "")])

@@ -180,6 +180,16 @@ def test_limits_stay_and_brake() -> None:
         scaled(menu, "2")
 
 
+@pytest.mark.parametrize("limit", ["limits: {total: &r 12 Gb/s}", "sites: {S: {wan: &r 12 Gb/s, rses: {A: {}}}}"])
+@pytest.mark.parametrize("target", ["", "target: *r"])
+def test_a_limit_that_shares_an_anchor_is_not_scaled_with_it(limit: str, target: str) -> None:
+    """A brake would be released."""
+    rate = "12 Gb/s" if target else "*r"
+    menu = text(limits=limit, target=target, scenarios=f"scenarios:\n  one: {{from: A, to: B, rate: {rate}}}")
+    with pytest.raises(UsageError, match="an anchor gives"):
+        scaled(menu, "2")
+
+
 FACTORS = st.decimals(min_value="0.001", max_value="1000", places=3).map(str)
 NUMBERS = st.decimals(min_value="0.001", max_value="9999", places=3).map(str)
 UNITS = st.sampled_from(["Mb/s", " MB/s", " MiB/s", " Mbps", " GiB/h"])
@@ -217,6 +227,8 @@ def test_an_exact_rate_is_read_as_it_was(rate: float) -> None:
         ('{"a": [1, {"b": "old"}],  # within\n "d": "x"}\n', (1, 17)),
         ("a: 1   # c\r\nb: [2, old]\r\n", (2, 8)),
         ("---\n# a\n\na:\n  - old\n\n...\n# after\n", (5, 5)),
+        ("a: &x # agreed\r\n  old\r\nb: *x\r\n", (1, 4)),
+        ("a: |  # agreed\r\n  old\r\n# below\r\nb: 1\r\n", (1, 4)),
     ],
 )
 def test_a_text_is_replaced_where_it_stands(before: str, place: tuple[int, int]) -> None:
@@ -227,4 +239,4 @@ def test_a_text_is_replaced_where_it_stands(before: str, place: tuple[int, int])
 def test_a_text_that_needs_quotes_gets_them() -> None:
     assert writing.with_scalars(
         "a: old\nb: 'old'\nc: |\n  old\nd: 1\n", {(1, 4): "x: y", (2, 4): "it's", (3, 4): "z"}
-    ) == ("a: \"x: y\"\nb: 'it''s'\nc: z\nd: 1\n")
+    ) == ("a: \"x: y\"\nb: 'it''s'\nc: |\n  z\nd: 1\n")
