@@ -44,10 +44,11 @@ class Times:
         """
         self.long, length = long, cycles[-1].length
         numbers = range(days.of(cycles[0]), days.until(cycles[-1]) + 1)
+        within = {number: days.start(number) for number in numbers[1:] if number != 1}
+        within = {number: at for number, at in within.items() if (at - EPOCH) % length}
         self._cut: dict[datetime, list[datetime]] = {}  # beginning of a cycle -> of the days that begin within it
-        for at in (days.start(number) for number in numbers[1:] if number != 1):
-            if beyond := (at - EPOCH) % length:
-                self._cut.setdefault(at - beyond, []).append(at)
+        for at in within.values():
+            self._cut.setdefault(at - (at - EPOCH) % length, []).append(at)
         firsts = [days.first_cycle(number, length) for number in (*numbers, numbers.stop)]
         firsts[-1] = max(firsts[-1], cycles[-1].end)
         self.fine = max(HOUR, length) if long is None else long
@@ -57,16 +58,16 @@ class Times:
         self.phase = phases.pop()
         self.starts: list[datetime] = []
         self.days: dict[int, range] = {}
-        cuts = {at for borders in self._cut.values() for at in borders}
         for number, (begin, end) in zip(numbers, pairwise(firsts), strict=True):
-            first, step = len(self.starts), long or end - begin
-            cut = [days.start(number)] if days.start(number) in cuts else []
+            first, step = len(self.starts), long or end - begin or length
+            cut = [within[number]] if number in within else []
             every = (begin + count * step for count in range(-(-(end - begin) // step)))
-            whole = [at for at in every if cycles[0].start - step < at <= cycles[-1].start]
+            most = min(within.get(number + 1, end) - timedelta.resolution, cycles[-1].start)
+            whole = [at for at in every if cycles[0].start - step < at <= most]
             self.starts += [*cut, *(whole[1:] if cut and long is None else whole)]
             self.days[number] = range(first, len(self.starts))  # hours without a cycle are steps too
-        is_part = long is not None and self.starts[-1] in cuts  # of the last cycle
-        self.end = cycles[-1].end if is_part else end if long is None else min(self.starts[-1] + step, end)
+        is_part = self.starts[-1] in within.values()  # of the last cycle
+        self.end = end if long is None else max(min(self.starts[-1] + step * (not is_part), end), cycles[-1].end)
         self.seconds = [0.0] * len(self.starts)
         for cycle in cycles:
             for begin, end in pairwise([cycle.start, *self._cut.get(cycle.start, ()), cycle.end]):

@@ -16,7 +16,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.menu import nodes, window_of
-from dc_inject.model import Cycle, FlowKey, Link
+from dc_inject.model import EPOCH, Cycle, FlowKey, Link
 from dc_inject.model.thresholds import parse
 from dc_inject.summary import figures, standing, thresholds
 from dc_inject.summary.adding import Times
@@ -204,6 +204,22 @@ def test_a_cycle_in_which_a_day_begins_is_divided_between_the_days(tmp_path: Pat
     assert [(row["start"], int(row["due"])) for row in rows] == [
         (step["start"], step["due"]) for step in found["steps"] if step["due"]
     ]
+
+
+@pytest.mark.parametrize("minutes", [25, 50, 420, 1440])
+def test_days_have_the_same_time_by_hour_and_by_cycle(minutes: int) -> None:
+    """Whatever the length of cycles: an hour of a day ends where the next day begins, in a cycle of both."""
+    length, begun = minutes * MINUTE, datetime(2027, 3, 27, 0, 10, tzinfo=UTC)
+    days = Days(begun, ZURICH)
+    days = replace(days, menus=(("all", begun, days.start(6)),))
+    made = [*cycles(begun - (begun - EPOCH) % length, days.start(6), length)]
+    by_day: list[dict[int, float]] = []
+    for long in (length, max(HOUR, length), None):
+        times = Times(made, days, long, begun)
+        assert times.starts == sorted({*times.starts}), long
+        assert times.end >= made[-1].end, long
+        by_day.append({number: sum(times.seconds[span.start : span.stop]) for number, span in times.days.items()})
+    assert by_day[0] == by_day[1] == by_day[2]
 
 
 @pytest.mark.parametrize(
