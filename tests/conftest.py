@@ -76,6 +76,9 @@ STORAGE_USERS = (
     ),
 )  # fmt: skip
 
+# Files that one worker does one by one; the last set disturbs `generic_grid`.
+TOGETHER = (*STORAGE_USERS, frozenset({"tests/e2e/test_own_grid.py", "tests/sandbox/test_updown.py"}))
+
 # Long tests that need no service: other workers do them while the first one makes the sandbox's environment.
 MEANWHILE = frozenset(f"tests/engine/test_{name}.py" for name in ("crashes", "day", "soak"))
 
@@ -107,10 +110,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def place(item: pytest.Item) -> tuple[int, bool, int]:
         file, folder = _file(item.nodeid), item.path.parts[len(HERE.parts)]
-        return _storages(file), file not in MEANWHILE, rank.get(folder, len(rank))
+        return _together(file), file not in MEANWHILE, rank.get(folder, len(rank))
 
     items.sort(key=place)
-    at_once = sum(place(item) < (len(STORAGE_USERS), True) for item in items)
+    at_once = sum(place(item) < (len(TOGETHER), True) for item in items)
     items[at_once:] = _mixed(items[at_once:])
 
 
@@ -132,27 +135,27 @@ def pytest_sessionfinish() -> None:
     golden.write()
 
 
-class TogetherOnStorages(LoadFileScheduling):
-    """Gives each file to one worker, and each set of STORAGE_USERS, too."""
+class TogetherOnGrids(LoadFileScheduling):
+    """Gives each file to one worker, and each set of TOGETHER, too."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = _file(nodeid)
-        number = _storages(file)
-        return f"storages {number}" if number < len(STORAGE_USERS) else file
+        number = _together(file)
+        return f"grid {number}" if number < len(TOGETHER) else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherOnStorages | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherOnGrids | None:
     """Take it for `--dist loadfile`."""
-    return TogetherOnStorages(config, log) if config.getvalue("dist") == "loadfile" else None
+    return TogetherOnGrids(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def _storages(file: str) -> int:
-    """Return which set of STORAGE_USERS a file is in; their number for one in none."""
-    return next((number for number, users in enumerate(STORAGE_USERS) if file in users), len(STORAGE_USERS))
+def _together(file: str) -> int:
+    """Return which set of TOGETHER a file is in; their number for one in none."""
+    return next((number for number, users in enumerate(TOGETHER) if file in users), len(TOGETHER))
 
 
 @pytest.fixture(autouse=True)
@@ -288,12 +291,50 @@ def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempP
     Beside the storages' RSEs there are two without bytes, T2_CH_CERN and T1_DE_KIT_Disk.
     """
     user = _file(os.environ["PYTEST_CURRENT_TEST"])
-    assert _storages(user) < len(STORAGE_USERS), (
+    assert _together(user) < len(STORAGE_USERS), (
         f"{user} uses the storages and is not among STORAGE_USERS of tests/conftest.py"
     )
     longer_than_a_socket_may_be = "sandbox-" * 14
     grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
-    grid.up(grid=_two(read_grid()), env=sandbox_env, storage="xrootd", xrootd=xrootd, time_scale=1 / 60)
+    grid.up(
+        grid=_two(read_grid()), env=sandbox_env, storage="xrootd", xrootd=xrootd,
+        time_scale=1 / 60,
+    )  # fmt: skip
+    try:
+        yield grid
+    finally:
+        grid.down()
+
+
+SMALL = """
+seed: 1
+scopes: [cms]
+account: {name: dcops, quota: 400 TB}
+rses:
+  T2_CH_CERN: {tier: 0, space: 5 PB}
+  T1_DE_KIT_Disk: {tier: 1, space: 1 PB}
+default_link: {rate: 10 Tb/s}
+datasets:
+  - {sources: [T2_CH_CERN], scope: cms, count: 6, files: 2..4, file_size: 1 GB..2 GB}
+"""
+
+
+@pytest.fixture(scope="session")
+def small_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The description of a grid of two RSEs."""
+    file = tmp_path_factory.mktemp("grid") / "small.yaml"
+    file.write_text(SMALL)
+    return file
+
+
+@pytest.fixture(scope="session")
+def generic_grid(
+    sandbox_env: Path, small_grid: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sandbox]:
+    """A small sandbox with Rucio's generic permissions; a test may stop parts of it, and starts them again."""
+    assert _file(os.environ["PYTEST_CURRENT_TEST"]) in TOGETHER[-1]
+    grid = Sandbox(tmp_path_factory.mktemp("generic") / "sandbox")
+    grid.up(grid=small_grid, policy="generic", env=sandbox_env)
     try:
         yield grid
     finally:

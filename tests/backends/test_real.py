@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from rucio.common.exception import DatabaseException, DataIdentifierNotFound
 from dc_inject import sandbox as grid
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.model import Cycle, Dataset, DatasetFilter, Injection, Item, Link, Slice, naming
-from dc_inject.model.errors import LinkRefused, NeedsOperator, NoSlices, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import LinkRefused, NoSlices, Permanent, ServiceError, Temporary
 from dc_inject.model.items import Range, SliceId, Slicing
 from dc_inject.model.ports import Candidate, Observation, Status
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
@@ -248,57 +247,3 @@ def is_gone(root: Client, scope: str, name: str) -> bool:
     except DataIdentifierNotFound:
         return True
     return False
-
-
-# ---------------------------------------------------------------------------------------- without rights
-
-PLAIN = """
-seed: 1
-scopes: [cms]
-account: {name: dcops, quota: 10 TB}
-rses:
-  T2_CH_CERN: {tier: 0, space: 5 PB}
-  T1_DE_KIT_Disk: {tier: 1, space: 1 PB}
-default_link: {rate: 10 Tb/s}
-datasets:
-  - {sources: [T2_CH_CERN], scope: cms, count: 3, files: 2..3, file_size: 1 GB..2 GB}
-"""
-
-
-@pytest.fixture(scope="module")
-def plain(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A grid of our own with Rucio's generic permissions."""
-    folder = tmp_path_factory.mktemp("plain")
-    (folder / "grid.yaml").write_text(PLAIN)
-    grid = Sandbox(folder / "sandbox")
-    grid.up(grid=folder / "grid.yaml", policy="generic", env=sandbox_env)
-    try:
-        yield grid
-    finally:
-        grid.down()
-
-
-def test_without_the_right_to_end_the_rest_works_also_after_the_server_was_away(plain: Sandbox) -> None:
-    """Under plain permission=generic, and while the server goes and comes back."""
-    link = Link("T2_CH_CERN", "T1_DE_KIT_Disk")
-    with rucio_config(plain.config):
-        backend = RucioBackend(campaign="test", clock=SystemClock(), observer=Heard())
-        assert backend.check().may_end is False
-        items = list(backend.inventory(link.source, DatasetFilter(("cms:*",), mean_file=(1, 10**12))))
-        made = [injection(item, link) for item in items]
-        entries = live(made[:2], backend.submit(made[:2]))
-        until(lambda: {o.status for o in backend.observe(entries)} == {Status.COMPLETE}, 60)
-        outcomes = backend.end(entries)
-        assert all(type(o.error) is Permanent and o.error.hint for o in outcomes)
-
-        plain.stop_server()
-        (outcome,) = backend.submit(made[2:])
-        assert type(outcome.error) is Temporary
-        assert not outcome.error.lost
-        with pytest.raises(Temporary):
-            backend.observe(entries)
-        with pytest.raises(NeedsOperator, match=r"127\.0\.0\.1"):
-            backend.check()
-        plain.start_server()
-        assert not backend.submit(made[2:])[0].error
-        assert all(o.adopted for o in backend.submit(made))

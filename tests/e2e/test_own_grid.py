@@ -10,36 +10,29 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.model import Held, Hold, State
-from dc_inject.sandbox import Sandbox
-from tests.conftest import client_for
-from tests.e2e.tool import Tool, add_stock, asked, given, rules, this_cycle, until
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.model import DatasetFilter, Held, Hold, Link, State
+from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
+from dc_inject.model.ports import Status
+from dc_inject.sandbox import Rse
+from dc_inject.system.clock import SystemClock
+from tests.backends.support import Heard, injection, live
+from tests.conftest import client_for, rucio_config
+from tests.e2e.tool import Tool, asked, given, rules, stock, this_cycle, until
 
 pytestmark = pytest.mark.sandbox
 
-GRID = """
-seed: 1
-scopes: [cms]
-account: {name: dcops, quota: 400 TB}
-rses: {}
-default_link: {rate: 10 Tb/s}
-"""
 CYCLE = 5  # seconds
 PATIENT = 3 * CYCLE  # where a cycle has to be planned, however busy the machine is
 
 
 @pytest.fixture(scope="module")
-def grid(sandbox_env, tmp_path_factory):
+def grid(generic_grid):
     """A sandbox with Rucio's generic permissions."""
-    folder = tmp_path_factory.mktemp("generic")
-    (folder / "grid.yaml").write_text(GRID)
-    made = Sandbox(folder / "sandbox")
-    made.up(grid=folder / "grid.yaml", policy="generic", env=sandbox_env)
-    add_stock(made, ["T2_XX_From"], ["T2_XX_To1", "T2_XX_To2", "T2_XX_Last"], count=24)
-    try:
-        yield made
-    finally:
-        made.down()
+    sources, destinations = ("T2_XX_From", "T2_XX_Few"), ("T2_XX_To1", "T2_XX_To2", "T2_XX_To3", "T2_XX_Last")
+    stocks = {source: stock(source, count) for source, count in zip(sources, (24, 3), strict=True)}
+    generic_grid.add([Rse(name, 10**16) for name in (*sources, *destinations)], stocks)
+    return generic_grid
 
 
 @pytest.fixture
@@ -166,3 +159,29 @@ def test_a_password_that_is_changed_in_the_middle_is_a_hold_until_the_new_one_is
     made = [file for file in tool.state.rglob("*") if file.is_file() and file != config]
     told = "".join(file.read_text(errors="replace") for file in made)
     assert not any(secret in told for secret in secrets)
+
+
+def test_without_the_right_to_end_the_rest_works_also_after_the_server_was_away(grid):
+    """Under plain permission=generic, and while the server goes and comes back."""
+    link = Link("T2_XX_Few", "T2_XX_To3")
+    with rucio_config(grid.config):
+        backend = RucioBackend(campaign="test", clock=SystemClock(), observer=Heard())
+        assert backend.check().may_end is False
+        items = list(backend.inventory(link.source, DatasetFilter(("cms:*",), mean_file=(1, 10**12))))
+        made = [injection(item, link) for item in items]
+        entries = live(made[:2], backend.submit(made[:2]))
+        until(lambda: {o.status for o in backend.observe(entries)} == {Status.COMPLETE}, "all of it complete", 60)
+        outcomes = backend.end(entries)
+        assert all(type(o.error) is Permanent and o.error.hint for o in outcomes)
+
+        grid.stop_server()
+        (outcome,) = backend.submit(made[2:])
+        assert type(outcome.error) is Temporary
+        assert not outcome.error.lost
+        with pytest.raises(Temporary):
+            backend.observe(entries)
+        with pytest.raises(NeedsOperator, match=r"127\.0\.0\.1"):
+            backend.check()
+        grid.start_server()
+        assert not backend.submit(made[2:])[0].error
+        assert all(o.adopted for o in backend.submit(made))

@@ -26,6 +26,11 @@ from tests.sandbox.rules import inject, locks, rest_and_wake, run_in_server, sta
 pytestmark = pytest.mark.sandbox
 
 
+@pytest.fixture
+def small(generic_grid):
+    return generic_grid
+
+
 def everything_of(grid: Sandbox) -> list[int]:
     return processes.marked(State.read(grid.folder).marker)
 
@@ -174,21 +179,6 @@ def test_after_a_crash_of_the_starter_up_clears_and_works_and_down_leaves_nothin
     assert processes.marked(marker) == []
     assert list(tmp_path.iterdir()) == []
     assert not grid.down()
-
-
-def test_ctrl_c_while_coming_up_leaves_nothing(sandbox_env, small_grid, tmp_path):
-    markers = []
-
-    def interrupt(line: str) -> None:
-        if "accounts" in line:
-            markers.append(State.read(grid.folder).marker)
-            raise KeyboardInterrupt
-
-    grid = Sandbox(tmp_path / "sandbox", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        grid.up(grid=small_grid, env=sandbox_env)
-    assert processes.marked(markers[0]) == []
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failure_while_coming_up_is_told_and_leaves_nothing(sandbox_env, tmp_path):
