@@ -60,6 +60,9 @@ gc.set_threshold(100_000, 20, 20)
 # Of the sandboxes' Rucio server; `make releases` runs the tests with each.
 RELEASE = os.environ.get("DC_INJECT_SANDBOX_RUCIO") or RELEASES[0]
 
+# Seconds between two passes of the daemons: a pass costs a tenth of a second, however little it finds to do.
+INTERVAL = 0.5
+
 # Who uses the storages of `storage_grid`, and disturbs them: one worker of a parallel run does a set's files, one
 # by one, on a grid of its own.
 STORAGE_USERS = (
@@ -254,7 +257,7 @@ def sandbox(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with locked(users, lambda line: None):
         users.mkdir(exist_ok=True)
         if not (_living(users) and grid.status().daemons):  # else it is up, however slow its answers are
-            grid.up(grid=_lighter(read_grid()), env=sandbox_env)
+            grid.up(grid=_lighter(read_grid()), env=sandbox_env, interval=INTERVAL)
         me.touch()
     try:
         yield grid
@@ -297,7 +300,7 @@ def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempP
     longer_than_a_socket_may_be = "sandbox-" * 14
     grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
     grid.up(
-        grid=_two(read_grid()), env=sandbox_env, storage="xrootd", xrootd=xrootd,
+        grid=_two(read_grid()), env=sandbox_env, interval=INTERVAL, storage="xrootd", xrootd=xrootd,
         time_scale=1 / 60,
     )  # fmt: skip
     try:
@@ -334,7 +337,7 @@ def generic_grid(
     """A small sandbox with Rucio's generic permissions; a test may stop parts of it, and starts them again."""
     assert _file(os.environ["PYTEST_CURRENT_TEST"]) in TOGETHER[-1]
     grid = Sandbox(tmp_path_factory.mktemp("generic") / "sandbox")
-    grid.up(grid=small_grid, policy="generic", env=sandbox_env)
+    grid.up(grid=small_grid, policy="generic", env=sandbox_env, interval=INTERVAL)
     try:
         yield grid
     finally:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,10 @@ scenarios:
 """
 
 
-def until(done: Callable[[], object], what: str, patience: float = PATIENCE, pause: float = 0.1) -> Any:
+def until(done: Callable[[], object], what: str, patience: float = PATIENCE, pause: float = 0.2) -> Any:
     """Wait for something that has to come, but not for ever; returns what it gave.
 
-    What takes long to ask, such as a process, is asked at most half of the time; `pause` is in seconds.
+    What takes long to ask, such as a process, is asked at most a third of the time; `pause` is in seconds.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -63,7 +64,7 @@ def until(done: Callable[[], object], what: str, patience: float = PATIENCE, pau
             return found
         now = time.monotonic()
         assert now < deadline, f"not in time: {what}"
-        time.sleep(max(pause, now - asked_at))
+        time.sleep(max(pause, 2 * (now - asked_at)))
 
 
 @dataclass(frozen=True)
@@ -215,9 +216,12 @@ def this_cycle(seconds: int) -> Cycle:
     return Cycle.at(datetime.now(UTC), timedelta(seconds=seconds))
 
 
+_client = cache(client_for)  # to make one asks three times
+
+
 def rules(config: Path, campaign: str) -> list[dict[str, Any]]:
     """The campaign's rules as Rucio has them, asked for as the same account."""
-    client = client_for(config)
+    client = _client(config)
     found = client.list_replication_rules({"account": client.account})
     return [rule for rule in found if (rule["comments"] or "").startswith(f"dc_inject/1 {campaign} ")]
 
