@@ -338,8 +338,8 @@ class Engine:
                 live, ended = (
                     sum(counts.get(state, (0, 0))[0] for state in states) for states in (IN_SERVICE, [State.ENDED])
                 )
-                noun = injections(self._context.backends)
-                log.info("the menus are over: %d %s are left, %d to be deleted", live + ended, noun, ended)
+                left = units.counted(live + ended, injections(self._context.backends))
+                log.info("the menus are over; left: %s, %d to be deleted", left, ended)
             return
         start = min(later)
         remaining = start - self._clock.now()

@@ -153,8 +153,8 @@ def join(prefix: str, relative: str) -> str:
 def arrow(link: str) -> str:
     """Return a link `SRC:DST`, of RSEs or of URLs, as people read it: `SRC -> DST`; what is no link stays."""
     between = BETWEEN.search(link)
-    at = between.start() if between else link.find(":")
-    return link if at < 0 else f"{link[:at]} -> {link[at + 1 :]}"
+    at = between.start() if between else link.rfind(":")  # a site or an RSE has no colon in its name
+    return link if at < 0 or (not between and "/" in link[at:]) else f"{link[:at]} -> {link[at + 1 :]}"
 
 
 def parent(url: str) -> str:

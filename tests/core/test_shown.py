@@ -28,6 +28,8 @@ def test_a_link_is_shown_with_an_arrow_and_its_key_stays():
         ("A:B", "A -> B"),
         (f"A:{OTHER}", f"A -> {OTHER}"),
         ("http://[::1]:1/a:http://[::1]:2", "http://[::1]:1/a -> http://[::1]:2"),
+        ("root://se.example.org:1094//dc:T2_XX", "root://se.example.org:1094//dc -> T2_XX"),
+        ("root://se.example.org:1094//dc", "root://se.example.org:1094//dc"),
         ("raw", "raw"),
         ("", ""),
     ],
