@@ -69,8 +69,8 @@ class Overriding:
         self._seen, self._held = after, [*self._held, after]
         # Where nothing was due, for example since it is paused, there is nothing to forgive.
         rows = self._context.ledger.rows(cycle=cycle)
-        booked = {row.key: row.due - row.forgiven for row in rows}
-        less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
+        was_due = {row.key: row.due - row.forgiven for row in rows}
+        less = {flow: min(size, was_due[flow]) for flow, size in less.items() if was_due.get(flow, 0) > 0}
         why = {flow: next((o for o in after if covers(o.subject, flow)), None) for flow in less}
         goals = {flow.key for flow in menus.flows if flow.goal is not None}
         dropped = self._submitting.trim(less, "the rate was lowered")

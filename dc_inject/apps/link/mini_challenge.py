@@ -80,6 +80,7 @@ class MiniChallenge:
         options = self.options
         limit = units.exact_rate(round(ROOM * self.highest))
         ends = f"from: {scalar(self.link.source)}, to: {scalar(self.link.destination)}"
+        site = scalar(self.link.destination) if self.link.through == "rucio" else "destination"
         space = f"{{{scalar(self.link.destination)}: {{space: {units.exact_size(self.space)}}}}}"
         rules = f", rules_per_hour: {options.rules_per_hour}" if options.rules_per_hour else ""
         shortest = max(STAYS, self.cycle) // timedelta(seconds=1)
@@ -92,7 +93,7 @@ class MiniChallenge:
             f"start: {_time(self.start)}",
             f"end: {_time(self.latest)}  # what is on its way may arrive",
             f"limits: {{total: {limit}, per_site: {limit}{rules}}}",
-            *([f"sites: {{destination: {{rses: {space}}}}}"] if self.space else []),
+            *([f"sites: {{{site}: {{rses: {space}}}}}"] if self.space else []),
             *([f"fts: {{endpoint: {scalar(options.endpoint)}}}"] if options.endpoint else []),
             *([f"accept: [{', '.join(options.accept)}]"] if options.accept else []),
             "defaults:",

@@ -103,25 +103,25 @@ def _control(modes: Sequence[Report], report: Report) -> str:
 
 
 def _verdict(report: Report) -> Iterator[str]:
-    counted_, verdict = report["counted"], report["verdict"]
+    counted_, verdict, challenge = report["counted"], report["verdict"], report["challenge"]
+    if challenge:
+        yield f"Mini-challenge: {challenge['outcome']}: {in_words(challenge)}."
     if verdict["ratio"] is None:
         yield "Nothing that counts in averages was due so far."
     else:
         moved, due = size(counted_["moved"], counted_["moved_estimated"]).text, format_size(counted_["due"])
-        colour = f"{verdict['grade']} ({verdict['sign']})"
+        colour = "" if challenge else f", {verdict['grade']} ({verdict['sign']})"  # a test has its own outcome
         injected = f"{percent(verdict['injected_ratio'])} were injected"
-        yield f"{moved} of {due} due have moved: {percent(verdict['ratio'])}, {colour}; {injected}."
+        yield f"{moved} of {due} due have moved: {percent(verdict['ratio'])}{colour}; {injected}."
     if lost := losses.sentence(report):
         yield lost
     colours = ", ".join(f"{number} {colour}" for colour, number in verdict["scenarios"].items() if number)
-    if colours:
+    if colours and not challenge:
         yield f"Scenarios: {colours}."
     for row in report["holds"]:
         if row["hold"] == verdict["leading_hold"]:
             missing = f"{row['hold']} kept back most: {format_size(row['missing'])}"
             yield f"Of holds that need action, {missing}, of which later cycles may have made up some."
-    if challenge := report["challenge"]:
-        yield f"Mini-challenge: {challenge['outcome']}: {in_words(challenge)}."
 
 
 def _totals(report: Report) -> Table:
