@@ -97,6 +97,8 @@ def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: 
         yield "since the menus began: nothing is known yet"
         return
     rows = view.sums_of_cycles(min(change, last.start), closed=True)
+    if not rows or rows[-1][0] != last.start:
+        rows.append((last.start, 0, 0))  # nothing was due or moved in it
     now_moves, steps = _of(rows[-1][2], rows[-1][1], last.length), [(moved, due) for _, due, moved in rows]
     form = "%m-%d %H:%M" if last.length >= DAY else "%H:%M:%S" if last.length < MINUTE else "%H:%M"
     if is_known:
@@ -167,7 +169,7 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     noun = injections(identity.service for identity in view.identities())
     rules = f"{units.counted(under_way, noun)} under way" if under_way else "nothing is under way"
     if in_force(view, now, now):
-        if status["injector"] is None:
+        if status["injector"] is None and status["simulated_in"] is None:
             return f"! waits for an injector: none is running; {rules}"
         if stops := [pause for pause in status["pauses"] if pause["subject"] == overrides.EVERYTHING]:
             by, why = stops[0]["who"], f" ({stops[0]['why']})" if stops[0]["why"] else ""

@@ -97,6 +97,18 @@ def test_yesterday_does_not_count_once_the_menus_have_changed(made):
         assert first_lines.changed_at(view, BEGIN + LENGTH) == BEGIN
 
 
+def test_a_closed_cycle_without_rows_has_moved_nothing(made):
+    """As between the days of a challenge, when all has arrived; the next menu may have begun since."""
+    path, last = made(), Cycle(BEGIN + 3 * LENGTH, LENGTH)
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.open_cycle(last, {}, last.start)
+        ledger.close_cycle(last, last.end)
+        ledger.put_in_force([("day.yaml", "1", MENU.replace("250 Gb/s", "240 Gb/s"))], last.end)
+    first = shown(path, last.end + SECOND)["first_lines"][0]
+    assert " 0.00 of 0.00 Gb/s " in first
+    assert f"in {last.start:%H:%M}-{last.end:%H:%M}Z" in first
+
+
 def test_an_outage_is_an_event_with_its_end_and_what_lasts_comes_first(made):
     path = made((5, "service", "rucio", None), (6, "service", "rucio", None), (9, "service", "rucio", "answers"),
                 (2, "writable", "T1_DE_KIT_Disk", 0), (1, "free", "T1_DE_KIT_Disk", None))  # fmt: skip
