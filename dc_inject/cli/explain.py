@@ -12,7 +12,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
-from dc_inject.summary import first_lines, short_links, what_to_do
+from dc_inject.summary import first_lines, short_links, standing, what_to_do
 from dc_inject.system.clock import SystemClock
 
 SHOWN = {"means": "means", "do": "do", **what_to_do.PLACES, "call": "call"}
@@ -63,7 +63,8 @@ def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
     path = ledger_files.existing(campaign, ledger_path)
     with LedgerView.open(path) as view, view.snapshot():
         ledger_files.campaign_in(view, campaign, path)
-        groups = short_links.grouped(short_links.judged(view, SystemClock().now()))
+        now = standing.shown_moment(view, SystemClock().now())
+        groups = short_links.grouped(short_links.judged(view, now))
     return [
         {
             **what_to_do.entry(group.cause),

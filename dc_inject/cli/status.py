@@ -170,7 +170,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
             rows = [*totals["links"], totals["total"]] if fmt == "table" else totals["links"]
             shown = {**totals, "advice": advice.rows(advised.held)}
         else:
-            shown = standing.standing(name, view, SystemClock().now())
+            shown = standing.standing(name, view, standing.shown_moment(view, SystemClock().now()))
             rows = shown["rows"]
     if fmt == "json":
         tables.emit_json(shown)

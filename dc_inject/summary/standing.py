@@ -43,6 +43,12 @@ def _decisions(made: Iterable[ControlDecision]) -> list[dict[str, Any]]:
     ]
 
 
+def shown_moment(view: LedgerView, now: datetime) -> datetime:
+    """Return the moment of which views show how it stands: now, or of a simulation the end of its last cycle."""
+    last = view.last_closed() if view.simulated_in is not None else None
+    return now if last is None else last.end
+
+
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
     cycle, goals, injector = view.last_cycle(), list_goals(view), _injector(view)

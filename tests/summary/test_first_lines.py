@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.records import INJECTOR
 from dc_inject.model import Cycle
-from dc_inject.model.ports import Outcome
+from dc_inject.model.ports import Identity, Outcome
+from dc_inject.model.services import SIMULATED
 from dc_inject.summary import first_lines, marks, menu_terms, standing
 from tests.apps.report import campaigns_to_watch as watching
 from tests.apps.report.campaigns_to_watch import BEGIN, LENGTH, MENU, NOW
@@ -35,10 +37,10 @@ def shown(path: Path, now: Any = NOW) -> dict[str, Any]:
 def made(tmp_path: Path) -> Callable[..., Path]:
     """A ledger of a link through a few cycles, with signals at minutes."""
 
-    def make(*signals: tuple[int, str, str, Any], cycles: int = 3, menu: str = MENU) -> Path:
+    def make(*signals: tuple[int, str, str, Any], cycles: int = 3, menu: str = MENU, me: Identity = ME) -> Path:
         path = tmp_path / "dc27.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
-            ledger.bind("dc27", LENGTH, [ME], BEGIN)
+            ledger.bind("dc27", LENGTH, [me], BEGIN)
             ledger.begin(BEGIN)
             ledger.put_in_force([("day.yaml", "0", menu)], BEGIN)
             for number in range(cycles):
@@ -107,6 +109,13 @@ def test_a_closed_cycle_without_rows_has_moved_nothing(made):
     first = shown(path, last.end + SECOND)["first_lines"][0]
     assert " 0.00 of 0.00 Gb/s " in first
     assert f"in {last.start:%H:%M}-{last.end:%H:%M}Z" in first
+
+
+def test_a_simulation_is_shown_as_it_was_in_its_last_cycle_and_waits_for_no_injector(made):
+    path = made(me=replace(ME, address=f"{SIMULATED}grid"))
+    with LedgerView.open(path) as view, view.snapshot():
+        assert standing.shown_moment(view, NOW + 300 * LENGTH) == BEGIN + 3 * LENGTH
+    assert not shown(path, BEGIN + 3 * LENGTH)["first_lines"][4].startswith("!")
 
 
 def test_an_outage_is_an_event_with_its_end_and_what_lasts_comes_first(made):

@@ -73,7 +73,8 @@ def make(
             values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
         made: Mapping[str, str | bytes]
         if renewed_every:
-            first = standing.standing(name, view, SystemClock().now())["first_lines"]
+            now = standing.shown_moment(view, SystemClock().now())
+            first = standing.standing(name, view, now)["first_lines"]
             made = {"": page.html(values, renewed_every, first)}
         elif fmt in _MAKE:
             made = {"": _MAKE[fmt](values)}
