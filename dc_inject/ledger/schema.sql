@@ -159,7 +159,7 @@ CREATE TABLE account (  -- one for each link of each scenario; it goes on across
   source TEXT CHECK (typeof(source) = 'text' AND length(source) > 0),
   destination TEXT CHECK (typeof(destination) = 'text' AND length(destination) > 0),
   through TEXT CHECK (typeof(through) = 'text' AND length(through) > 0),
-  goal TEXT CHECK (typeof(goal) IN ('text', 'null') AND length(goal) > 0),  -- besides its rate: volume, keep, ...
+  goal TEXT CHECK (typeof(goal) IN ('text', 'null') AND length(goal) > 0),  -- beside its rate: volume, keep, ...
   goal_bytes INTEGER CHECK (typeof(goal_bytes) IN ('integer', 'null') AND goal_bytes >= 0),
   -- the sums of its rows
   due INTEGER NOT NULL DEFAULT 0 CHECK (typeof(due) = 'integer' AND due >= 0),
@@ -184,7 +184,7 @@ CREATE TABLE account (  -- one for each link of each scenario; it goes on across
   UNIQUE (scenario, source, destination, through)
 );
 
-CREATE TABLE account_hold (  -- in how many closed cycles each hold led, so that rows need not be counted
+CREATE TABLE account_hold (  -- in how many closed cycles each hold led, so that nobody has to count rows
   account INTEGER NOT NULL REFERENCES account (id),
   hold TEXT CHECK (typeof(hold) = 'text' AND length(hold) > 0),
   cycles INTEGER CHECK (typeof(cycles) = 'integer' AND cycles >= 1),

@@ -12,7 +12,7 @@ EVIL = "T2_\x1b[2J\x9b1mEvil"
 def test_an_error_that_ends_a_command_is_printed_without_escape_sequences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert exits._say(f"no RSE {EVIL}\nsecond line", f"try {EVIL}", 4) == 4
+    assert exits._report(f"no RSE {EVIL}\nsecond line", f"try {EVIL}", 4) == 4
     said = capsys.readouterr().err
     assert said.replace("\n", "").isprintable()
     assert "T2_ [2J 1mEvil" in said

@@ -11,7 +11,7 @@ from dc_inject.apps.link import records
 from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.options import LinkOptions
 from dc_inject.menu.writing import scalar
-from dc_inject.model import Cycle, FlowKey, Link, units
+from dc_inject.model import Cycle, FlowKey, Link, units, urls
 
 SCENARIO = "link"
 ROOM = 1.25  # of the highest rate: the limits, so that a coarse dataset or a debt of a cycle may go out
@@ -80,7 +80,7 @@ class MiniChallenge:
         options = self.options
         limit = units.exact_rate(round(ROOM * self.highest))
         ends = f"from: {scalar(self.link.source)}, to: {scalar(self.link.destination)}"
-        site = scalar(self.link.destination) if self.link.through == "rucio" else "destination"
+        site = "destination" if urls.is_url(self.link.destination) else scalar(self.link.destination)
         space = f"{{{scalar(self.link.destination)}: {{space: {units.exact_size(self.space)}}}}}"
         rules = f", rules_per_hour: {options.rules_per_hour}" if options.rules_per_hour else ""
         shortest = max(STAYS, self.cycle) // timedelta(seconds=1)

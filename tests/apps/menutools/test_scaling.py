@@ -186,7 +186,7 @@ def test_a_limit_that_shares_an_anchor_is_not_scaled_with_it(limit: str, target:
     """A brake would be released."""
     rate = "12 Gb/s" if target else "*r"
     menu = text(limits=limit, target=target, scenarios=f"scenarios:\n  one: {{from: A, to: B, rate: {rate}}}")
-    with pytest.raises(UsageError, match="an anchor gives"):
+    with pytest.raises(UsageError, match="anchor"):
         scaled(menu, "2")
 
 
