@@ -32,7 +32,7 @@ from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, Silent, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
-from dc_inject.model.services import injections
+from dc_inject.model.services import SERVICES, injections
 from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.second_hops import select_second_hops
@@ -426,9 +426,9 @@ class Engine:
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
             self._overriding.apply_lower_rates(self._in_menus, self._cycle, self._clock.now())
-        if pauses:
-            live = (entry for entry in self._context.ledger.entries(State.LIVE) if entry.end_asked_at is None)
-            readers = [entry for entry in live if entry.injection.link.service.reads]
+        if pauses and any(SERVICES[name].reads for name in self._context.backends):
+            live = [entry for entry in self._context.ledger.entries(State.LIVE) if entry.end_asked_at is None]
+            readers = (entry for entry in live if entry.injection.link.service.reads)
             self._rounds.end(entry for entry in readers if paused(pauses, entry.injection.flow))
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}

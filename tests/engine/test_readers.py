@@ -9,6 +9,7 @@ import pytest
 from dc_inject.model import State
 from dc_inject.model.errors import NeedsOperator, Temporary
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
+from tests.sim import SimBackend
 
 
 @pytest.mark.parametrize("through", ["reads", "fts"])
@@ -22,6 +23,19 @@ def test_a_pause_ends_readers_at_the_next_look_and_leaves_jobs(tmp_path, through
     one.engine().run(until=one.clock.now() + one.settings.poll)
     asked = {entry.end_asked_at is not None for entry in one.ledger.entries() if entry.accepted_at}
     assert asked == {through == "reads"}
+
+
+def test_a_pause_leaves_readers_of_a_service_that_no_menu_has_any_more(tmp_path):
+    link = file_flow("A", "B", 1.0)
+    link = replace(link, link=link.link._replace(through="reads"))
+    one = world(tmp_path, campaign([link]), source_files("A", 40), name="reads", speed=lambda _link: 1e6)
+    one.run(cycles=1)
+    one.ledger.pause("*", "somebody", "stop it", one.clock.now())
+    one.menus = lambda: campaign([flow("A", "B", 1.0)])
+    one.backend = SimBackend(one.clock, {})
+    one.ledger.bind("test", CYCLE, (one.backend.check(),), one.clock.now())
+    one.run(cycles=1)  # an unexpected error would end the test
+    assert {entry.end_asked_at for entry in one.ledger.entries() if entry.accepted_at} == {None}
 
 
 @pytest.mark.parametrize("through", ["reads", "fts"])

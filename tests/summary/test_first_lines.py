@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dc_inject.apps.report import watch_figures
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.records import INJECTOR
 from dc_inject.model import Cycle
@@ -115,6 +116,7 @@ def test_a_simulation_is_shown_as_it_was_in_its_last_cycle_and_waits_for_no_inje
     path = made(me=replace(ME, address=f"{SIMULATED}grid"))
     with LedgerView.open(path) as view, view.snapshot():
         assert standing.shown_moment(view, NOW + 300 * LENGTH) == BEGIN + 3 * LENGTH
+    assert watch_figures.read(path, "dc27", NOW + 300 * LENGTH).at == BEGIN + 3 * LENGTH
     assert not shown(path, BEGIN + 3 * LENGTH)["first_lines"][4].startswith("!")
 
 

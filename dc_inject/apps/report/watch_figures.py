@@ -58,6 +58,7 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta | None = None
     """
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
+        now = standings.shown_moment(view, now)
         standing = standings.standing(name, view, now)
         first, cycle = view.first_cycle(), view.last_cycle()
         since, until, steps = None, None, 0
