@@ -41,7 +41,7 @@ def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
     elif not rows:
         click.echo(f"{subject}: no link is known to be short")
     for row in rows if fmt == "table" else ():
-        click.echo(first_lines.one_line(row["line"]))
+        click.echo(click.wrap_text(first_lines.one_line(row["line"]), 80))
         for name, title in SHOWN.items():
             if row[name]:
                 click.echo(click.wrap_text(row[name], 80, f"  {title:<10}", " " * 12))

@@ -20,11 +20,6 @@ from dc_inject.summary import advice, closing, first_lines, marks, standing, tap
 from dc_inject.system.clock import SystemClock
 
 
-def numbers(numbers: Mapping[str, Any]) -> str:
-    """Return the numbers of a hold for people."""
-    return format_numbers(numbers)
-
-
 def _subject(subject: str) -> str:
     return overrides.shown(subject, "everything")
 
@@ -43,7 +38,7 @@ ROWS = (
     tables.Column("pool_bytes", "pool", size, quiet=True),
     tables.Column("held", "held", name=True),
     tables.Column("harmless", "harmless", quiet=True),
-    tables.Column("numbers", "why", numbers, spare=2),
+    tables.Column("numbers", "why", format_numbers, spare=2),
     GOAL,
 )
 IN_WORDS = {"intended": "planned", "called": "in doubt"}  # states of which a rule or job is not known to be there
@@ -58,7 +53,7 @@ CONTROL = (
     tables.Column("mode", "control"),
     tables.Column("target", "target", units.format_rate, right=True, spare=2),
     tables.Column("hold", "hold", lambda hold: hold or "none"),
-    tables.Column("numbers", "why", numbers, below=True),
+    tables.Column("numbers", "why", format_numbers, below=True),
 )
 DECISIONS = (
     tables.Column("cycle", "cycle", heading=True),
@@ -150,7 +145,7 @@ def _behind(row: Mapping[str, Any]) -> list[str]:
     window = describe_window(row["numbers"])
     if row["hold"] == Hold.BACKLOG.value:
         return [describe_window({**row["numbers"], **row["held"]})]
-    return [numbers(row["held"]), window] if row["held"] else [window]
+    return [format_numbers(row["held"]), window] if row["held"] else [window]
 
 
 def _undecided(links: Iterable[str], last: Cycle | None) -> str:
@@ -206,8 +201,7 @@ def _print(shown: Mapping[str, Any]) -> None:
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
-    yield from shown["first_lines"]
-    yield from first_lines.others(shown)
+    yield from first_lines.block(shown)
     yield f"ledger: {shown['ledger']}"
     if shown["simulated_in"] is not None:
         yield f"simulated in the grid {shown['simulated_in']}: no real transfer is in it"

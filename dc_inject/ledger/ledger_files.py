@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -77,6 +78,12 @@ def campaign_in(view: Reader, campaign: str, path: Path) -> str:
     if Path(campaign) != path and campaign != name:
         raise LedgerError(f"{path} is the ledger of campaign {name}, not of {campaign}", "name only one of them")
     return name
+
+
+def argument_for(view: Reader) -> str:
+    """Return what a command takes for a ledger: its campaign, or the file if that is not in its default place."""
+    is_default = view.path == file_of(None, view.campaign or "")
+    return view.campaign if view.campaign and is_default else shlex.quote(str(view.path))
 
 
 def require_real(view: Reader) -> None:

@@ -1,4 +1,4 @@
-"""The five lines with which `watch`, `run`, `status` and the live page begin.
+"""The lines with which `watch`, `run`, `status` and the live page begin: five, and what to run for more.
 
 1. what moves now, in the last closed cycle, and what was due, with what moved in each cycle before
 2. the same since the menus last changed: a day began or ended, or a menu was edited
@@ -6,8 +6,8 @@
 4. what changed or broke, first what still lasts, then the newest
 5. what the campaign waits for
 
-A line that begins with `!` needs action. Views may cut lines at their ends, colour them, and draw the trend with
-other characters; they change nothing else.
+A line that begins with `!` needs action; each group of short links has its key for `dc-inject explain`. Views may
+cut lines at their ends, colour them, and draw the trend with other characters; they change nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject.ledger import Reader
+from dc_inject.ledger import Reader, ledger_files
 from dc_inject.model import EPOCH, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.model.services import injections
@@ -78,12 +78,15 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
         "first_lines": [one_line(line) for line in made],
         "short": [group.row for group in groups],
         "events": happened,
+        "more": f"dc-inject explain {ledger_files.argument_for(view)}" if groups else "",
     }
 
 
-def others(status: Mapping[str, Any]) -> list[str]:
-    """Return the lines of the other groups of short links, of which the third line has the first."""
-    return [f"{_mark(group['call'])}{group['line']}" for group in status["short"][1:]]
+def block(status: Mapping[str, Any], most: int | None = None) -> list[str]:
+    """Return all of them, with at most so many other groups of short links: the third line has the first one."""
+    others = [f"{_mark(group['call'])}{group['line']}" for group in status["short"][1:]]
+    more = [f"more: {status['more']}"] if status["more"] else []
+    return [*status["first_lines"], *map(one_line, others[:most]), *more]
 
 
 def _mark(call: str) -> str:
@@ -129,7 +132,7 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
     if not groups:
         return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
     others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
-    return f"{_mark(groups[0].call)}short: {short:,} of {count:,} links{others}: {groups[0].line}"
+    return f"{_mark(groups[0].call)}short: {short:,} of {count:,} links{others}; {groups[0].line}"
 
 
 def events(view: Reader, now: datetime) -> list[str]:
@@ -159,7 +162,7 @@ def _event(mark: Mapping[str, Any], now: datetime) -> str:
 def describe_silence(view: Reader, since: datetime, now: datetime) -> str:
     """Return that nothing arrives, and what the links have in common."""
     groups = grouped(judged(view, now))
-    return f"nothing has arrived anywhere since {since:%m-%d %H:%MZ}" + (f": {groups[0].line}" if groups else "")
+    return f"nothing has arrived anywhere since {since:%m-%d %H:%MZ}" + (f"; {groups[0].line}" if groups else "")
 
 
 def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:

@@ -116,14 +116,14 @@ class ShortGroup:
 
     @property
     def line(self) -> str:
-        """What happens on its links, whom to call, and why, as far as it is known."""
+        """Its key in the table of what to do, what happens on its links, whom to call, and why if known."""
         held, due = self.links[0].held, sum(link.due for link in self.links)
         moved = f"moved {units.percent(sum(link.moved for link in self.links) / due)}"
         what = moved if self.since is None else f"nothing {compute_since(self.since, self.links[0].until)}"
         coming = units.format_size(sum(link.coming for link in self.links))
         on_way = f"{coming} on its way" if self.cause == UNEXPLAINED else what_to_do.entry(self.cause)["see"]
-        why = f"{self.cause}, {sentence(held)}" if held else on_way
-        return f"{self.subject}, {what}: call {self.call}; {why}"
+        why = sentence(held) if held else on_way
+        return f"{self.cause}: {self.subject}, {what}: call {self.call}; {why}"
 
     @property
     def numbers(self) -> Numbers:

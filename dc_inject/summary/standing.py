@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dc_inject.ledger import ControlDecision, LedgerView, Reader, Row
+from dc_inject.ledger import LedgerView, Reader, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.model import Cycle, FlowKey, State, units
 from dc_inject.summary import first_lines, tape, why
@@ -24,12 +24,7 @@ def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
     """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
     # Cycles of draining and after the menus are not planned, so the last cycles may have no decision.
     planned = view.last_planned()
-    made = () if planned is None else view.decisions(planned.start - (cycles - 1) * planned.length)
-    return _decisions(made)
-
-
-def _decisions(made: Iterable[ControlDecision]) -> list[dict[str, Any]]:
-    return [
+    return [] if planned is None else [
         {
             "cycle": units.format_time(decision.cycle.start),
             **decision.key.names(),
@@ -39,8 +34,8 @@ def _decisions(made: Iterable[ControlDecision]) -> list[dict[str, Any]]:
             "held": dict(decision.held),
             "numbers": dict(decision.numbers),
         }
-        for decision in made
-    ]
+        for decision in view.decisions(planned.start - (cycles - 1) * planned.length)
+    ]  # fmt: skip
 
 
 def shown_moment(view: LedgerView, now: datetime) -> datetime:
@@ -73,7 +68,8 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
                     for link in (ramping(view, now) if injector else ())],
         "tape": tape.rows(view),
         "held_before": [] if cycle is None else [
-            _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
+            _row(row, goals, view.since)
+            for row in view.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length)) if row.held
         ],
         "control": decided(view, 1),
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
@@ -116,10 +112,6 @@ def joined(view: Reader, cycle: Cycle) -> datetime | None:
 def explain_late_start(since: str) -> str:
     """Return for the first cycle why less is due than its rate times its length."""
     return f"begun late: due counts from {since} on"
-
-
-def _before(cycle: Cycle) -> Cycle:
-    return Cycle(cycle.start - cycle.length, cycle.length)
 
 
 def _injector(view: LedgerView) -> dict[str, Any] | None:

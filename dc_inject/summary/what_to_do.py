@@ -11,6 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from dc_inject.model.causes import FILE_CLASSES
+from dc_inject.model.holds import Hold
+
 PLACES = {"rucio": "Rucio", "fts": "FTS", "network": "network", "deletions": "deletions", "here": "here"}
 
 
@@ -25,8 +28,12 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
 
 
 def entry(name: str) -> dict[str, Any]:
-    """Return the entry of a hold, a cause or an alert, with its `key` and all places; raises KeyError."""
-    keys = {alert: key for key, values in entries().items() for alert in values.get("alerts", ())}
+    """Return the entry of a hold, a cause, an alert or a class of failed files, with its `key` and all places.
+
+    Raises KeyError.
+    """
+    keys = dict.fromkeys(FILE_CLASSES.keys() - entries().keys(), Hold.FAILING.value)
+    keys |= {alert: key for key, values in entries().items() for alert in values.get("alerts", ())}
     key = keys.get(name, name)
     return {"key": key, "alerts": [], **dict.fromkeys(PLACES, ""), **entries()[key]}
 

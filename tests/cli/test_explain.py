@@ -10,8 +10,9 @@ import pytest
 
 from dc_inject.ledger import Ledger
 from dc_inject.model import Hold
+from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.errors import LedgerError, UsageError
-from dc_inject.summary import what_to_do
+from dc_inject.summary import short_links, what_to_do
 from tests.apps.report import campaigns_to_watch as watching
 from tests.cli.ledgers import run
 from tests.metrics.prometheus import RULES
@@ -25,6 +26,15 @@ def test_every_hold_and_every_alert_has_an_entry_to_which_the_alert_links():
     )
     assert linked == {alert: key for key, entry in entries.items() for alert in entry.get("alerts", ())}
     assert set(linked) == set(re.findall(r"alert: (\w+)", RULES.read_text()))
+
+
+def test_every_key_that_a_view_shows_is_accepted():
+    """Holds, causes of a shortfall, and classes of failed files; a hold of the same name comes first."""
+    causes = {short_links.UNEXPLAINED, short_links.FEW, short_links.LIMIT, short_links.RAMP}
+    for key in {*map(str, Hold), *causes, *FILE_CLASSES}:
+        own = key in what_to_do.entries()
+        assert what_to_do.entry(key)["key"] == (key if own else "failing"), key
+    assert json.loads(run("explain", "timeout", "--format", "json").stdout)[0]["key"] == "failing"
 
 
 @pytest.mark.parametrize(("subject", "key"), [("quota", "quota"), ("DcInjectNothingArrives", "silent")])

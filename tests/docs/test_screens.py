@@ -39,9 +39,13 @@ def test_a_picture_fetches_nothing_and_is_on_a_page(name: str) -> None:
 
 
 def test_the_status_on_the_page_about_a_day_is_that_of_the_present_code(
-    ledger: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: watching.NOW)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    place = tmp_path / "dc_inject" / "dc27-rehearsal.sqlite"
+    place.parent.mkdir()
+    place.write_bytes(ledger.read_bytes())
     page = (DOCS / "how-to" / "run-a-day.md").read_text()
     (block,) = re.findall(r"^```console\n\$ dc-inject status \S+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert run("status", ledger).stdout.startswith(block)
+    assert run("status", "dc27-rehearsal").stdout.startswith(block)

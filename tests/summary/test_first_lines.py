@@ -60,7 +60,7 @@ def test_the_rates_are_those_of_the_last_closed_cycle_and_since_the_menus_change
     now, since, short, events, waits = shown(ledger)["first_lines"]
     assert now.startswith("dc27 10:07:31Z: 27.7 of 35.8 Gb/s (77.5 % +) ▄▄▆▆▆▆▆▆▆▆▆▆ in 09:45-10:00Z")
     assert since.startswith("since 02-08 04:00Z (day 1): 26.9 of 35.8 Gb/s")
-    assert short.startswith("! short: 3 of 14 links, 3 groups: ")
+    assert short.startswith("! short: 3 of 14 links, 3 groups; failing: ")
     assert events.index("us-mesh") < events.index("LHCOPN") < events.index("40 Gb/s")
     assert waits.startswith("! waits")
 
@@ -199,6 +199,28 @@ def test_an_outage_of_a_later_version_is_shown_by_its_name(tmp_path: Path):
         assert [mark["what"] for mark in marks.marks(view, BEGIN, NOW)] == ["volume T1_X"]
 
 
-def test_only_a_group_for_which_somebody_has_to_act_is_marked() -> None:
+def test_the_block_ends_with_what_to_run_and_marks_only_what_a_person_has_to_act_on() -> None:
     groups = [{"call": call, "line": call} for call in ("KIT", "nobody yet", "RAL")]
-    assert first_lines.others({"short": groups}) == ["nobody yet", "! RAL"]
+    status = {"first_lines": ["a"], "short": groups, "more": "dc-inject explain x"}
+    assert first_lines.block(status) == ["a", "nobody yet", "! RAL", "more: dc-inject explain x"]
+    assert first_lines.block(status, 1) == ["a", "nobody yet", "more: dc-inject explain x"]
+    assert first_lines.block({**status, "short": [], "more": ""}) == ["a"]
+
+
+def test_each_line_of_what_is_short_begins_with_its_key(ledger: Path):
+    status = shown(ledger)
+    assert [group["line"].partition(": ")[0] for group in status["short"]] == [
+        group["cause"] for group in status["short"]
+    ]
+    assert f"; {status['short'][0]['cause']}: " in status["first_lines"][2]
+
+
+def test_what_to_run_names_the_file_of_a_ledger_in_another_place(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert shown(ledger)["more"] == f"dc-inject explain {ledger}"
+    place = tmp_path / "dc_inject" / "dc27-rehearsal.sqlite"
+    place.parent.mkdir()
+    place.write_bytes(ledger.read_bytes())
+    assert shown(place)["more"] == "dc-inject explain dc27-rehearsal"

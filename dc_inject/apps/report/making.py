@@ -12,7 +12,7 @@ from dc_inject.apps.report import overlay as wan
 from dc_inject.apps.report import page, pictures, text
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model.errors import UsageError
-from dc_inject.summary import figures, standing, thresholds
+from dc_inject.summary import figures, first_lines, standing, thresholds
 from dc_inject.summary.adding import DIMENSIONS
 from dc_inject.summary.figures import ReportScope
 from dc_inject.system.clock import SystemClock
@@ -74,7 +74,7 @@ def make(
         made: Mapping[str, str | bytes]
         if renewed_every:
             now = standing.shown_moment(view, SystemClock().now())
-            first = standing.standing(name, view, now)["first_lines"]
+            first = first_lines.block(standing.standing(name, view, now))
             made = {"": page.html(values, renewed_every, first)}
         elif fmt in _MAKE:
             made = {"": _MAKE[fmt](values)}

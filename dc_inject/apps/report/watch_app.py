@@ -195,7 +195,7 @@ class WatchApp(App[None]):
         self._events.update(Text("\n".join(events), "dim"))  # the first lines have the last ones
 
     def _show_heading(self) -> None:
-        most = max(self.size.height // 3, 7) + 1
+        most = max(self.size.height // 3, 9) + 2  # ten, what the last one is for, and a trouble
         lines = live_lines.heading(self._standing, self.size.width - 2)
         if self._trouble is not None:
             lines.insert(1, self._trouble)

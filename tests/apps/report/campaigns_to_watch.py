@@ -128,4 +128,5 @@ def standing(path: Path, now: datetime = NOW) -> Standing:
     injector = {"who": "dc@vobox, process 4711 on vobox", "since": "2027-02-08T03:58:12Z"}
     told = {**read.status, "injector": injector, "cycle": {**read.status["cycle"], "planned": True}}
     with LedgerView.open(path) as view:
-        return replace(read, status={**told, **first_lines.lines(view, told, now)})
+        lines = first_lines.lines(view, told, now) | {"more": "dc-inject explain dc27-rehearsal"}
+        return replace(read, status={**told, **lines})
