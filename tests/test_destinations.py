@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dc_inject.backends.fts import FtsBackend
+from dc_inject.backends.fts.sites import may_open
 from dc_inject.cli.root import root
 from dc_inject.credentials.trust import Destinations
 from dc_inject.model import Link
@@ -144,6 +145,6 @@ def test_no_job_with_tokens_is_made_for_it(backend: FtsBackend, wording):
     wording(outcome.error.message)
 
 
-def test_a_proxy_is_shown_to_any_storage_as_it_gives_nothing_away(backend: FtsBackend, monkeypatch):
-    monkeypatch.setattr(backend, "_credentials", Keys({"source": Opens(certificate="/proxy", key="/proxy")}))
-    backend._may_open("source", "davs://b.example.org/dc")
+def test_a_proxy_is_shown_to_any_storage_as_it_gives_nothing_away():
+    keys = Keys({"source": Opens(certificate="/proxy", key="/proxy")})
+    may_open(keys, lambda _url: False, "source", "davs://b.example.org/dc")

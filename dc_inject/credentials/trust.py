@@ -144,14 +144,12 @@ class Wanted:
 
 
 def ends(links: Iterable[Link], *purposes: Purpose) -> set[End]:
-    """Return the ends of links through FTS, with what they are opened for; without purposes both ends."""
-    wanted = purposes or PURPOSES
+    """Return the ends of links that are URLs, with what they are opened for; without purposes both ends."""
     return {
-        (purpose, getattr(link, purpose))
+        (purpose, end)
         for link in links
-        if link.service.ends_are_urls
-        for purpose in wanted
-        if purpose == "source" or not link.service.reads
+        for purpose in purposes or PURPOSES
+        if urls.is_url(end := getattr(link, purpose))
     }
 
 

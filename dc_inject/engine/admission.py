@@ -104,7 +104,10 @@ def storages(campaign: Campaign) -> None:
     FTS would copy to them all the same, and the copies would stay: better an error now than a hold in an hour.
     """
     wanted = [
-        (flow, url) for flow in campaign.flows for url in _spoken_to(flow) if urls.parse(url).scheme in urls.XROOTD
+        (flow, end)
+        for flow in campaign.flows
+        for end in _spoken_to(flow)
+        if end.partition("://")[0] in urls.XROOTD
     ]
     if not wanted:
         return

@@ -119,16 +119,17 @@ def _wan(menu: Menu, complain: Complain) -> None:
 
 
 def _reads(menu: Menu, complain: Complain) -> None:
-    """Reads go from a prefix of XRootD to a site, so not back, nor on."""
+    """Reads go from a URL or an RSE to a site, so not back, nor on; the files of an RSE are those of datasets."""
     for flow in menu.flows:
         source, destination, _ = flow.link
-        scheme = source.partition("://")[0]
-        if flow.link.service.reads and (scheme not in urls.XROOTD or urls.is_url(destination)):
-            message = (
-                f"{flow.link.shown}: {flow.link.service.title} go from a root:// URL to the site of the workers"
-            )
+        place, title = Place(flow.menu, flow.line), flow.link.service.title
+        if flow.link.service.reads and urls.is_url(destination):
+            message = f"{flow.link.shown}: {title} go from a URL or an RSE to the site of the workers"
             hint = "such as from: root://se.example.org//dc27, to: T2_DE_DESY; without mesh, both_ways and then"
-            complain(Place(flow.menu, flow.line), message, hint)
+            complain(place, message, hint)
+        elif flow.link.service.reads and not urls.is_url(source) and getattr(flow.datasets, "datasets", 0) is None:
+            message = f"{flow.link.shown}: {title} from an RSE are of `datasets` that Rucio knows, not of `files`"
+            complain(place, message, 'write `datasets: {did: "scope:pattern"}`, or a URL instead of the RSE')
 
 
 def _listings(menu: Menu, complain: Complain) -> None:

@@ -32,12 +32,12 @@ class EndpointResolver:
     def rses(self, end: LinkEnd, service: Service, *, destination: bool = False) -> tuple[str, ...]:
         """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint.
 
-        The `destination` of reads is the name of the site where the workers are.
+        The `destination` of reads is the name of the site where the workers are; their source may be an RSE.
         """
         text = end.text
+        if service.reads and values.is_name(text) and (destination or text not in self._sites):
+            return (text,)
         if destination and service.reads:
-            if values.is_name(text):
-                return (text,)
             message = f"{values.shown(text)} is no site, but the link goes through {service.title}"
             self._complain(end.place, message, "name the site where the workers run, such as T2_DE_DESY")
             return ()
@@ -74,8 +74,6 @@ class EndpointResolver:
             if not addresses.meant_as_url(text):
                 message = f"{values.shown(text)} is not a URL, but the link goes through {service.title}"
                 hint = f"such as {addresses.EXAMPLE}, or write `through: {by_end(is_url=False).name}`"
-                if service.reads:
-                    hint = "of an RSE, name its root:// prefix, which `rucio rse show` lists"
                 self._complain(end.place, message, hint)
                 return ()
             try:

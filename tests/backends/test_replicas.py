@@ -77,7 +77,8 @@ class Catalogue:
         for did in dids:
             for name, size, adler32, places in self.datasets[f"{did['scope']}:{did['name']}"]:
                 pfns = places.get(rse_expression, [])
-                yield {"name": name, "bytes": size, "adler32": adler32, "pfns": {pfn: {} for pfn in pfns}}
+                ranked = {pfn: {"rse": rse_expression, "priority": n} for n, pfn in enumerate(reversed(pfns))}
+                yield {"name": name, "bytes": size, "adler32": adler32, "pfns": ranked}
 
 
 @pytest.fixture
@@ -97,6 +98,31 @@ def test_files_below_the_prefix_are_found_once_with_what_rucio_knows_of_them(bac
         File(f"{SE}/data/f1", 10, "adler32:00000001"),
         File(f"{SE}/data/f2", 20),
     ]
+
+
+def test_the_files_of_an_rse_are_its_own_replicas_by_the_protocol_that_it_likes_best(backend, catalogue) -> None:
+    """Another RSE serves the same files, and a scheme that is not spoken comes first."""
+    catalogue.datasets["cms:/b/RAW"][0][3]["SE"].append("root://se.example.org//data/f1")
+    found = list(backend.replicas("SE", DatasetFilter(("cms:/b/RAW",), **ANY)))
+    assert sorted(file.name for file in found) == [
+        f"{SE}/data/f2",
+        f"{SE}/elsewhere/f3",
+        "root://se.example.org//data/f1",
+    ]
+    assert [line for line in catalogue.asked if line.startswith("replicas")] == ["replicas SE"]
+
+
+def test_an_rse_gives_no_replicas_of_others_that_its_name_means_as_well(backend, catalogue, monkeypatch) -> None:
+    rows = catalogue.list_replicas
+
+    def list_replicas(*args: Any, **how: Any) -> Iterator[Any]:
+        for row in rows(*args, **how):
+            elsewhere = {f"{OTHER}/x/{row['name']}": {"rse": "OTHER", "priority": 0}}
+            yield row | {"pfns": {**elsewhere, **row["pfns"]}}
+
+    monkeypatch.setattr(catalogue, "list_replicas", list_replicas)
+    found = list(backend.replicas("SE", DatasetFilter(("cms:/b/RAW",), **ANY)))
+    assert sorted(file.name for file in found) == [f"{SE}/data/f1", f"{SE}/data/f2", f"{SE}/elsewhere/f3"]
 
 
 @pytest.mark.parametrize(

@@ -301,8 +301,32 @@ def test_files_that_no_source_has_are_a_finding():
     assert "below no source: 1 of its 3 files" in found.message
 
 
-@pytest.mark.parametrize("source", ["T1_DE_KIT_Disk", "davs://a.example.org:8443/dc"])
-def test_reads_of_what_workers_cannot_read_are_refused(source, wording):
-    defaults = "defaults: {through: reads, files: {folder: x}}"
-    link = f'scenarios:\n  one: {{from: "{source}", to: T2_DE_DESY, rate: 1 Gb/s}}'
-    wording(problems(text(defaults=defaults, scenarios=link)))
+RSE, URL, SITE = "T1_DE_KIT_Disk", "davs://a.example.org:8443/dc", "T2_DE_DESY"
+
+
+def reads(source: str, to: str, files: str) -> str:
+    link = f'scenarios:\n  one: {{from: "{source}", to: {to}, rate: 1 Gb/s}}'
+    return text(defaults=f"defaults: {{through: reads, {files}}}", scenarios=link)
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "files"),
+    [
+        (RSE, SITE, "files: {folder: x}"),
+        ("tier=1", SITE, 'datasets: {did: "a:b"}'),
+        (URL, f'"{URL}"', "files: {folder: x}"),
+        (URL, f"{SITE}, both_ways: true", "files: {folder: x}"),
+    ],
+    ids=["files of an RSE", "expression", "to a URL", "back"],
+)
+def test_reads_of_what_workers_cannot_read_are_refused(source, to, files, wording):
+    wording(problems(reads(source, to, files)))
+
+
+@pytest.mark.parametrize(
+    ("source", "files"),
+    [(RSE, 'datasets: {did: "a:b"}'), (URL, "files: {folder: x}"), (URL, 'datasets: {did: "a:b"}')],
+)
+def test_reads_go_from_urls_and_from_rses_to_the_site_of_the_workers(source, files):
+    (flow,) = read(reads(source, SITE, files)).flows
+    assert (flow.link.source, flow.link.destination) == (source, SITE)

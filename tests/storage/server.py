@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import ssl
 import threading
 import zlib
@@ -33,6 +34,7 @@ class DavServer(ThreadingHTTPServer):
         self.asked: list[str] = []  # verb and path of every request
         self.headers: list[dict[str, str]] = []
         self.connections: Counter[tuple[str, int]] = Counter()
+        self.ended: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()  # connections
         self.free: int | None = None
         self.href: Callable[[str], str] = quote
         self.over = threading.Event()
@@ -59,6 +61,10 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # head and body are written apart: else each answer waits for 40 ms
     server: DavServer
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.ended.put(self.client_address)
 
     def log_message(self, *_) -> None:
         pass
@@ -89,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             getattr(self, f"on_{self.command.lower()}")()
 
-    do_PROPFIND = do_DELETE = do_MKCOL = do_HEAD = do_OPTIONS = do_PUT = handle_method
+    do_GET = do_PROPFIND = do_DELETE = do_MKCOL = do_HEAD = do_OPTIONS = do_PUT = handle_method
 
     def on_head(self) -> None:
         content = self.server.files.get(self.name)
@@ -97,6 +103,15 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(404)
         digest = {"Digest": f"adler32={zlib.adler32(content):x}"} if self.headers.get("Want-Digest") else {}
         return self.answer(200, Content_Length=str(len(content)), **digest)
+
+    def on_get(self) -> None:
+        """Give a file, or the part of it that is asked for."""
+        content = self.server.files.get(self.name)
+        if content is None:
+            return self.answer(404)
+        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        part = f"bytes {first}-{last}/{len(content)}"
+        return self.answer(206, content[first : last + 1], Content_Range=part)
 
     def on_options(self) -> None:
         self.answer(200, Allow="OPTIONS, PROPFIND,DELETE", DAV="1")

@@ -7,12 +7,12 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 
 from dc_inject.apps.reads import records
 from dc_inject.apps.reads.cluster import Cluster, cluster
-from dc_inject.apps.reads.reader import Task
+from dc_inject.apps.reads.reader import PATIENCE, Task, web
 from dc_inject.apps.reads.records import Progress
 from dc_inject.backends.fts.inventory import Inventory
 from dc_inject.backends.fts.sites import Sites
@@ -45,7 +45,7 @@ from dc_inject.model.ports import (
     Status,
 )
 from dc_inject.model.services import READS
-from dc_inject.storage import Xrootd
+from dc_inject.storage import Storages, Xrootd
 from dc_inject.system.account import who
 from dc_inject.system.executor import Workers
 
@@ -58,13 +58,18 @@ def reads(wanted: Wanted) -> ReadsBackend:
     from dc_inject.backends.build import rucio  # noqa: PLC0415  only for files that are named by datasets
 
     at_work = cluster()
-    storage, asked = Xrootd(), Xrootd(timeout=QUICK)
-    threads = Workers(8, "storage")
-    inventory = Inventory(
-        lambda _url: storage, threads, lambda source, datasets: rucio(wanted).replicas(source, datasets)
+    storage, asked = (
+        Storages(web(wanted.trusted.allow, seconds), partial(Xrootd, timeout=seconds))
+        for seconds in (PATIENCE, QUICK)
     )
+    threads, known = Workers(8, "storage"), cache(lambda: rucio(wanted))
+    inventory = Inventory(storage, threads, lambda source, datasets: known().replicas(source, datasets))
     return ReadsBackend(
-        at_work, inventory, Sites(lambda _url: asked, lambda _url: asked, lambda: True, threads, wanted.clock)
+        at_work,
+        inventory,
+        Sites(asked, asked, lambda: True, threads, wanted.clock),
+        wanted.trusted.allow,
+        lambda rses: known().sites(rses),
     )
 
 
@@ -74,12 +79,24 @@ class ReadsBackend:
     name = READS.name
 
     def __init__(
-        self, at_work: Cluster, inventory: Inventory, storages: Sites, now: Callable[[], float] = time.time
+        self,
+        at_work: Cluster,
+        inventory: Inventory,
+        storages: Sites,
+        trusted: Callable[[str], bool],
+        facts: Callable[[Iterable[str]], Mapping[str, RseFacts]],
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """Take the workers, what lists sources, what asks whether they answer, and the time since 1970."""
+        """Take the workers, what lists sources, what asks whether they answer, and the time since 1970.
+
+        `trusted` decides whether the host of a URL may get a token of the workers; `facts` asks Rucio about RSEs.
+        """
         self._cluster = at_work
         self._inventory = inventory
         self._sites = storages
+        self._trusted = trusted
+        self._facts = facts
+        self._rses: set[str] = set()  # that are sources
         self._now = now
         self._queue = Queue(at_work)
 
@@ -99,6 +116,8 @@ class ReadsBackend:
         del note
         if not isinstance(datasets, FileFilter):
             raise Permanent("readers are given files, and the menu names datasets")
+        if not urls.is_url(source):
+            self._admit(source)
         options = datasets.reading or ReadOptions()
         for file in self._inventory.read(source, datasets):
             yield replace(file, bytes=options.size(file.bytes))
@@ -140,11 +159,13 @@ class ReadsBackend:
         return [Removal(key, gone=True) for key in keys]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
-        """Return whether sources answer; of the site of the workers nothing is known."""
+        """Return whether sources answer, or may be read; of the site of the workers nothing is known."""
         names = set(rses)
-        sources = {name for name in names if urls.is_url(name)}
-        facts = {name: replace(fact, free=None, missing={}) for name, fact in self._sites.sites(sources).items()}
-        return facts | {name: RseFacts(name) for name in names - sources}
+        facts = self._sites.sites({name for name in names if urls.is_url(name)})
+        if known := self._rses & names:
+            facts |= self._facts(known)
+        read = {name: RseFacts(name, readable=fact.readable) for name, fact in facts.items()}
+        return {name: read.get(name, RseFacts(name)) for name in names}
 
     def endpoints(self, rse: str) -> list[Endpoint]:
         """Return where a source is served."""
@@ -158,11 +179,25 @@ class ReadsBackend:
         del links
         return {}
 
+    def _admit(self, rse: str) -> None:
+        """Raise Permanent for a source that is no RSE, means other RSEs, or is tape: reads would recall files."""
+        fact = self._facts([rse])[rse]
+        if not fact.exists:
+            hint = f"did you mean {fact.near}?" if fact.near else "check its spelling"
+            raise Permanent(f"the RSE {rse} does not exist in Rucio", hint)
+        if fact.ambiguity:
+            raise Permanent(f"Rucio: {fact.ambiguity}", "take another RSE, or its URL")
+        if fact.tape:
+            raise Permanent(f"{rse} is tape, and workers read from disk only", "recall its files first")
+        self._rses.add(rse)
+
     def _task(self, one: Injection) -> Task:
         if not isinstance(one.item, Bundle) or one.job is None or one.job.reading is None:
             raise Permanent(f"{one.item.name} is no bundle of files to read")
         files = tuple((member.name, member.bytes) for member in one.item.members)
-        return Task(one.key, files, one.job.reading, self._now() + one.lifetime.total_seconds(), one.job.scitag)
+        until = self._now() + one.lifetime.total_seconds()
+        trusted = all(self._trusted(url) for url, _ in files)
+        return Task(one.key, files, one.job.reading, until, one.job.scitag, trusted)
 
 
 class Queue:

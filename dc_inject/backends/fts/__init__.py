@@ -23,15 +23,14 @@ from dc_inject.backends.fts.jobs import JobList, Jobs
 from dc_inject.backends.fts.limits import limits, queues
 from dc_inject.backends.fts.observing import Observing, Rows
 from dc_inject.backends.fts.removing import CopyDeletion
-from dc_inject.backends.fts.sites import Sites, StorageEnd
+from dc_inject.backends.fts.sites import Sites, StorageEnd, may_open
 from dc_inject.credentials import TOKEN_FILES, Credentials, Purpose
-from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, Link, ports, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.services import FTS
-from dc_inject.storage import AccessDenied, Storage, StorageAt, Storages, WebDav, Xrootd, trust
+from dc_inject.storage import Storage, StorageAt, Storages, WebDav, Xrootd, trust
 from dc_inject.system.executor import Workers
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
@@ -96,7 +95,7 @@ class FtsBackend:
                     longest=longest,
                 ),
                 lambda: Xrootd(timeout=ceil(patience)),
-                lambda url: self._may_open(purpose, url),
+                partial(may_open, credentials, trusted, purpose),
             )
 
         pool, quick = Workers(threads, "storage"), min(timeout, QUICK)
@@ -195,11 +194,6 @@ class FtsBackend:
         """Return how jobs of ours stand, by the keys of their injections."""
         with understood():
             return self._observing.statuses(keys)
-
-    def _may_open(self, purpose: Purpose, url: str) -> None:
-        if self._credentials.access(purpose).token and not self._trusted(url):
-            # A storage could use the token elsewhere.
-            raise AccessDenied(refusal(url, "your token"), hint(url), hold="credentials")
 
     def _alike(self) -> bool:
         """Whether sources and destinations are opened by the same."""

@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from dc_inject.backends.service_connection import Breaker
+from dc_inject.credentials import Credentials, Purpose
+from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, RseFacts
-from dc_inject.storage import VERBS, FileStatus, Later, Reach, StorageAt
+from dc_inject.storage import VERBS, AccessDenied, FileStatus, Later, Reach, StorageAt
 from dc_inject.system.executor import Workers
 
 GIVE_UP_AFTER = 3  # requests in a row that a storage does not answer
@@ -23,6 +25,12 @@ log = logging.getLogger(__name__)
 _Answer = Reach | ServiceError
 _NO_SPACE = "the storage does not report its space (quota-available-bytes)"
 Role = Literal["source", "destination"]
+
+
+def may_open(credentials: Credentials, trusted: Callable[[str], bool], purpose: Purpose, url: str) -> None:
+    """Raise AccessDenied where a token would go to a host that no person has named: it could be used elsewhere."""
+    if credentials.access(purpose).token and not trusted(url):
+        raise AccessDenied(refusal(url, "your token"), hint(url), hold="credentials")
 
 
 class StorageBreaker(Breaker[ServiceError]):

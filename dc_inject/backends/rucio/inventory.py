@@ -152,7 +152,7 @@ def _read(text: str) -> Did | None:
 
 
 def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[File]:
-    """Stream the files below a source prefix that belong to datasets which pass the filter, each once.
+    """Stream the files below a source (a URL prefix, or an RSE) of datasets which pass the filter, each once.
 
     A file is named by its URL; its size and adler32 are Rucio's. Datasets count with what they have at an RSE of
     the prefix's storage. Looked up in bulk: without the RSE, Rucio takes its time for each dataset.
@@ -162,11 +162,12 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     patterns = [Did.read(text) for text in datasets.dids if pool.is_pattern(text)]
     wanted = map(Did.read, {*inside, *_matching(connection, patterns)})
     there: dict[str, set[Did]] = {}  # what passes, by RSE
+    where = urls.parse(source)[:3] if urls.is_url(source) else source
     for row in bulk(wanted, lambda dids: connection.call("list_dataset_replicas_bulk", [d.row() for d in dids])):
         did = Did.of(row)
         whole = Dataset(str(did), count(row["available_bytes"]), count(row["available_length"]))
         fits = pool.matches(whole, datasets, in_container=whole.name in inside)
-        if fits and any(_place(one) == urls.parse(source)[:3] for one in protocols(connection, row["rse"])):
+        if fits and where in [row["rse"], *map(_place, protocols(connection, row["rse"]))]:
             there.setdefault(row["rse"], set()).add(did)
     given: set[str] = set()
     for rse, dids in sorted(there.items()):
@@ -195,11 +196,11 @@ def _matching(connection: Connection, patterns: Iterable[Did]) -> Iterator[str]:
 
 
 def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -> Iterator[File]:
-    scheme = urls.parse(source).scheme
+    schemes = [urls.parse(source).scheme] if urls.is_url(source) else list(urls.PORTS)
     rows = bulk(
         dids,
         lambda part: connection.call(
-            "list_replicas", [did.row() for did in part], schemes=[scheme], rse_expression=rse
+            "list_replicas", [did.row() for did in part], schemes=schemes, rse_expression=rse
         ),
     )
     for row in rows:
@@ -209,12 +210,13 @@ def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -
 
 
 def _below(row: Row, source: str) -> str:
-    """Return the URL of a replica below a prefix, in its canonical form, or nothing."""
-    for pfn in row.get("pfns") or {}:
+    """Return the URL of a replica below a prefix, or at an RSE, in its canonical form, or nothing."""
+    found: list[tuple[int, str]] = []
+    for pfn, how in (row.get("pfns") or {}).items():
         try:
             url = urls.normal(pfn)
         except ValueError:
             continue  # of a scheme that FTS is not used for here
-        if urls.is_below(source, url):
-            return url
-    return ""
+        if urls.is_below(source, url) if urls.is_url(source) else how.get("rse") == source:
+            found.append((count(how.get("priority", 0)), url))
+    return min(found)[1] if found else ""

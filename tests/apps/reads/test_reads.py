@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +14,12 @@ from hypothesis import strategies as st
 
 from dc_inject.apps.reads import records
 from dc_inject.apps.reads.backend import ReadsBackend
-from dc_inject.apps.reads.cluster import AtSite, cluster, configure
 from dc_inject.apps.reads.pacing import TokenBucket
 from dc_inject.apps.reads.reader import Task, read
 from dc_inject.apps.reads.records import Progress, Record
-from dc_inject.model import Bundle, Entry, File, FileFilter, JobOptions, Link, ReadOptions, State
-from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
-from dc_inject.model.ports import VANISHED, Status
+from dc_inject.model import Bundle, DatasetFilter, Entry, File, FileFilter, JobOptions, Link, ReadOptions, State
+from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.model.ports import VANISHED, RseFacts, Status
 from dc_inject.storage import NotFound
 from tests.backends.support import injection, live
 
@@ -59,7 +55,7 @@ class Storage:
         self.blocks: list[tuple[str, int, int]] = []
         self.then: Callable[[int], None] = lambda count: None
 
-    def open(self, url: str, stopped: Callable[[], bool]) -> OpenFile:
+    def open(self, task: Task, url: str, stopped: Callable[[], bool]) -> OpenFile:
         if url not in self.files:
             raise NotFound(f"open {url}: there is no such file or folder")
         return OpenFile(self, url)
@@ -154,11 +150,6 @@ def test_a_file_that_has_grown_counts_as_it_is():
     storage = Storage({url(0): 12 * MB}, Time())
     done = read_all(task(ReadOptions(), 8 * MB), storage)
     assert done.read == done.size == 12 * MB
-
-
-def test_the_flow_label_goes_to_the_storage():
-    storage = Storage({f"{url(0)}?scitag.flow=77": 4 * MB}, Time())
-    assert read_all(task(ReadOptions(), 4 * MB, scitag=77), storage).read == 4 * MB
 
 
 def test_a_reader_stops_within_a_second_of_being_asked():
@@ -263,6 +254,27 @@ class Listed:
         return [File(f"{source}/0", 100 * MB)]
 
 
+class Sites:
+    """Storages by URL, which all answer."""
+
+    def sites(self, prefixes: Iterable[str]) -> dict[str, RseFacts]:
+        return {prefix: RseFacts(prefix, readable=True, free=7) for prefix in prefixes}
+
+
+RSES = {
+    "OPEN": RseFacts("OPEN", means=("OPEN",), readable=True, writable=False, quota_left=0),
+    "CLOSED": RseFacts("CLOSED", means=("CLOSED",), readable=False),
+    "TAPE": RseFacts("TAPE", means=("TAPE",), tape=True),
+    "BOTH": RseFacts("BOTH", means=("BOTH", "OPEN")),
+    "GONE": RseFacts("GONE", exists=False),
+}
+
+
+def describe(rses: Iterable[str]) -> dict[str, RseFacts]:
+    """As Rucio does."""
+    return {rse: RSES[rse] for rse in rses}
+
+
 @pytest.fixture
 def site() -> Site:
     return Site()
@@ -270,7 +282,7 @@ def site() -> Site:
 
 @pytest.fixture
 def backend(site: Site) -> ReadsBackend:
-    return ReadsBackend(site, Listed(), None, now=lambda: 1000.0)
+    return ReadsBackend(site, Listed(), Sites(), lambda _url: True, describe, now=lambda: 1000.0)
 
 
 def entries(backend: ReadsBackend, count: int, *, connections: int = 100, files: int = 2) -> list[Entry]:
@@ -287,6 +299,25 @@ def entries(backend: ReadsBackend, count: int, *, connections: int = 100, files:
 def test_inventories_have_the_bytes_that_are_read(backend):
     files = FileFilter(folder="", reading=ReadOptions(block=MB, fraction=0.1))
     assert [item.bytes for item in backend.inventory(SOURCE, files)] == [10 * MB]
+
+
+@pytest.mark.parametrize("rse", ["TAPE", "BOTH", "GONE"])
+def test_an_rse_that_is_tape_or_no_single_rse_is_no_source(backend, rse):
+    with pytest.raises(Permanent):
+        list(backend.inventory(rse, FileFilter(datasets=DatasetFilter(("a:b",)))))
+    assert backend.sites([rse])[rse] == RseFacts(rse)
+
+
+def test_of_ends_it_is_known_only_whether_they_may_be_read(backend):
+    """The site of the workers may have the name of an RSE, which is not asked for."""
+    for rse in ("OPEN", "CLOSED"):
+        assert list(backend.inventory(rse, FileFilter(datasets=DatasetFilter(("a:b",)))))
+    assert backend.sites([SOURCE, "OPEN", "CLOSED", "TAPE"]) == {
+        SOURCE: RseFacts(SOURCE, readable=True),
+        "OPEN": RseFacts("OPEN", readable=True),
+        "CLOSED": RseFacts("CLOSED", readable=False),
+        "TAPE": RseFacts("TAPE"),
+    }
 
 
 def test_moved_is_what_workers_have_read(backend, site):
@@ -319,7 +350,7 @@ def test_what_a_reader_left_when_it_died_has_failed_and_what_it_read_has_moved(b
 
 def test_after_a_restart_what_never_began_has_failed_and_what_is_in_doubt_is_absent(backend):
     (known,) = entries(backend, 1)
-    restarted = ReadsBackend(Site(), Listed(), None)
+    restarted = ReadsBackend(Site(), Listed(), Sites(), lambda _url: True, describe)
     (seen,) = restarted.observe([known])
     assert (seen.status, seen.moved or 0, seen.failed) == (Status.ABSENT, 0, 16 * MB)
     (doubt,) = restarted.observe([replace(known, state=State.CALLED)])
@@ -377,60 +408,3 @@ def test_a_task_knows_its_time_and_has_no_credentials(backend, site, monkeypatch
     ((todo, _),) = site.begun.values()
     assert todo.until == 1000.0 + 3600
     assert "s3cr3t" not in repr(todo)
-
-
-@pytest.mark.parametrize("address", ["tcp://scheduler:8786", "scheduler:8786", "inproc://x"])
-def test_workers_are_reached_with_tls_only(address, monkeypatch):
-    monkeypatch.setattr("dc_inject.apps.reads.cluster._require", lambda: None)
-    monkeypatch.setenv("DC_INJECT_WORKERS", address)
-    with pytest.raises(UsageError):
-        cluster()
-    monkeypatch.setenv("DC_INJECT_WORKERS", "tls://scheduler:8786")
-    assert isinstance(cluster(), AtSite)
-
-
-@pytest.mark.parametrize(("error", "tls"), [(OSError("timed out"), False), (ConnectionResetError(), True)])
-def test_a_scheduler_that_does_not_answer_is_no_fault_of_certificates(error, tls, monkeypatch):
-    """Dask raises OSError itself where nothing listens, and one of its kinds where TLS was refused."""
-    distributed = pytest.importorskip("distributed")
-
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(distributed, "Client", refuse)
-    with pytest.raises(NeedsOperator) as refused:
-        AtSite("tls://scheduler:8786").check()
-    assert ("ca-file" in str(refused.value.hint)) == tls
-
-
-def test_a_worker_that_hangs_is_waited_for_within_bounds(monkeypatch):
-    """As `Client.run` of Dask: without `callback_timeout` it waits for ever."""
-
-    class Hanging:
-        def run(self, question: object, keys: object, *, on_error: str, callback_timeout: float) -> None:
-            assert 0 < callback_timeout <= 60
-            raise TimeoutError
-
-    site = AtSite("tls://scheduler:8786")
-    monkeypatch.setattr(site, "client", Hanging)
-    with pytest.raises(Temporary):
-        site.ask(records.load, ["key"])
-
-
-LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"
-
-
-def test_workers_whose_scheduler_dies_print_no_traceback():
-    """A new process of a worker logs as its environment says, not as the configuration of its parent."""
-    dask = pytest.importorskip("dask")
-    pytest.importorskip("distributed")
-    configure()
-    environment = dask.config.get("distributed.nanny.pre-spawn-environ")
-    done = subprocess.run(
-        [sys.executable, "-c", LEVEL],
-        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    assert int(done.stdout) == logging.CRITICAL

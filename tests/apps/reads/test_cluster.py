@@ -1,0 +1,71 @@
+"""The workers' cluster: how it is reached and configured, without one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dc_inject.apps.reads import records
+from dc_inject.apps.reads.cluster import AtSite, cluster, configure
+from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
+
+
+@pytest.mark.parametrize("address", ["tcp://scheduler:8786", "scheduler:8786", "inproc://x"])
+def test_workers_are_reached_with_tls_only(address, monkeypatch):
+    monkeypatch.setattr("dc_inject.apps.reads.cluster._require", lambda: None)
+    monkeypatch.setenv("DC_INJECT_WORKERS", address)
+    with pytest.raises(UsageError):
+        cluster()
+    monkeypatch.setenv("DC_INJECT_WORKERS", "tls://scheduler:8786")
+    assert isinstance(cluster(), AtSite)
+
+
+@pytest.mark.parametrize(("error", "tls"), [(OSError("timed out"), False), (ConnectionResetError(), True)])
+def test_a_scheduler_that_does_not_answer_is_no_fault_of_certificates(error, tls, monkeypatch):
+    """Dask raises OSError itself where nothing listens, and one of its kinds where TLS was refused."""
+    distributed = pytest.importorskip("distributed")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(NeedsOperator) as refused:
+        AtSite("tls://scheduler:8786").check()
+    assert ("ca-file" in str(refused.value.hint)) == tls
+
+
+def test_a_worker_that_hangs_is_waited_for_within_bounds(monkeypatch):
+    """As `Client.run` of Dask: without `callback_timeout` it waits for ever."""
+
+    class Hanging:
+        def run(self, question: object, keys: object, *, on_error: str, callback_timeout: float) -> None:
+            assert 0 < callback_timeout <= 60
+            raise TimeoutError
+
+    site = AtSite("tls://scheduler:8786")
+    monkeypatch.setattr(site, "client", Hanging)
+    with pytest.raises(Temporary):
+        site.ask(records.load, ["key"])
+
+
+LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"
+
+
+def test_workers_whose_scheduler_dies_print_no_traceback():
+    """A new process of a worker logs as its environment says, not as the configuration of its parent."""
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    configure()
+    environment = dask.config.get("distributed.nanny.pre-spawn-environ")
+    done = subprocess.run(
+        [sys.executable, "-c", LEVEL],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert int(done.stdout) == logging.CRITICAL
