@@ -116,7 +116,7 @@ class JobsApi:
             raise Refused(403, "The provided delegation id does not match your delegation id")
         if query.get("user_dn") not in (None, person.dn):
             raise Refused(400, "The provided DN and delegation id do not correspond to the same user")
-        limit = _number(query.get("limit"))
+        limit = _number(query.get("limit"))  # 0 is all of them, as for FTS3
         if limit is not None and not 0 <= limit <= _LIST_LIMIT:
             raise Refused(400, "The limit must be positive and less or equal than 500")
         wanted: dict[str, Any] = {"vo_name": person.vo}
@@ -146,9 +146,8 @@ class JobsApi:
         ]
         wanted: dict[str, Any] = {"vo_name": person.vo, "file_state": states}
         wanted |= {key: query[key] for key in ("source_se", "dest_se") if query.get(key)}
-        limit = min(_number(query.get("limit")) or _FILES_LIMIT, _FILES_LIMIT)
-        rows = self._jobs.select("file", wanted, "file_id DESC", limit)
-        return web.json_response([file_plain(row) for row in rows])
+        rows = self._jobs.select("file", wanted, "file_id DESC", _FILES_LIMIT)
+        return web.json_response([file_plain(row) for row in rows[: _number(query.get("limit"))]])
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel jobs; those that are over stay what they are."""
