@@ -218,7 +218,7 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     now = SystemClock().now()
     about = at or now
     if about > now:
-        raise UsageError(f"{about:%Y-%m-%dT%H:%MZ} is not over yet", "name a time in the past")
+        raise UsageError(f"{units.format_minute(about)} is not over yet", "name a time in the past")
     if len(" ".join(text.split())) > LONGEST:
         raise UsageError(f"a note has at most {LONGEST} characters", "write several notes")
     words = scrub(text)

@@ -107,7 +107,7 @@ class Trust:
         trusted = self.destinations()
         opened = ends(flow.link for flow in campaign.flows)
         urls = {url for url in self._with_token(opened) if not trusted.allow(url)}
-        uses = ((flow, url) for flow in campaign.flows for url in flow.link[:2] if url in urls)
+        uses = ((flow, url) for flow in campaign.flows for url in flow.link.ends if url in urls)
         if problems := {
             Problem(flow.menu, flow.line, refusal(url, "your token"), hint(url)) for flow, url in uses
         }:

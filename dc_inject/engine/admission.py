@@ -50,12 +50,12 @@ def refuse_clock(known: Iterable[Identity], shown: datetime, cycle: timedelta) -
 
 
 def findings(campaign: Campaign) -> None:
-    """Raise MenuError for findings that are outliers and whose code the menu does not accept."""
+    """Raise MenuError for findings that need accepting and whose code the menu does not accept."""
     accepted = {menu.name: menu.accept for menu in campaign.menus}
     refused = [
         problem
         for problem in lint.findings(campaign)
-        if problem.outlier and problem.code not in accepted.get(problem.file, frozenset())
+        if problem.needs_accepting and problem.code not in accepted.get(problem.file, frozenset())
     ]
     if refused:
         raise MenuError(refused)
@@ -70,7 +70,7 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
     names: dict[str, set[str]] = {}
     for flow in campaign.flows:
         if flow.link.service.knows_ends:
-            names.setdefault(flow.link.through, set()).update((flow.link.source, flow.link.destination))
+            names.setdefault(flow.link.through, set()).update(flow.link.ends)
     facts_of = {
         (service, name): fact
         for service, ends_of_service in names.items()
@@ -80,7 +80,7 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
     tapes = set()  # each has to be agreed to where it stands
     for menu_ in campaign.menus:
         for flow in menu_.flows:
-            for rse in (flow.link.source, flow.link.destination) if flow.link.through in names else ():
+            for rse in flow.link.ends if flow.link.through in names else ():
                 fact = facts_of.get((flow.link.through, rse))
                 if fact is None or not fact.exists:
                     hint = f"did you mean {fact.near}?" if fact is not None and fact.near else "check its spelling"

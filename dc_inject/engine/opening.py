@@ -166,7 +166,7 @@ class Opening:
         context = self._context
         names: dict[str, set[str]] = {}
         for flow in flows:
-            names.setdefault(flow.link.through, set()).update(flow.link[:2])
+            names.setdefault(flow.link.through, set()).update(flow.link.ends)
         batches = [
             Batch(service, part, partial(context.backends[service].sites, part))
             for service in sorted(set(names) - set(context.broken))

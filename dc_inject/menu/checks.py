@@ -107,7 +107,7 @@ def _wan(menu: Menu, complain: Complain) -> None:
     """One link cannot carry more than the WAN of its own site."""
     wans = {rse: (site.name, site.wan) for site in menu.sites for rse in site.rses if site.wan is not None}
     for flow in menu.flows:
-        for rse in flow.link[:2]:
+        for rse in flow.link.ends:
             site, wan = wans.get(rse, ("", None))
             if wan is not None and rates.is_above(flow.rate, wan):
                 complain(
@@ -205,7 +205,7 @@ def _exclusion(
     check_name("scenario", document.names("scenarios"), "no scenario {} in this menu")
     if open_ends or not menu.flows:
         return
-    rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else None
+    rses = {rse for flow in menu.flows for rse in flow.link.ends} if exclusion.rse else None
     check_name("rse", rses, "no link of this menu touches {}")
     links = {str(flow.link) for flow in menu.flows} if exclusion.link else None
     check_name("link", links, "no link {} in this menu")

@@ -55,7 +55,7 @@ class MenuDraft:
 
     def wrong(self, expression: str, error: ServiceError) -> Problem:
         """Return why an expression could not be resolved, with the place of the first link that has it."""
-        places = ((flow.menu, flow.line) for flow in self.preview.flows if expression in flow.link[:2])
+        places = ((flow.menu, flow.line) for flow in self.preview.flows if expression in flow.link.ends)
         return Problem(*next(places, (self.name, 0)), error.message, error.hint or "")
 
     def resolve(self, names: Mapping[str, tuple[str, ...]]) -> Menu:
@@ -235,7 +235,7 @@ def _with_tape(flow: Flow, tapes: Collection[str]) -> Flow:
     Control is off where the source is: its windows keep queues short, and a tape system needs long ones, in which
     it finds files of the same cartridge. What is in flight is bounded by the buffer.
     """
-    recalls, archives = (end in tapes for end in flow.link[:2])
+    recalls, archives = (end in tapes for end in flow.link.ends)
     if flow.job is not None:
         flow = replace(flow, job=replace(flow.job, recalls=recalls, archives=archives))
     if recalls and isinstance(flow.datasets, FileFilter):

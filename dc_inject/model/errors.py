@@ -42,7 +42,7 @@ class Problem:
     message: str
     hint: str = ""
     code: str = ""  # of a lint finding; empty for an error
-    outlier: bool = False  # a finding that `run` wants accepted by its code
+    needs_accepting: bool = False  # a finding that `run` wants accepted by its code
     column: int = 0  # 1-based, in characters; 0 where only the line is known
     sheet: str = ""  # of a workbook, where line and column are those of a cell
 

@@ -42,26 +42,13 @@ from dc_inject.model.errors import LedgerError
 Numbers = Mapping[str, int | float | str]
 
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
-_SIZES = frozenset(  # numbers that are bytes
-    {"allowed", "budget", "bytes", "cap", "coming", "debt", "deleted", "deliverable", "delivered", "failed_bytes"}
-    | {
-        "arrives",
-        "for_others",
-        "forgiven",
-        "free",
-        "in_flight",
-        "injected",
-        "left",
-        "needed",
-        "overdue",
-        "pool_bytes",
-    }
-    | {"probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered", "wanted", "window"}
-    | {"buffer", "withdrawn"}
-)
-_DURATIONS = frozenset(  # numbers that are seconds
-    {"age", "completion", "lag", "oldest", "transfers_age", "waits"}
-)
+_SIZES = frozenset({  # numbers that are bytes
+    "allowed", "arrives", "budget", "buffer", "bytes", "cap", "coming", "debt", "deleted", "deliverable",
+    "delivered", "failed_bytes", "for_others", "forgiven", "free", "in_flight", "injected", "left", "needed",
+    "overdue", "pool_bytes", "probe", "quota_left", "resident", "smallest", "space", "to_others", "unanswered",
+    "wanted", "window", "withdrawn",
+})  # fmt: skip
+_DURATIONS = frozenset({"age", "completion", "lag", "oldest", "transfers_age", "waits"})  # that are seconds
 
 
 class Trait(Flag):

@@ -31,6 +31,11 @@ class Link(NamedTuple):
         return f"{self.source}:{self.destination}"
 
     @property
+    def ends(self) -> tuple[str, str]:
+        """The source and the destination."""
+        return self[:2]
+
+    @property
     def service(self) -> Service:
         """What its service can do, and what its things are called."""
         return SERVICES[self.through]

@@ -164,6 +164,11 @@ def format_time(when: datetime) -> str:
     return f"{when.astimezone(UTC).isoformat()[:19]}Z"  # strftime takes three times as long
 
 
+def format_minute(when: datetime) -> str:
+    """Write a time to the minute, in UTC: `2027-02-08T10:00Z`."""
+    return f"{format_time(when)[:16]}Z"
+
+
 def format_time_or_none(when: datetime | None) -> str | None:
     """Write a time as `format_time` does; None stays None."""
     return None if when is None else format_time(when)

@@ -165,7 +165,7 @@ def _add(
 
 def covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str, str]) -> bool:
     """Whether an exclusion is about a link in a scenario; `site_of` gives the site of an RSE."""
-    ends = (link.source, link.destination)
+    ends = link.ends
     return (
         (exclusion.scenario != "" and exclusion.scenario == scenario)
         or (exclusion.link != "" and exclusion.link == str(link))

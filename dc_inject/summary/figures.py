@@ -136,7 +136,7 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
     names = {
         key: {*ends, *(site_of.get(end, end) for end in ends)} if kind in {"site", "rse"} else
         {str(key.link), key.link.shown, key.link.shown.replace(" ", "")} if kind == "link" else {key.scenario}
-        for key in keys for ends in (key.link[:2],)
+        for key in keys for ends in (key.link.ends,)
     }  # fmt: skip
     if found := frozenset(key for key in keys if name in names[key]):
         return found

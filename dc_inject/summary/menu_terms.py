@@ -26,7 +26,7 @@ def site_of(view: Reader) -> Mapping[str, str]:
         for content in view.menu_parts(record.digest).values():
             sites |= menu.sites_of(content.decode(errors="replace"))
         sites |= menu.sites_of(record.text)
-    ends = {end for key in view.accounts() for end in key.link[:2]}
+    ends = {end for key in view.accounts() for end in key.link.ends}
     return {end: sites.get(end) or host_of(end) for end in ends if end in sites or host_of(end) != end}
 
 

@@ -186,7 +186,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
             sum(size for at, size in dues.items() if at < last.start),
         )
         moved = sum(row.moved for row in closed if row.cycle.start >= first)
-        source, destination = (sites.get(end, end) for end in key.link[:2])
+        source, destination = (sites.get(end, end) for end in key.link.ends)
         latest = closed[-1] if closed and closed[-1].cycle == last else None
         if due and latest is not None and latest.due:
             works = latest.moved >= WORKS * latest.due

@@ -113,7 +113,7 @@ def test_a_name_whose_meaning_cannot_be_read_is_not_taken_for_a_good_one(
 
     monkeypatch.setattr(FakeClient, "list_rses", list_rses)
     with pytest.raises(Temporary):
-        backend.sites(link[:2])
+        backend.sites(link.ends)
 
 
 def test_the_tightest_quota_counts_and_none_set_is_nothing_left(

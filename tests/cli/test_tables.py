@@ -149,7 +149,7 @@ def test_status_fits_a_terminal_and_names_what_it_leaves_out(
     for names, head in zip(left_out, heads, strict=False):  # the second table may fit
         assert all(name in head for name in " ".join(names.split()).split(", "))
     if most == 120:
-        assert all(any(str(name) in line for line in lines) for key in LINKS for name in key.link[:2])
+        assert all(any(str(name) in line for line in lines) for key in LINKS for name in key.link.ends)
 
 
 @pytest.mark.parametrize(("option", "most"), [((), 80), (("--summary",), 84)], ids=["now", "summary"])
@@ -164,7 +164,7 @@ def test_scenarios_become_headings_before_a_name_is_cut(
     assert all(table.count(scenario) == 1 for scenario in ("t0-export", "uk", "us-mesh"))
     for key in LINKS:
         under = table[table.index(key.scenario) :]
-        source, destination = (re.escape(name) for name in key.link[:2])
+        source, destination = (re.escape(name) for name in key.link.ends)
         assert any(re.match(f" {source} +{destination} +[0-9]", line) for line in under), key
     assert not option or any(re.match("total +101 TB", line) for line in table)
 

@@ -62,7 +62,7 @@ def codes(*menus: Menu, **how) -> list[str]:
 def test_rules_that_may_live_for_more_than_a_day_are_found(days: float, outliers: list[bool]) -> None:
     """One finding a scenario; above a week `run` wants it accepted."""
     flows = [flow("A", to, 1, lifetime_max=days * DAY) for to in ("B", "C")]
-    assert [one.outlier for one in found(day(*flows)) if one.code == "long-lifetime"] == outliers
+    assert [one.needs_accepting for one in found(day(*flows)) if one.code == "long-lifetime"] == outliers
     assert "long-lifetime" not in codes(day(*flows, accept=frozenset({"long-lifetime"})))
 
 
@@ -76,7 +76,12 @@ def sized(space: int, lag: timedelta = timedelta(0)) -> tuple[Site, ...]:
 def test_space_that_even_the_shortest_lifetime_overfills(wording):
     """8 Gb/s for 1 h and a cycle of lag are 4.5 TB."""
     (problem,) = found(day(flow("A", "B", 8), sites=sized(4 * TB)))
-    assert (problem.code, problem.file, problem.line, problem.outlier) == ("space-overfilled", "m.yaml", 7, False)
+    assert (problem.code, problem.file, problem.line, problem.needs_accepting) == (
+        "space-overfilled",
+        "m.yaml",
+        7,
+        False,
+    )
     wording(problem.message)
 
 
@@ -253,7 +258,7 @@ def test_a_gap_is_told_at_the_menu_that_comes_late(wording):
 def test_a_day_whose_sum_differs_from_its_target(wording):
     """By more than 1 %; `run` wants it accepted."""
     (problem,) = found(day(flow("A", "B", 9), target=10 * GBIT, target_line=4))
-    assert (problem.code, problem.line, problem.outlier) == ("target-differs", 4, True)
+    assert (problem.code, problem.line, problem.needs_accepting) == ("target-differs", 4, True)
     wording(problem.message)
     assert codes(day(flow("A", "B", 9), target=9.09 * GBIT)) == []
     assert codes(day(flow("A", "B", 9), target=9.1 * GBIT)) == ["target-differs"]
@@ -333,7 +338,8 @@ def test_an_idle_exclusion_is_told_with_its_line():
 def test_a_wrong_year_is_found() -> None:
     """By the gap, which `run` wants accepted above 30 days, and by how far ahead a menu is."""
     gaps = {
-        hours: found(*days((0, 24), (hours, hours + 24)))[0].outlier for hours in (48, 24 * 31, 24 * 32, 24 * 366)
+        hours: found(*days((0, 24), (hours, hours + 24)))[0].needs_accepting
+        for hours in (48, 24 * 31, 24 * 32, 24 * 366)
     }
     assert gaps == {48: False, 24 * 31: False, 24 * 32: True, 24 * 366: True}
     campaign = Campaign("dc27", "nobody", HOUR / 4, tuple(days((0, 24), (1, 24), (2, 24))))

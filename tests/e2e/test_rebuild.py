@@ -235,7 +235,7 @@ def test_every_job_is_there_once_and_its_files_are_deleted_in_the_end(
         id_: len(files) for id_, files in before.items()
     }
     wanted = {(storages.source(a), storages.destination(b, a)) for a, b in rates}
-    assert {tuple(e.injection.link[:2]) for e in entries.values()} == wanted
+    assert {tuple(e.injection.link.ends) for e in entries.values()} == wanted
     whole(tool, campaign)
     rebuilt = {row.cycle.name for row in tool.rows(campaign)}
 

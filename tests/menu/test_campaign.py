@@ -87,7 +87,7 @@ def test_a_menu_that_is_right_has_no_finding() -> None:
 def test_a_typing_error_among_rates_is_an_outlier() -> None:
     """Five times the median, a 20th, or in small scenarios 100 times that of the menu, if rates are alike."""
     (found,) = findings(scenarios(links(7.8, 7.8, 50, 7.8)))
-    assert (found.code, found.outlier, found.line) == ("rate-outlier", True, 14)
+    assert (found.code, found.needs_accepting, found.line) == ("rate-outlier", True, 14)
     assert "50 Gb/s, 6.4 times the median" in found.message
     assert findings(scenarios(links(7.8, 7.8, 50))) == []
     (low,) = findings(scenarios(links(50, 10, 0.01, 8)))  # 50 is 5.6 times the median, and as it should be
@@ -106,7 +106,7 @@ def test_smallest_first_is_an_outlier() -> None:
     """By mistake it cost half a day once; one finding for each scenario."""
     order = "datasets: {did: 'a:*', order: smallest-first}"
     (found,) = findings(scenarios(f"one: {{mesh: [A, B, C], rate: 6 Gb/s, {order}}}"))
-    assert (found.code, found.outlier) == ("smallest-first", True)
+    assert (found.code, found.needs_accepting) == ("smallest-first", True)
 
 
 def test_what_a_menu_accepts_is_no_finding() -> None:
@@ -121,7 +121,7 @@ def test_a_site_above_its_wan(wording) -> None:
     sites = "sites: {KIT: {wan: 15 Gb/s, rses: {A: {}, Z: {}}}}"
     into = [scenarios(f"one: {{from: {source}, to: A, rate: 10 Gb/s}}") + sites for source in "BC"]
     (found,) = findings(*into)
-    assert (found.code, found.outlier) == ("site-over-wan", False)
+    assert (found.code, found.needs_accepting) == ("site-over-wan", False)
     wording(found.message)
     assert findings(into[0], text(x=sites)) == []  # 10 Gb/s in, 10 Gb/s out
     inside = scenarios("one: {from: Z, to: A, rate: 10 Gb/s}\ntwo: {from: B, to: A, rate: 10 Gb/s}") + sites
@@ -131,7 +131,7 @@ def test_a_site_above_its_wan(wording) -> None:
 def test_a_site_above_our_own_limit_will_be_held() -> None:
     """The lower of max_ingress and limits.per_site is named; an RSE without a site counts as one."""
     (found,) = findings(text(x="sites: {X: {max_ingress: 8 Gb/s, rses: {B: {}}}}"))
-    assert (found.code, found.outlier) == ("site-over-limit", False)
+    assert (found.code, found.needs_accepting) == ("site-over-limit", False)
     assert "ingress of X sums to 10 Gb/s, above sites.X.max_ingress, 8 Gb/s" in found.message
     two = findings(text(limits="limits: {total: 1 Tb/s, per_site: 9 Gb/s}"))
     assert [found.message.partition(" sums")[0] for found in two] == ["egress of A", "ingress of B"]

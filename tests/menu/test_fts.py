@@ -285,7 +285,7 @@ def test_files_without_a_size_are_a_finding(wording):
     content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}\n  two: {RIGHT}")
     files = {"s.csv": f"url,size\n{A}/1,\n{A}/2,1 GB\n{A}/3,\n"}
     (found,) = of_lists(content, files)
-    assert (found.code, found.outlier, found.line) == ("unsized-files", False, 12)
+    assert (found.code, found.needs_accepting, found.line) == ("unsized-files", False, 12)
     wording(found.message)
     assert not of_lists(content + "accept: unsized-files\n", files)
     (other,) = of_lists(content, LIST)
@@ -297,7 +297,7 @@ def test_files_that_no_source_has_are_a_finding():
     content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}")
     files = {"s.csv": f"url,size\n{A}/1,1 GB\n{A.replace('example', 'exmaple')}/2,1 GB\n3,1 GB\n"}
     (found,) = lint.findings(menu.campaign([read(content, files)]))
-    assert (found.code, found.outlier) == ("unused-files", False)
+    assert (found.code, found.needs_accepting) == ("unused-files", False)
     assert "below no source: 1 of its 3 files" in found.message
 
 

@@ -43,7 +43,7 @@ def test_what_a_link_needs_and_what_fts_allows_by_default_is_told_with_its_relea
     ((_, problem),) = lint.transfer_findings(one("10 Gb/s"), [LINK], 6e6)
     assert isinstance(problem, Problem)
     assert problem.code == "fts-link-limit"
-    assert (problem.file, problem.line, problem.outlier) == ("m.yaml", 9, False)
+    assert (problem.file, problem.line, problem.needs_accepting) == ("m.yaml", 9, False)
     wording(problem.message)
     assert "accept: [fts-link-limit]" in problem.hint
     ((_, told),) = lint.transfer_findings(

@@ -51,9 +51,9 @@ def test_a_scenario_sums_to_its_rate(sources: dict[str, int], destinations: dict
         return
     flows = read(content).flows
     assert sum(flow.rate for flow in flows) == pytest.approx(rate * 1e9 / 8)
-    assert {flow.link[:2] for flow in flows} == set(pairs)
+    assert {flow.link.ends for flow in flows} == set(pairs)
     unit = rate * 1e9 / 8 / sum(pairs.values())
-    assert all(flow.rate == pytest.approx(unit * pairs[flow.link[:2]]) for flow in flows)
+    assert all(flow.rate == pytest.approx(unit * pairs[flow.link.ends]) for flow in flows)
 
 
 def test_links_of_a_file() -> None:

@@ -164,8 +164,8 @@ class _Adding:
             for group, parts in ((source, ends[:1]), (destination, ends[1:]), (scenario, ends), (TOTAL, ends)):
                 loads.setdefault(group, []).extend(parts)
             for group in {source, destination, scenario, TOTAL}:
-                self.sums.setdefault(group, _Sums()).links.add((stream.campaign.name, *flow.link[:2]))
-                link = group, *flow.link[:2]
+                self.sums.setdefault(group, _Sums()).links.add((stream.campaign.name, *flow.link.ends))
+                link = group, *flow.link.ends
                 whole.transfers[link] = whole.transfers.get(link, 0.0) + ends.source.transfers_out
                 if stocked is not None and rate > 0 and group != destination:
                     whole.lasts[group] = min(whole.lasts.get(group, math.inf), stocked / rate)
@@ -176,7 +176,7 @@ class _Adding:
 
     def _groups(self, campaign: Campaign, flow: Flow) -> tuple[Group, Group, Group]:
         """Return the source, the destination and the scenario of a flow."""
-        source, destination = (Group("site", self.atlas.site(campaign, rse)) for rse in flow.link[:2])
+        source, destination = (Group("site", self.atlas.site(campaign, rse)) for rse in flow.link.ends)
         name = f"{campaign.name} {flow.scenario}" if self._several else flow.scenario
         return source, destination, Group("scenario", name)
 
@@ -218,7 +218,7 @@ class Atlas:
         self._sites_by_name: dict[str, list[tuple[str, Site]]] = {}
         self._per_site = {c.name: min(m.limits.per_site for m in c.menus) for c in campaigns}
         self._touched = {
-            (c.name, self.site(c, rse)) for c in campaigns for flow in c.flows for rse in flow.link[:2]
+            (c.name, self.site(c, rse)) for c in campaigns for flow in c.flows for rse in flow.link.ends
         }
         self._lag = deletion_lag
         self._into: dict[tuple[str, str], float] = {}

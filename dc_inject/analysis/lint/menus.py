@@ -21,6 +21,7 @@ from dc_inject.menu import source_lists, values
 from dc_inject.model import Campaign, Exclusion, FileFilter, Flow, Link, Listing, Menu, Order, rates, units, urls
 from dc_inject.model.errors import Problem
 from dc_inject.model.rates import site_of
+from dc_inject.model.units import format_minute
 from dc_inject.planning import pace
 
 TARGET_TOLERANCE = 0.01
@@ -62,7 +63,7 @@ def _target(menu: Menu) -> Iterator[Finding]:
             f"{100 * (total / menu.target - 1):+.1f} %"
         )
         hint = "correct a rate, or the target; if it is intended: `accept: [target-differs]`"
-        yield menu, Problem(menu.name, menu.target_line, message, hint, "target-differs", outlier=True)
+        yield menu, Problem(menu.name, menu.target_line, message, hint, "target-differs", needs_accepting=True)
 
 
 def _gaps(menus: Sequence[Menu]) -> Iterator[Finding]:
@@ -70,13 +71,11 @@ def _gaps(menus: Sequence[Menu]) -> Iterator[Finding]:
     last = menus[0]
     for menu in menus[1:]:
         if menu.start > last.end:
-            gap = units.format_duration(menu.start - last.end)
-            message = f"no menu is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
+            gap, start = units.format_duration(menu.start - last.end), format_minute(menu.start)
+            message = f"no menu is in force for {gap} before {start}, from the end of {last.name}"
             hint = "move `start`, or the other's `end`; if the pause is intended: `accept: [window-gap]`"
-            yield (
-                menu,
-                Problem(menu.name, 1, message, hint, "window-gap", outlier=menu.start - last.end > LONGEST_GAP),
-            )
+            is_long = menu.start - last.end > LONGEST_GAP
+            yield menu, Problem(menu.name, 1, message, hint, "window-gap", needs_accepting=is_long)
         last = max(last, menu, key=lambda either: either.end)
 
 
@@ -84,10 +83,8 @@ def _overlaps(menus: Sequence[Menu]) -> Iterator[Finding]:
     """Find windows that reach into the next one; one that lies inside of another is meant to add to it."""
     for before, menu in pairwise(menus):
         if before.start < menu.start < before.end < menu.end:
-            span = units.format_duration(before.end - menu.start)
-            message = (
-                f"it begins {span} before {before.name} ends at {_at(before.end)}: their rates add up until then"
-            )
+            span, end = units.format_duration(before.end - menu.start), format_minute(before.end)
+            message = f"it begins {span} before {before.name} ends at {end}: their rates add up until then"
             hint = "move `start`, or the other's `end`; if they should add up: `accept: [window-overlap]`"
             yield menu, Problem(menu.name, 1, message, hint, "window-overlap")
 
@@ -138,10 +135,6 @@ def _place(use: tuple[Menu, Flow]) -> tuple[datetime, str, int, Link]:
     return use[1].start, use[1].menu, use[1].line, use[1].link
 
 
-def _at(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%MZ")
-
-
 IDLE = "idle-exclusion"
 
 
@@ -171,8 +164,8 @@ def _why_idle(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Seq
     subject = exclusion.site or exclusion.rse or urls.arrow(exclusion.link) or exclusion.scenario
     menus = [menu] if exclusion.file in {"", menu.name} else campaign.menus
     if not any(of.start < exclusion.end and exclusion.start < of.end for of in menus):
-        dates = f"{_written(min(of.start for of in menus))} to {_written(max(of.end for of in menus))}"
-        excluded = f"{_written(exclusion.start)} to {_written(exclusion.end)}"
+        dates = f"{format_minute(min(of.start for of in menus))} to {format_minute(max(of.end for of in menus))}"
+        excluded = f"{format_minute(exclusion.start)} to {format_minute(exclusion.end)}"
         return f"{subject} is excluded from {excluded}, which is outside of the menu's dates, {dates}"
     if not covered:
         return f"{subject} is excluded, but has no link here"
@@ -185,11 +178,7 @@ def _may_be_any(exclusion: Exclusion, flow: Flow) -> bool:
     """Whether an end is an RSE expression that is not resolved yet, so that it may mean what is excluded."""
     if exclusion.scenario or not flow.link.service.knows_ends:
         return False
-    return not all(values.is_name(end) for end in flow.link[:2])
-
-
-def _written(moment: object) -> str:
-    return f"{moment:%Y-%m-%dT%H:%MZ}"
+    return not all(values.is_name(end) for end in flow.link.ends)
 
 
 def list_exceeded_limits(campaign: Campaign) -> tuple[str, ...]:
@@ -287,7 +276,7 @@ def _far_from(neighbours: list[Flow], flows: list[Flow], where: str, high: float
         distance = math.log(flow.rate) - median
         if abs(distance) > max(usual, math.log(high if distance > 0 else low) + NEAR):
             times = f"{math.exp(abs(distance)):.1f} times{'' if distance > 0 else ' below'} the median"
-            yield _outlier(
+            yield _ask_to_accept(
                 flow,
                 "rate-outlier",
                 f"{flow.link.shown} has {units.format_rate(flow.rate)}, {times} "
@@ -301,7 +290,7 @@ def _smallest_first(menu: Menu) -> Iterator[Problem]:
     for flow in menu.flows:
         if flow.order == Order.SMALLEST_FIRST and flow.scenario not in scenarios:
             scenarios.add(flow.scenario)
-            yield _outlier(
+            yield _ask_to_accept(
                 flow,
                 "smallest-first",
                 f"the scenario {flow.scenario} takes the smallest datasets first",
@@ -316,17 +305,17 @@ def _long_lives(menu: Menu) -> Iterator[Problem]:
             longest[flow.scenario] = max(longest.get(flow.scenario, flow), flow, key=lambda one: one.lifetime_max)
     for flow in longest.values():
         lives = units.format_duration(flow.lifetime_max)
-        problem = _outlier(
+        problem = _ask_to_accept(
             flow,
             "long-lifetime",
             f"rules and jobs of {flow.scenario} may live {lives}: so long traffic goes on if the injector dies",
             "lower `lifetime: {max: ...}`; hours are usual; if it is meant: `accept: [long-lifetime]`",
         )
-        yield replace(problem, outlier=flow.lifetime_max > WEEK)
+        yield replace(problem, needs_accepting=flow.lifetime_max > WEEK)
 
 
-def _outlier(flow: Flow, code: str, message: str, hint: str) -> Problem:
-    return Problem(flow.menu, flow.line, message, hint, code, outlier=True)
+def _ask_to_accept(flow: Flow, code: str, message: str, hint: str) -> Problem:
+    return Problem(flow.menu, flow.line, message, hint, code, needs_accepting=True)
 
 
 def source_findings(campaign: Campaign) -> Iterator[Finding]:

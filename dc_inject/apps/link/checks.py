@@ -74,7 +74,7 @@ def ready(challenge: MiniChallenge, connect: Connect, warn: Warn) -> tuple[MiniC
     problems = [problem for problem in answers.collect_problems(FILE_SPEED) if problem.code not in OURS]
     _refuse(challenge, problems, backend, draft, answers, warn)
     _weigh(challenge, answers, draft, warn)
-    storages = Reachability({rse: _endpoints(backend, rse, warn) for rse in challenge.link[:2]})
+    storages = Reachability({rse: _endpoints(backend, rse, warn) for rse in challenge.link.ends})
     pool_size = _pool_size(answers, draft)
     return _with_space(challenge, backend, pool_size.smallest if pool_size else 0, warn), storages
 
@@ -135,7 +135,7 @@ def _refuse(
     if worst.code == "no-source-files" and not challenge.link.service.takes_files:
         message, hint = _what_is_there(challenge, backend)
         raise UsageError(message, f"{hint}{more}")
-    raise UsageError(worst.message, _near(worst, challenge, backend) or f"{_hint(worst, challenge)}{more}")
+    raise UsageError(worst.message, f"{_hint(worst, challenge)}{more}")
 
 
 def _hint(problem: Problem, challenge: MiniChallenge) -> str:
@@ -148,19 +148,6 @@ def _hint(problem: Problem, challenge: MiniChallenge) -> str:
 
 def _cure(code: str, challenge: MiniChallenge) -> str:
     return BLOCKS[code].format(selection=challenge.selection)
-
-
-def _near(problem: Problem, challenge: MiniChallenge, backend: Backend) -> str:
-    """Return the RSEs whose names are like that of one that there is not."""
-    if "knows no RSE" not in problem.message:
-        return ""
-    wrong = next((end for end in challenge.link[:2] if problem.message.endswith(f" {end}")), "")
-    try:
-        names = backend.resolve("*")
-    except ServiceError:
-        return ""
-    near = units.nearest(wrong, names, 3)
-    return f"did you mean {' or '.join(near)}?" if near else f"{len(names)} RSEs are known there, none like it"
 
 
 def _what_is_there(challenge: MiniChallenge, backend: Backend) -> tuple[str, str]:

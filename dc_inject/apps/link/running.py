@@ -62,7 +62,9 @@ def carry_out(
     Returns what `inject` returns: False if it was stopped.
     """
     climbs: list[Climbing] = []
-    named = [*challenge.link[:2], challenge.options.endpoint or ""] if challenge.link.service.ends_are_urls else []
+    named = (
+        [*challenge.link.ends, challenge.options.endpoint or ""] if challenge.link.service.ends_are_urls else []
+    )
 
     def wrap_menus(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
         ledger.keep_challenge("asked", challenge.serialize_challenge(), clock.now())

@@ -225,7 +225,7 @@ class _Expander:
             elif not whole and mine and "shape" in node:
                 parts.append(("shape", writing.flow(mine)))
             asks = [(key, str(node[key])) for key in ("rate", "volume", "keep", "again") if key in node]
-            same = whole and (str(node["from"]), str(node["to"])) == flow.link[:2]
+            same = whole and (str(node["from"]), str(node["to"])) == flow.link.ends
             lines.append((_line(flow, [*(asks if whole else _asks(flow, entry)), *parts]), same))
         return lines
 

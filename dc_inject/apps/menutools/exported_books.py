@@ -62,7 +62,7 @@ def _by_scenario(menu: Menu) -> dict[str, Rates]:
     links: dict[str, Rates] = {}
     for flow in menu.flows:
         own = links.setdefault(flow.scenario, {})
-        own[flow.link[:2]] = max(own.get(flow.link[:2], 0.0), flow.rate * 8e-9)
+        own[flow.link.ends] = max(own.get(flow.link.ends, 0.0), flow.rate * 8e-9)
     return links
 
 

@@ -93,7 +93,7 @@ def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:
             "column": problem.column or None,
             "severity": "error" if problem.is_error else "warning",
             "code": problem.code or None,
-            "outlier": problem.outlier,
+            "outlier": problem.needs_accepting,
             "message": problem.message,
             "hint": problem.hint,
         }
@@ -112,7 +112,7 @@ def _sentence(campaign: Campaign, drafts: Sequence[MenuDraft], scale: float) -> 
     """Return what the menus ask for, in one sentence."""
     flows = campaign.flows
     links, scenarios = len({flow.link for flow in flows}), len({flow.scenario for flow in flows})
-    start, end = (moment.strftime("%Y-%m-%dT%H:%MZ") for moment in (campaign.start, campaign.end))
+    start, end = (units.format_minute(moment) for moment in (campaign.start, campaign.end))
     rate = units.format_rate(rates.peak(flows).rate)
     sentence = (
         f"{campaign.name}: {units.counted(links, 'links')} in {units.counted(scenarios, 'scenarios')}, "

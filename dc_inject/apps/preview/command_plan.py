@@ -117,7 +117,7 @@ def plan(
     in_force = foreseen.campaign
     if not foreseen.rows:
         begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (in_force.start, in_force.end))
-        hint = f"--at {in_force.start:%Y-%m-%dT%H:%MZ} plans the first cycle"
+        hint = f"--at {units.format_minute(in_force.start)} plans the first cycle"
         words = f"no menu is in force at that time: the menus of {campaign} are from {begin} to {end}; {hint}"
         click.echo(words, err=True)
         if fmt == "table":

@@ -29,12 +29,12 @@ def ask(answers: Answers, drafts: Sequence[menu.MenuDraft], rucio: RucioBackend)
     """Ask about all that links through Rucio need; an unanswered question is reported, and stops nothing else."""
     unresolved = {expression for draft in drafts for _, expression in draft.expressions}
     ours = uses(answers.campaign, rucio.name)
-    names = {name for _, flow in ours for name in flow.link[:2]} - unresolved
+    names = {name for _, flow in ours for name in flow.link.ends} - unresolved
     try:
         facts = dict(rucio.sites(sorted(names)))
         _rses(answers, ours, facts)
-        existing = [use for use in ours if all(name in facts and facts[name].exists for name in use[1].link[:2])]
-        survey = rucio.survey({use[1].link[:2] for use in existing})
+        existing = [use for use in ours if all(name in facts and facts[name].exists for name in use[1].link.ends)]
+        survey = rucio.survey({use[1].link.ends for use in existing})
         _links(answers, existing, survey)
         _activities(answers, existing, survey)
         _rooms(answers, existing, facts, survey)
@@ -77,7 +77,7 @@ def _links(answers: Answers, ours: Iterable[Use], survey: Survey) -> None:
     """Find links that Rucio has no way for: no distance, or no protocols for copies by third party."""
     reported = set()
     for use in ours:
-        source, destination = pair = use[1].link[:2]
+        source, destination = pair = use[1].link.ends
         if pair in reported:
             continue
         reported.add(pair)

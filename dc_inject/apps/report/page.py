@@ -51,7 +51,7 @@ def html(report: Report, renewed_every: float = 0, first_lines: Sequence[str] = 
     )
 
 
-def render(title: str, words: Sequence[str], **parts: Any) -> str:
+def render(name: str, words: Sequence[str], **parts: Any) -> str:
     """Return a page with a title, sentences below it, and the other parts that the template knows."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  an extra
 
@@ -64,4 +64,4 @@ def render(title: str, words: Sequence[str], **parts: Any) -> str:
         finalize=lambda value: visible(value) if type(value) is str else value,  # not what is marked as safe
         loader=PackageLoader("dc_inject.apps.report", ""),
     )
-    return environment.get_template("page.html").render(title=title, words=words, **parts)
+    return environment.get_template("page.html").render(title=name, words=words, **parts)

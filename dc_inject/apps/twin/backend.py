@@ -180,7 +180,7 @@ class TwinBackend:
         """Return what waits in FTS on links, if the grid file gives FTS a name; else nothing."""
         if not self._world.grid.fts.named:
             return dict.fromkeys(links, ports.Missing("", ""))
-        queues = {link: queue(self._world, (link.source, link.destination), self._clock) for link in links}
+        queues = {link: queue(self._world, link.ends, self._clock) for link in links}
         return {link: of_link for link, of_link in queues.items() if of_link is not None}
 
     # ------------------------------------------------------------------ one rule

@@ -319,5 +319,5 @@ def _most(amounts: Sequence[int]) -> int:
 
 def _ends(link: Link, grid: Grid) -> Ends:
     """Return the ends of a link as the grid calls them."""
-    source, destination = (grid.storage_at(end) or end for end in (link.source, link.destination))
+    source, destination = (grid.storage_at(end) or end for end in link.ends)
     return source, destination

@@ -192,7 +192,7 @@ class Asked:
         """Raise MenuError for ends of links that no storage of the grid is."""
         unknown: dict[str, list[Problem]] = {}
         for flow in campaign.flows:
-            for end in (flow.link.source, flow.link.destination):
+            for end in flow.link.ends:
                 if self.grid.storage_at(end) is None:
                     unknown.setdefault(end, []).append(self._unknown(flow, end))
         if unknown:

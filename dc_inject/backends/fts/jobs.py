@@ -81,7 +81,7 @@ class Jobs:
 
     def _submit(self, injection: Injection) -> Outcome:
         tokens = self.connection.credentials.transfer_tokens()
-        for url in injection.link.source, injection.link.destination:
+        for url in injection.link.ends:
             if tokens is not None and not self.trusted(url):
                 raise Permanent(refusal(url, "your token"), hint(url))
         try:

@@ -104,7 +104,7 @@ class Facts:
             raise Permanent("no report of the storage's free space")
         updated = utc(usage["updated_at"])
         if updated is not None and self._connection.now() - updated > _OLD:
-            raise Permanent(f"the storage's last report of its free space is of {updated:%Y-%m-%dT%H:%MZ}")
+            raise Permanent(f"the storage's last report of its free space is of {units.format_minute(updated)}")
         return count(usage["free"]), updated
 
     def _quotas(self) -> Mapping[str, float]:

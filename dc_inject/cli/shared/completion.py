@@ -47,7 +47,7 @@ def links(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 
 def ends(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the ends of links that campaigns on this machine had."""
-    names = (end for flow in _in_ledgers(_campaigns()) for end in (flow.link.source, flow.link.destination))
+    names = (end for flow in _in_ledgers(_campaigns()) for end in flow.link.ends)
     return _beginning(incomplete, names)
 
 

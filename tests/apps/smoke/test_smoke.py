@@ -88,7 +88,7 @@ def test_each_link_of_all_days_gets_one_file_once(service, tmp_path: Path, menus
 
 def refuse(pair: tuple[str, str], error: Exception) -> Any:
     def fault(method: str, subject: Any) -> None:
-        if method == "submit" and any(isinstance(one, Injection) and one.link[:2] == pair for one in subject):
+        if method == "submit" and any(isinstance(one, Injection) and one.link.ends == pair for one in subject):
             raise error
 
     return fault
@@ -116,7 +116,7 @@ def test_each_broken_link_is_reported_with_whose_fault_it_is(service, tmp_path: 
 
 def test_a_link_that_never_answers_ends_with_the_time_of_the_test(service, tmp_path: Path, menus: Path) -> None:
     backend = service(8, stock=STOCK)
-    backend.speed = lambda link: 0.0 if link[:2] == (A, B) else 1e9
+    backend.speed = lambda link: 0.0 if link.ends == (A, B) else 1e9
     before = backend.clock.now()
     done = run("smoke", menus, "--within", "10m", "--format", "json")
     assert done.exception.exit_code == 5
