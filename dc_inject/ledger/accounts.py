@@ -19,7 +19,8 @@ class AccountReader(Store):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._ids = Kept(database, self._read_ids)
+        ids = f"SELECT id, {FLOW} FROM account"  # noqa: S608  our own words
+        self._ids = Kept(database, lambda: {flow_of(*flow): number for number, *flow in database.rows(ids)})
 
     def accounts(self) -> Mapping[FlowKey, Totals]:
         """Return the totals of every flow key that the campaign ever had, in the order of the keys."""
@@ -30,9 +31,6 @@ class AccountReader(Store):
         """Return the bytes that overheads added to the dues of every flow key so far."""
         rows = self._db.rows(f"SELECT {FLOW}, extra FROM account")  # noqa: S608  our own words
         return {flow_of(*flow): extra for *flow, extra in rows}
-
-    def _read_ids(self) -> dict[FlowKey, int]:
-        return {flow_of(*flow): number for number, *flow in self._db.rows(f"SELECT id, {FLOW} FROM account")}  # noqa: S608  our own words
 
     def resident(self) -> Mapping[str, int]:
         """Return, for each destination, our bytes that are there or may come there, intents included."""

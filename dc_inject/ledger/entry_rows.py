@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Any
 
 from dc_inject.ledger.database import (
-    Store,
     cycle_of,
     duration,
     moment,
@@ -21,10 +20,8 @@ from dc_inject.ledger.database import (
     stored,
     stored_or_none,
 )
-from dc_inject.ledger.schema import ENDS
 from dc_inject.model import (
     Bundle,
-    Cycle,
     Entry,
     File,
     Injection,
@@ -226,26 +223,3 @@ def _job(text: str) -> JobOptions:
     if reading := options.get("reading"):
         more["reading"] = ReadOptions(**reading)
     return JobOptions(**options | more)
-
-
-class EntryReader(Store):
-    """Reads entries one by one, in no order: what others sort, count and look through."""
-
-    def _entries(
-        self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
-    ) -> Iterator[Entry]:
-        conditions: list[str] = ["1"]
-        values: list[str | int] = []
-        if states:
-            conditions.append(f"state IN ({', '.join('?' * len(states))})")
-            values += [str(state) for state in states]
-            if all(f"'{state}'" not in ENDS for state in states):
-                conditions.append(f"state NOT IN {ENDS}")  # in the words of the partial index, which it takes then
-        if cycle is not None:
-            conditions.append("cycle = ?")
-            values.append(stored(cycle.start))
-        if since is not None:
-            conditions.append("cycle >= ?")
-            values.append(stored(since))
-        for row in self._db.stream(f"{PLAINLY} WHERE {' AND '.join(conditions)}", *values):
-            yield entry_of(row)

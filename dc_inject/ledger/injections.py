@@ -12,13 +12,13 @@ from itertools import chain
 from statistics import median
 from types import MappingProxyType
 
-from dc_inject.ledger import active_entries, entry_rows
+from dc_inject.ledger import active_entries, entry_rows, uniqueness
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.active_entries import Completion, Completions, Living
 from dc_inject.ledger.database import FLOW, Database, duration, flow_key, flow_of, moment, stored, stored_or_never
 from dc_inject.ledger.inventory import record_tape
 from dc_inject.ledger.schema import ENDS
-from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
+from dc_inject.ledger.uniqueness import EntryReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
@@ -31,7 +31,7 @@ _MOVING = frozenset({State.CALLED, State.LIVE})
 _OVER = tuple(state for state in State if state not in active_entries.STATES)
 
 
-class InjectionReader(AccountReader, UniquenessReader):
+class InjectionReader(AccountReader, EntryReader):
     """What can be read of injections."""
 
     def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
@@ -215,13 +215,14 @@ def _of_living(states: Sequence[State], cycle: Cycle | None, since: datetime | N
     return cycle is None and since is None and bool(states) and active_entries.STATES.issuperset(states)
 
 
-class Injections(InjectionReader, Uniqueness):
+class Injections(InjectionReader):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
         self._completions = Completions(database, super()._completed)
+        self._any_once = uniqueness.any_once(database)
         self._looks: dict[str, tuple[Entry, Observation]] = {}  # the last one at each, and what it made of it
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
@@ -269,7 +270,8 @@ class Injections(InjectionReader, Uniqueness):
                 new = [intent for key, intent in intents.items() if key not in before]
                 for entry in (*super()._found(list(before)), *new):
                     put(entry)
-            self._keep_once_only(injections)
+            if uniqueness.keep_once_only(self._db, injections):
+                self._any_once.forget()
 
     def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
         """Write that intents are about to be asked for; returns the keys for which that is so.
@@ -413,4 +415,5 @@ class Injections(InjectionReader, Uniqueness):
             self._write_changes(changes, now)
         for _, entry in moved_on:
             self._looks.pop(entry.injection.key, None)
-        self._let_out_again(moved_on, undone)
+        if self._any_once():
+            uniqueness.let_out_again(self._db, moved_on, undone)

@@ -16,13 +16,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from dc_inject.ledger import active_entries
-from dc_inject.ledger.database import Database, Kept, stored
-from dc_inject.ledger.entry_rows import EntryReader
-from dc_inject.model import Entry, Injection, State
+from dc_inject.ledger import active_entries, entry_rows
+from dc_inject.ledger.database import Database, Kept, Store, stored
+from dc_inject.ledger.schema import ENDS
+from dc_inject.model import Cycle, Entry, Injection, State
 from dc_inject.model.items import ItemId, read_id, units_of
 from dc_inject.model.services import SERVICES
 
@@ -32,8 +32,27 @@ _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 
 
-class UniquenessReader(EntryReader):
-    """Reads what is set aside, and what may go out only once."""
+class EntryReader(Store):
+    """Reads entries, in no order; what is set aside, and what may go out only once."""
+
+    def _entries(
+        self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
+    ) -> Iterator[Entry]:
+        conditions: list[str] = ["1"]
+        values: list[str | int] = []
+        if states:
+            conditions.append(f"state IN ({', '.join('?' * len(states))})")
+            values += [str(state) for state in states]
+            if all(f"'{state}'" not in ENDS for state in states):
+                conditions.append(f"state NOT IN {ENDS}")  # in the words of the partial index, which it takes then
+        if cycle is not None:
+            conditions.append("cycle = ?")
+            values.append(stored(cycle.start))
+        if since is not None:
+            conditions.append("cycle >= ?")
+            values.append(stored(since))
+        for row in self._db.stream(f"{entry_rows.PLAINLY} WHERE {' AND '.join(conditions)}", *values):
+            yield entry_rows.entry_of(row)
 
     def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
         """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""
@@ -56,40 +75,34 @@ class UniquenessReader(EntryReader):
         return {(row["item"], row["scenario"]) for row in rows}
 
 
-class Uniqueness(UniquenessReader):
-    """What is written of it, inside the transactions of what happens to injections."""
+def any_once(database: Database) -> Kept[bool]:
+    """Make the question whether anything goes out once only: most campaigns may give everything again."""
+    return Kept(database, lambda: database.row("SELECT 1 FROM once_only") is not None)
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._any_once = Kept(database, lambda: database.row("SELECT 1 FROM once_only") is not None)
 
-    def _keep_once_only(self, injections: Iterable[Injection]) -> None:
-        names = [
-            (injection.key, name)
-            for injection in injections
-            if injection.once
-            for name in units_of(injection.item)
-        ]
-        if names:
-            self._db.run_many("INSERT OR IGNORE INTO once_only VALUES (?, ?)", names)
-            self._any_once.forget()
+def keep_once_only(database: Database, injections: Iterable[Injection]) -> bool:
+    """Keep what goes out once, in the transaction of its intents; return whether anything does."""
+    names = [
+        (injection.key, name) for injection in injections if injection.once for name in units_of(injection.item)
+    ]
+    database.run_many("INSERT OR IGNORE INTO once_only VALUES (?, ?)", names)
+    return bool(names)
 
-    def _let_out_again(
-        self, changes: Iterable[tuple[Entry, Entry]], undone: Mapping[str, Collection[str]]
-    ) -> None:
-        """Let go out again what did not arrive of injections that are over or were dropped, as they were and are.
 
-        `undone` names the files that did not arrive, by key; where it is unknown, none of them counts as arrived.
-        """
-        if not self._any_once():
-            return  # most campaigns may give everything again
-        for before, after in changes:
-            key, item = before.injection.key, after.injection.item
-            missing = undone.get(key, ())
-            dropped = after.state in _DROPPED
-            over = before.state not in _OVER and after.state in _OVER
-            if dropped or (over and after.moved + after.present < item.bytes and not missing):
-                self._db.run("DELETE FROM once_only WHERE key = ?", key)
-            elif over and missing:
-                names = ((key, name) for name in missing)
-                self._db.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", names)
+def let_out_again(
+    database: Database, changes: Iterable[tuple[Entry, Entry]], undone: Mapping[str, Collection[str]]
+) -> None:
+    """Let go out again what did not arrive of injections that are over or were dropped, as they were and are.
+
+    `undone` names the files that did not arrive, by key; where it is unknown, none of them counts as arrived.
+    """
+    for before, after in changes:
+        key, item = before.injection.key, after.injection.item
+        missing = undone.get(key, ())
+        dropped = after.state in _DROPPED
+        over = before.state not in _OVER and after.state in _OVER
+        if dropped or (over and after.moved + after.present < item.bytes and not missing):
+            database.run("DELETE FROM once_only WHERE key = ?", key)
+        elif over and missing:
+            names = ((key, name) for name in missing)
+            database.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", names)
