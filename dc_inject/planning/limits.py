@@ -82,10 +82,6 @@ class Destination:
         """The age of its space for the numbers of a hold; empty if that is not known."""
         return {} if self.age is None else {"age": self.age}
 
-    def limit_for_link(self, *, guarded: bool) -> Destination:
-        """Return what a link may use of it: less, perhaps, if control acts on the link."""
-        return self.guarded if guarded and self.guarded is not None else self
-
     def explain_lack_of_space(self, of_rates: float) -> Held:
         """Return why the space lets too little through; `of_rates` is what they fill with its deletion lag."""
         space, deletions = max(self.space or 0, 0), self.deletions

@@ -196,7 +196,7 @@ class LinkPlans:
     def _life(self, demand: Demand) -> lifetime.Life:
         flow, s = demand.flow, self._s
         unguarded = s.destinations.get(flow.link.destination, Destination())
-        destination = unguarded.limit_for_link(guarded=_guarded(flow))
+        destination = (unguarded.guarded if _guarded(flow) else None) or unguarded
         lag, ingress = destination.deletion_lag, self._ingress[flow.link.destination]
         if destination is unguarded:
             # Planning can use space that is freed in the course of a cycle only at the start of the next one. That

@@ -46,8 +46,9 @@ def datasets_plain(
 
 def _dataset_plain(folder: Path, state: State, source: str, dataset: Dataset) -> dict[str, Any]:
     files: list[dict[str, Any]] = []
+    stem = "/store" + ("" if dataset.name.startswith("/") else "/") + dataset.name.replace("#", "/")
     for number, size in enumerate(dataset.files):
-        name = f"{_stem(dataset.name)}/{number:04d}.root"
+        name = f"{stem}/{number:04d}.root"
         file: dict[str, Any] = {"name": name, "bytes": size}
         if source in state.real:
             # a leading slash would make an empty folder name in Rucio's paths
@@ -67,7 +68,3 @@ def path(rse: str, scope: str, name: str) -> str:
     """Name the file of a replica on its storage, as Rucio's algorithm `hash` does it."""
     digest = hashlib.md5(f"{scope}:{name}".encode(), usedforsecurity=False).hexdigest()
     return f"{prefix(rse)}/{scope}/{digest[0:2]}/{digest[2:4]}/{name}"
-
-
-def _stem(name: str) -> str:
-    return "/store" + ("" if name.startswith("/") else "/") + name.replace("#", "/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -219,7 +219,7 @@ class Sandbox(RucioControls, StorageControls):
         services.wait(SERVER, services.answers)
         wait(services, state)
         self.settle()
-        self._state().complete_state().write(self.folder)
+        replace(self._state(), up=True).write(self.folder)
 
     def _refuse_foreign_folder(self) -> None:
         ownership.refuse_foreign(self.folder, "--folder", ownership.is_older_sandbox)

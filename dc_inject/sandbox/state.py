@@ -49,10 +49,6 @@ class State:
         """Write it in one step."""
         write_private(folder / STATE, json.dumps(asdict(self)))
 
-    def complete_state(self) -> Self:
-        """The same, complete."""
-        return replace(self, up=True)
-
     def with_rses(self, rses: Iterable[Rse]) -> Self:
         """The same, with more RSEs on storages."""
         return replace(self, real={**self.real, **{rse.name: rse.on for rse in rses if rse.on is not None}})

@@ -117,14 +117,11 @@ class StorageControls(Handle):
         return file
 
     def _person(self, name: str) -> str:
-        self._needs_fts()
+        if not self._state().fts:
+            raise UsageError("the sandbox has no FTS service", "bring it up with --storage xrootd")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,40}", name) or name in {"ca", "fts", "storage"}:
             raise UsageError(f"{name!r} is not a name for a person here", "one word such as alice")
         return name
-
-    def _needs_fts(self) -> None:
-        if not self._state().fts:
-            raise UsageError("the sandbox has no FTS service", "bring it up with --storage xrootd")
 
     def stop_fts(self) -> None:
         """End the FTS service."""

@@ -326,7 +326,8 @@ def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
         sites = _sites(campaign)
         exclusions = list(enumerate(exclusion for menu in campaign.menus for exclusion in menu.exclusions))
         for flow, bounded in zip(campaign.flows, rates.with_landed(campaign.flows), strict=True):
-            ended = flow if flow.goal is None else replace(flow, end=_second(rates.shorten_to_goal(bounded).end))
+            end = (rates.shorten_to_goal(bounded).end + _SECOND / 2).replace(microsecond=0)  # to the second
+            ended = flow if flow.goal is None else replace(flow, end=end)
             out = tuple(
                 n for n, exclusion in exclusions if pace.covers(exclusion, flow.scenario, flow.link, sites)
             )
@@ -378,7 +379,3 @@ def _levels(
 
 def _sites(campaign: Campaign) -> dict[str, str]:
     return site_of(site for menu in campaign.menus for site in menu.sites)
-
-
-def _second(moment: datetime) -> datetime:
-    return (moment + _SECOND / 2).replace(microsecond=0)
