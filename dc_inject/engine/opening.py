@@ -14,7 +14,7 @@ from dc_inject.engine import preflight, queues, rooms, second_hops
 from dc_inject.engine.calls import Batch, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
-from dc_inject.engine.situation import SituationReader, booked, site_of
+from dc_inject.engine.situation import SituationReader, booked
 from dc_inject.ledger import Pause, Totals
 from dc_inject.ledger.inventory import Reading
 from dc_inject.model import (
@@ -38,6 +38,7 @@ from dc_inject.model.events import Intended
 from dc_inject.model.goals import GoalAccount, Recycle, SecondHop
 from dc_inject.model.items import ItemId
 from dc_inject.model.ports import RseFacts
+from dc_inject.model.rates import site_of
 from dc_inject.planning import pace, plan
 
 log = logging.getLogger(__name__)

@@ -29,12 +29,12 @@ from dc_inject.model import (
     PoolKey,
     RseSpec,
     Site,
-    rates,
     urls,
 )
 from dc_inject.model.holds import is_of_earlier_cycles
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
+from dc_inject.model.rates import site_of
 from dc_inject.planning import lifetime, pace, plan, shards
 
 SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
@@ -260,11 +260,6 @@ def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:
         spaces = [space for space in (other.space, spec.space) if space is not None]
         specs[name] = RseSpec(min(spaces, default=None), max(other.deletion_lag, spec.deletion_lag))
     return specs
-
-
-def site_of(campaign: Campaign) -> dict[str, str]:
-    """Return the site of every RSE that the menus place."""
-    return rates.site_of(site for menu in campaign.menus for site in menu.sites)
 
 
 def _limits(menus: Sequence[Menu], cycle: Cycle, site_of: Mapping[str, str]) -> tuple[Limits, tuple[Site, ...]]:

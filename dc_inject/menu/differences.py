@@ -117,7 +117,7 @@ def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
             ("total", "", "total"),
         ):
             flows_of.setdefault(subject, []).append(flow)
-    sites = rates.site_of(site for menu in campaign.menus for site in menu.sites)
+    sites = rates.site_of(campaign)
     for (name, direction), flows in rates.by_site(carried, sites).items():
         flows_of["site", direction, name] = flows
     return flows_of

@@ -261,7 +261,7 @@ class Live:
 
     def in_force(self, campaign: Campaign) -> None:
         """Hear which menus are in force, and know the site of each end of their links, as reports do."""
-        sites = rates.site_of(site for menu in campaign.menus for site in menu.sites)
+        sites = rates.site_of(campaign)
         ends = {end for flow in campaign.flows for end in flow.link.ends}
         with self._lock:
             self._sites = {end: sites.get(end) or host_of(end) for end in ends}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dc_inject.model import shape, units
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.shape import Piece, Shape
-from dc_inject.model.types import Flow, Menu, Site
+from dc_inject.model.types import Campaign, Flow, Menu
 
 _MICROSECOND = timedelta(microseconds=1)
 _ONE = Fraction(1)
@@ -148,9 +148,9 @@ def over_total(menus: Sequence[Menu]) -> Iterator[Excess]:
     yield from (excess for excess in starts.values() if is_above(excess.rate, excess.limit))
 
 
-def site_of(sites: Iterable[Site]) -> dict[str, str]:
-    """Return the site of every RSE that is listed."""
-    return {rse: site.name for site in sites for rse in site.rses}
+def site_of(campaign: Campaign) -> dict[str, str]:
+    """Return the site of every RSE that the menus place."""
+    return {rse: site.name for menu in campaign.menus for site in menu.sites for rse in site.rses}
 
 
 def by_site(flows: Iterable[Flow], sites: Mapping[str, str]) -> dict[tuple[str, str], list[Flow]]:

@@ -212,7 +212,7 @@ class Atlas:
 
     def __init__(self, campaigns: Sequence[Campaign], deletion_lag: timedelta | None) -> None:
         """Take the campaigns, and the deletion lag that holds for all of them, if one is assumed."""
-        self._sites = {c.name: site_of(site for menu in c.menus for site in menu.sites) for c in campaigns}
+        self._sites = {c.name: site_of(c) for c in campaigns}
         self._cycles = {campaign.name: campaign.cycle for campaign in campaigns}
         self._specs: dict[tuple[str, str], RseSpec] = {}
         self._sites_by_name: dict[str, list[tuple[str, Site]]] = {}
@@ -323,7 +323,7 @@ def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
     together: dict[tuple[object, ...], list[Flow]] = {}
     campaign_of: dict[tuple[object, ...], Campaign] = {}
     for number, campaign in enumerate(campaigns):
-        sites = _sites(campaign)
+        sites = site_of(campaign)
         exclusions = list(enumerate(exclusion for menu in campaign.menus for exclusion in menu.exclusions))
         for flow, bounded in zip(campaign.flows, rates.with_landed(campaign.flows), strict=True):
             end = (rates.shorten_to_goal(bounded).end + _SECOND / 2).replace(microsecond=0)  # to the second
@@ -372,10 +372,6 @@ def _levels(
     for campaign in campaigns:
         own = {n: first for n, first in firsts.items() if flowing[n].campaign is campaign and first.rate > 0}
         exclusions = [exclusion for menu in campaign.in_force(*span) for exclusion in menu.exclusions]
-        rate_of: Mapping[FlowKey, float] = pace.rate(own.values(), exclusions, _sites(campaign), moment)
+        rate_of: Mapping[FlowKey, float] = pace.rate(own.values(), exclusions, site_of(campaign), moment)
         levels += [(n, rate_of[first.key] / first.rate) for n, first in own.items()]
     return tuple((n, float(f"{level:.12g}")) for n, level in levels)
-
-
-def _sites(campaign: Campaign) -> dict[str, str]:
-    return site_of(site for menu in campaign.menus for site in menu.sites)

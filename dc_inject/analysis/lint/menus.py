@@ -144,7 +144,7 @@ def exclusion_findings(campaign: Campaign) -> Iterator[Finding]:
     An exclusion counts for all menus that are in force at its time. One that stands in a file that menus include
     may be meant for another of them, so it is judged only where several menus are looked at together.
     """
-    sites = site_of(site for menu in campaign.menus for site in menu.sites)
+    sites = site_of(campaign)
     for menu in campaign.menus:
         for exclusion in menu.exclusions:
             if exclusion.file and exclusion.file != menu.name and len(campaign.menus) == 1:
@@ -214,7 +214,7 @@ def _totals(campaign: Campaign) -> Iterator[Finding]:
 def _sites(campaign: Campaign) -> Iterator[Finding]:
     sites = {site.name: site for menu in campaign.menus for site in menu.sites}
     menu_of = {id(flow): menu for menu in campaign.menus for flow in menu.flows}
-    for (name, direction), flows in rates.by_site(campaign.flows, rates.site_of(sites.values())).items():
+    for (name, direction), flows in rates.by_site(campaign.flows, site_of(campaign)).items():
         total, largest = rates.peak(flows)
         if largest is None:
             continue

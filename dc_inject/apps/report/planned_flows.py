@@ -93,7 +93,7 @@ def _flows(span: Span, parts: Sequence[Parts]) -> dict[Purpose, PlannedFlow]:
 
 def _parts(stream: Stream) -> Parts:
     """Return the full rates of a stream."""
-    sites = site_of(site for menu in stream.campaign.menus for site in menu.sites)
+    sites = site_of(stream.campaign)
     rates: dict[Purpose, float] = defaultdict(float)
     links: dict[Purpose, set[Link]] = defaultdict(set)
     for flow in stream.flows:

@@ -204,7 +204,7 @@ def read(view: Reader) -> Past:
         if grid_ends(key.link) in held and number < count:
             held[grid_ends(key.link)][number] = True
     ends_of = {end for key in view.accounts() for end in grid_ends(key.link)}
-    urls_ = {end for key in view.accounts() for end in (key.link.source, key.link.destination) if urls.is_url(end)}
+    urls_ = {end for key in view.accounts() for end in key.link.ends if urls.is_url(end)}
     sites = {
         signal.subject: str(signal.value)
         for signal in view.signals()
