@@ -1,6 +1,6 @@
 """Queues: what FTS shows of controlled links, for the words of `status` alone.
 
-FTS shows all users of a VO what its optimizer sees: `ramp` is, for a link that is short whether FTS still adds
+FTS shows all users of a VO what its optimizer sees: for a link that is short, `ramp` shows whether FTS still adds
 transfers. What cannot be read, or has nothing on the link now, is noted as a missing signal.
 """
 

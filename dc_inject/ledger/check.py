@@ -87,7 +87,7 @@ def check(path: Path) -> list[Finding]:
 
 
 def _files(path: Path) -> Iterator[Finding]:
-    """Yield files that others can read or write (they have addresses and menus in them), and of second names."""
+    """Find files that others can read or write (addresses and menus are in them), or that have more names."""
     for end in _ENDINGS:
         file = path.with_name(path.name + end)
         if file.exists() and (mode := stat.S_IMODE(file.stat().st_mode)) & 0o077:
@@ -98,7 +98,7 @@ def _files(path: Path) -> Iterator[Finding]:
 
 
 def _left(path: Path) -> Iterator[Finding]:
-    """Yield a write-ahead log without a writer: its process died. SQLite reads it like the rest."""
+    """Find a write-ahead log without a writer: its process died. SQLite reads it like the rest."""
     log = path.with_name(path.name + "-wal")
     size = log.stat().st_size if log.exists() else 0
     if size and lock.holder(path) is None:

@@ -356,7 +356,7 @@ def _cycles(line: SummaryLine, hold: Hold, cycles: int) -> dict[str, Any]:
 
 
 def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
-    """Yield that a link waited until its next dataset or file was due, and never was held by anything else."""
+    """Return the cause of a link that only ever waited until its next dataset or file was due."""
     service = SERVICES[line.key.link.through]
     cure = f"smaller {service.items}{', or slices' if service.has_slices else ''}"
     what = f"the next of its {service.items} is larger than what is due: {cure}"
@@ -367,7 +367,7 @@ def _too_coarse(line: SummaryLine, cycles: int) -> Cause:
 def _unexplained(
     line: SummaryLine, explained: int, failed: int, led: Collection[Hold], unseen: Collection[Hold]
 ) -> Iterator[Cause]:
-    """Yield that nothing explains why a link is short, with what is known; yields nothing where something does.
+    """Yield a cause for a link of which nothing explains why it is short, with what is known; else nothing.
 
     `explained` are bytes whose cause is named, `failed` those of them that failed for good, and `led` the holds
     that are named; those of them that are `unseen` follow from what the link does, of which nothing is known.
