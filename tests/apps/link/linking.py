@@ -15,7 +15,7 @@ from dc_inject.analysis import lint
 from dc_inject.apps.preview.online_report import Answers
 from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.ledger import LedgerView
-from dc_inject.model import Campaign, State, units
+from dc_inject.model import Campaign, State
 from dc_inject.model.errors import Problem, Temporary
 from tests.cli.ledgers import START
 from tests.engine.world import GB, items
@@ -67,8 +67,7 @@ def service(
         (backend,) = backends.values()
         for end in flow.link.ends:
             if flow.link.through == "rucio" and end not in {A, B}:
-                hint = f"did you mean {units.nearest(end, (A, B))[0]}?"
-                told.problems.append(Problem(drafts[0].name, 0, f"rucio knows no RSE {end}", hint))
+                told.problems.append(Problem(drafts[0].name, 0, f"rucio knows no RSE {end}", f"its like: {A}"))
             if end in backend.unwritable:
                 what = f"in Rucio, {end} is not writable now"
                 told.problems.append(Problem(drafts[0].name, 1, what, "ask its site", "storage-unreachable"))
