@@ -85,9 +85,12 @@ class Submitting:
             self._tries, self._replace_at = 0, self._context.clock.now()  # a new cycle, a new chance
 
     def spread_overdue(self) -> None:
-        """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once."""
+        """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once.
+
+        What was to go out at the start of its cycle, as recalls are, goes out at once.
+        """
         now = self._context.clock.now()
-        self._spread([entry for entry in self._waiting if moment(entry) < now])
+        self._spread(e for e in self._waiting if e.injection.cycle.start < moment(e) < now)
 
     def _spread(self, entries: Iterable[Entry]) -> None:
         """Let intents go out evenly over the rest of the cycle, none before its moment."""

@@ -113,15 +113,17 @@ def _injections(situation: Situation, lines: Sequence[LinkPlan]) -> tuple[Inject
     """Return the intents of all lines, mixed so that every link and all together are given bytes evenly.
 
     Where there is no time for all calls, those of a line go out together, and only all links together evenly.
+    Recalls go out at the start of the cycle: drives would be idle while the last part of a volume is spread.
     """
-    result = []
+    result, tapes = [], {end for site in situation.sites if site.tape for end in site.tape.ends}
     shares = {i: _share(line) for i, line in enumerate(lines) if line.items}
     at_once = {i for i in shares if lines[i].demand.flow.link.through in situation.submits}
     for i, index, moment in releases(shares, at_once, situation.cycle, situation.now):
         line = lines[i]
         flow, item = line.demand.flow, _named(situation, line, index)
+        at = situation.cycle.start if flow.link.source in tapes else moment
         keeps_files = flow.job is not None and (line.goes_on or isinstance(flow.goal, SecondHop))
-        result.append(intent(situation, flow, item, moment, line.lifetime, keeps_files=keeps_files))
+        result.append(intent(situation, flow, item, at, line.lifetime, keeps_files=keeps_files))
     return tuple(result)
 
 

@@ -35,7 +35,7 @@ defaults:
   lifetime: {{min: 1 h, max: 2 h}}
   files: {{folder: raw}}
   jobs: {{files: 5}}
-  cycle: 10 min
+  cycle: 15 min
 sites:
   CERN: {{rses: {{"{SOURCE}": {{}}}}, tape: {{drives: {DRIVES}, rate: 50 MB/s, buffer: 1 TB}}}}
 tape: {{"{SOURCE}": J. Doe}}
