@@ -36,43 +36,33 @@ def inventory(
     """
     named = [Did.read(text) for text in datasets.dids if not pool.is_pattern(text)]
     members = list_members(connection, [Did.read(text) for text in datasets.containers], named)
-    if len(named) < len(datasets.dids):
-        yield from _locked(connection, source, datasets, members, note)
-    else:
-        yield from _looked_up(connection, source, datasets, members, note)
-
-
-def _locked(
-    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note | None
-) -> Iterator[Dataset]:
-    given: set[str] = set()
-    for row in connection.stream("get_dataset_locks_by_rse", source):
-        if row["state"] != "OK" or naming.is_slice(row["name"]):
-            continue  # what is in a slice is there as a part of its parent
-        item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+    has_patterns = len(named) < len(datasets.dids)
+    given: set[str] = set()  # a dataset has a lock for every rule on it
+    for item in _locked(connection, source) if has_patterns else _looked_up(connection, source, members):
+        inside = item.name in members
         if item.name in given:
-            continue  # a dataset has a lock for every rule on it
+            continue
         if note is not None:
-            note(item, in_container=item.name in members)
-        if pool.matches(item, datasets, in_container=item.name in members):
+            note(item, in_container=inside)
+        if pool.matches(item, datasets, in_container=inside):
             given.add(item.name)
             yield item
 
 
-def _looked_up(
-    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str], note: Note | None
-) -> Iterator[Dataset]:
+def _locked(connection: Connection, source: str) -> Iterator[Dataset]:
+    for row in connection.stream("get_dataset_locks_by_rse", source):
+        if row["state"] == "OK" and not naming.is_slice(row["name"]):  # a slice is there as a part of its parent
+            yield Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+
+
+def _looked_up(connection: Connection, source: str, members: frozenset[str]) -> Iterator[Dataset]:
     rows = bulk(
         map(Did.read, members),
         lambda dids: connection.call("list_dataset_replicas_bulk", [did.row() for did in dids]),
     )
     for row in rows:
         if row["rse"] == source and complete(row):
-            item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
-            if note is not None:
-                note(item, in_container=True)
-            if pool.matches(item, datasets, in_container=True):
-                yield item
+            yield Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
 
 
 def complete(replica: Row) -> bool:
