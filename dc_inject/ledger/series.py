@@ -25,7 +25,7 @@ from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.database import duration, flow_key, held, moment, moment_or_none, read_object, stored
 from dc_inject.ledger.entry_rows import PLAINLY, entry_of
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, losses
-from dc_inject.model.goals import Mode
+from dc_inject.model.control import Mode
 
 NO_TIME = timedelta(0)
 

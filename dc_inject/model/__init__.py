@@ -1,6 +1,6 @@
 """The types of the tool and what follows from them alone: pure, and imported by everything else."""
 
-from dc_inject.model.goals import Control, Mode
+from dc_inject.model.control import Control, Mode
 from dc_inject.model.holds import Held, Hold, Numbers
 from dc_inject.model.items import Bundle, Dataset, File, Item, ReadOptions, Slice
 from dc_inject.model.tape import Tape, TapeFiles

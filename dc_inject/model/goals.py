@@ -7,16 +7,12 @@
 The debt was due and is not injected (yet): what is known to have failed is debt again, with a goal or without
 (`backends/fts/failed_files.py`). What expired before it had arrived is in none of the three, so with a goal it is
 due again by itself; without a goal it stays injected and does not come back. A cycle is due its rate's integral,
-but no more than what is left.
-
-`Control` may also bound the bytes in flight on a link, by what the link carries.
+but no more than what is left. `control.py` may also bound what is in flight.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from enum import StrEnum
 from typing import ClassVar
 
 
@@ -102,25 +98,3 @@ class SecondHop(Recycle):
 
 
 Goal = Volume | Keep | Recycle
-
-
-class Mode(StrEnum):
-    """What is done with the controller's limit for a link."""
-
-    OFF = "off"  # nothing is asked
-    ADVISE = "advise"  # views show what would be done
-    ACT = "act"
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """Whether what a link has in flight is controlled.
-
-    `catch_up` is for how long a debt is kept, to be made up as far as its window has room.
-    """
-
-    mode: Mode = Mode.OFF
-    catch_up: timedelta = timedelta(hours=3)
-
-
-UNCONTROLLED = Control()

@@ -10,7 +10,8 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from dc_inject.model.goals import UNCONTROLLED, Control, Goal
+from dc_inject.model.control import UNCONTROLLED, Control
+from dc_inject.model.goals import Goal
 from dc_inject.model.items import File, Item, ReadOptions, Slicing
 from dc_inject.model.services import DEFAULT, SERVICES, Service
 from dc_inject.model.shape import Shape

@@ -25,8 +25,8 @@ from dc_inject.engine.engine import Engine
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.catalogue import METRICS
 from dc_inject.model import Hold, RseSpec, Site
+from dc_inject.model.control import Control, Mode
 from dc_inject.model.events import CycleClosed, Event, LinkTroubled
-from dc_inject.model.goals import Control, Mode
 from tests.docs import dashboards
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 from tests.metrics import prometheus

@@ -21,7 +21,8 @@ from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.menu import writing
 from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Injection, Link, Menu, units
-from dc_inject.model.goals import UNCONTROLLED, SecondHop
+from dc_inject.model.control import UNCONTROLLED
+from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import Slicing
 from dc_inject.model.plan import Plan
 from dc_inject.model.ports import Clock

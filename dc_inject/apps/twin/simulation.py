@@ -40,9 +40,9 @@ from dc_inject.model import (
     units,
     urls,
 )
+from dc_inject.model.control import Mode
 from dc_inject.model.errors import MenuError, NumberTooLarge, Problem, UsageError
 from dc_inject.model.faults import hint_of
-from dc_inject.model.goals import Mode
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Backend
 from dc_inject.model.services import SERVICES, titles

@@ -21,7 +21,8 @@ from typing import Any
 
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import Dataset, DatasetFilter, Entry, Item, Link
-from dc_inject.model.goals import Control, Mode, SecondHop, Volume
+from dc_inject.model.control import Control, Mode
+from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.items import Slicing
 from dc_inject.model.overrides import Kind
 from dc_inject.model.types import Flow
