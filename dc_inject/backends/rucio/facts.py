@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -62,18 +62,18 @@ class Facts:
         """
         rses = self._connection.kept(("rses",), _SHORT, self._rses)
         shared = _Signals()
-        quotas = shared.read("quota_left", lambda: self._connection.kept(("quotas",), _SHORT, self._quotas))
+        quota = shared.read("quota_left", lambda: self._connection.kept(("quota",), _SHORT, self._quota))
         wanted = sorted(set(names))
         means = self._meanings([name for name in wanted if name in rses])
         return {
-            name: self._facts(name, rses[name], means[name], quotas, shared)
+            name: self._facts(name, rses[name], means[name], quota, shared)
             if name in rses
             else RseFacts(name, exists=False, near=scrub("".join(units.nearest(name, rses))))
             for name in wanted
         }
 
     def _facts(
-        self, name: str, rse: Row, means: tuple[str, ...], quotas: Mapping[str, float] | None, shared: _Signals
+        self, name: str, rse: Row, means: tuple[str, ...], quota: Callable[[str], float] | None, shared: _Signals
     ) -> RseFacts:
         signals = _Signals(dict(shared.missing))
         free, free_at = signals.read("free", lambda: self._free(name)) or (None, None)
@@ -85,7 +85,7 @@ class Facts:
             deletable=rse.get("availability_delete") is not False,
             free=free,
             free_at=free_at,
-            quota_left=None if quotas is None else _left(quotas.get(name, 0)),
+            quota_left=None if quota is None else _left(quota(name)),
             means=means,
             tape=rse["rse_type"] == "TAPE",
             site=scrub(str(rse_attributes.get("site") or "")),
@@ -107,10 +107,10 @@ class Facts:
             raise Permanent(f"the storage's last report of its free space is of {units.format_minute(updated)}")
         return count(usage["free"]), updated
 
-    def _quotas(self) -> Mapping[str, float]:
-        """Return bytes left by RSE; what is not named has no limit set, which for Rucio is nothing left."""
+    def _quota(self) -> Callable[[str], float]:
+        """Return a function from an RSE to the bytes left there: none where no limit is set, as for Rucio."""
         if is_admin(self._connection):
-            return _Unlimited()
+            return lambda _: math.inf
         account = account_of(self._connection)
         left = {
             row["rse"]: float(row["bytes_remaining"])
@@ -120,7 +120,7 @@ class Facts:
             for name in self._meant(row["rse_expression"]):
                 if name in left:
                     left[name] = min(left[name], float(row["bytes_remaining"]))
-        return left
+        return lambda name: left.get(name, 0)
 
     def _global_usage(self, account: str) -> list[Row]:
         try:
@@ -170,14 +170,6 @@ class Facts:
         return self._connection.kept(
             ("expression", expression), _LONG, lambda: resolve(self._connection, expression)
         )
-
-
-class _Unlimited(dict[str, float]):
-    """Quotas of an administrator: there are none."""
-
-    def get(self, name: str, default: float | None = None) -> float:  # type: ignore[override]  # one of its shapes is enough
-        del name, default
-        return math.inf
 
 
 def attributes(connection: Connection, rse: str) -> Row:
