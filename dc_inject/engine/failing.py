@@ -13,7 +13,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dc_inject.ledger import Ledger, Reader, Row, Signal
 from dc_inject.model import Cycle, Flow, FlowKey, State
@@ -72,6 +72,21 @@ def failed_parts(
     return parts
 
 
+def recent_parts(
+    ledger: Reader, last: Cycle, rows: Iterable[Row], keys: Iterable[FlowKey]
+) -> dict[FlowKey, float]:
+    """Return the part that failed on each flow since its last closed cycle began, or the one before: the larger.
+
+    For views: what became stuck since the last plan counts, too.
+    """
+    kept, stuck, became = {signal.subject: signal for signal in ledger.signals(STUCK)}, stuck_bytes(ledger), {}
+    for key in keys:
+        before = _Before.read(kept.get(_subject(key))) or _Before(last.start)
+        became[key] = {**before.became, last.end + timedelta.resolution: max(stuck.get(key, 0) - before.stuck, 0)}
+    windows = [_parts_since(ledger, last.start - n * last.length, rows, became, became) for n in (0, 1)]
+    return {key: max(parts[key] or 0.0 for parts in windows) for key in became}
+
+
 def remember(ledger: Ledger, now: datetime) -> None:
     """Keep what is stuck in a ledger that was rebuilt: it is unknown when it became so."""
     ledger.record_signals(
@@ -81,7 +96,7 @@ def remember(ledger: Ledger, now: datetime) -> None:
 
 
 def _parts_since(
-    ledger: Ledger,
+    ledger: Reader,
     since: datetime,
     rows: Iterable[Row],
     keys: Iterable[FlowKey],

@@ -84,13 +84,9 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
 
 def block(status: Mapping[str, Any], most: int | None = None) -> list[str]:
     """Return all of them, with at most so many other groups of short links: the third line has the first one."""
-    others = [f"{_mark(group['call'])}{group['line']}" for group in status["short"][1:]]
+    others = [f"{'! ' if group['needs_action'] else ''}{group['line']}" for group in status["short"][1:]]
     more = [f"more: {status['more']}"] if status["more"] else []
     return [*status["first_lines"], *map(one_line, others[:most]), *more]
-
-
-def _mark(call: str) -> str:
-    return "" if call.startswith("nobody") else "! "
 
 
 def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: bool) -> Iterator[str]:
@@ -132,7 +128,8 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
     if not groups:
         return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
     others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
-    return f"{_mark(groups[0].call)}short: {short:,} of {count:,} links{others}; {groups[0].line}"
+    mark = "! " if groups[0].needs_action else ""
+    return f"{mark}short: {short:,} of {count:,} links{others}; {groups[0].line}"
 
 
 def events(view: Reader, now: datetime) -> list[str]:

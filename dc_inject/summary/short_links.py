@@ -12,23 +12,31 @@ Short links share a line if they have a cause, and a service or a site, in commo
 - Without one, a service or a site is suspected if all links through it, from it or into it are short without a
   known cause, or moved less than a third of their due in the last closed cycle. If links have several suspects in
   common, all are named; if they have none, the network between is left.
+- Where more than half of what came to an end of late failed, the link is `failing`, held or not, and whom to call
+  follows from the class of most failures, if that names an end.
 - Where little is on its way and something still arrives, none is suspected: links get their rates back slowly.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from dc_inject.engine import failing
 from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Reader, Row
-from dc_inject.model import EPOCH, FlowKey, Held, Hold, Numbers, units
+from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, units
+from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence
 from dc_inject.model.services import SERVICES
+from dc_inject.planning.link_plan import FAILING
 from dc_inject.summary import what_to_do, why
+from dc_inject.summary.failed_files import count_failed
 from dc_inject.summary.menu_terms import site_of
 from dc_inject.summary.ramping import ramping
 
@@ -39,6 +47,7 @@ WORKS = 1 / 3  # of the due of the last closed cycle: who carries such a link wo
 LOOKED_BACK = timedelta(days=1)  # for the last arrival of a link
 UNEXPLAINED, FEW, LIMIT, RAMP = "silent", "few-bytes", "fts-limit", "fts-ramp"  # causes that are no holds
 SUSPECTING = frozenset({UNEXPLAINED, Hold.FAILING.value})  # causes that any party may have
+FAILS = Held(Hold.FAILING)  # also where the plan did not know it yet
 AT_DESTINATION = frozenset({Hold.DESTINATION_UNAVAILABLE, Hold.DELETION_LAG, Hold.DESTINATION_FULL, Hold.QUOTA})
 AT_SOURCE = frozenset({Hold.SOURCE_UNAVAILABLE, Hold.POOL_DRY})
 # What also stops bytes that are on their way.
@@ -52,7 +61,8 @@ class JudgedLink(NamedTuple):
 
     `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
     nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way. It
-    `works` if it moved a third of its due in the last closed cycle.
+    `works` if it moved a third of its due in the last closed cycle, and something `arrives` if it moved any.
+    `failed` counts its files that failed so far, by class, if it is failing.
     """
 
     key: FlowKey
@@ -65,7 +75,9 @@ class JudgedLink(NamedTuple):
     cause: str = ""
     held: Held | None = None
     works: bool = True
+    arrives: bool = True
     until: datetime = EPOCH
+    failed: Mapping[str, int] = MappingProxyType({})
 
     @property
     def parties(self) -> tuple[Party, ...]:
@@ -86,6 +98,7 @@ class ShortGroup:
     call: str
     are_all: bool
     count: int
+    is_minor: bool = False  # nothing arrives anywhere, for another reason
 
     @property
     def since(self) -> datetime | None:
@@ -96,7 +109,7 @@ class ShortGroup:
     @property
     def needs_action(self) -> bool:
         """Whether a person has to act."""
-        return not self.call.startswith("nobody")
+        return not (self.is_minor or self.call.startswith("nobody"))
 
     @property
     def subject(self) -> str:
@@ -123,7 +136,14 @@ class ShortGroup:
         coming = units.format_size(sum(link.coming for link in self.links))
         on_way = f"{coming} on its way" if self.cause == UNEXPLAINED else what_to_do.entry(self.cause)["see"]
         why = sentence(held) if held else on_way
+        for reason, files in self.failed.most_common(1):
+            why += f"; {reason}: {files:,} of {units.counted(self.failed.total(), 'failed files')}"
         return f"{self.cause}: {self.subject}, {what}: call {self.call}; {why}"
+
+    @property
+    def failed(self) -> Counter[str]:
+        """How many files of its links failed so far, by class, if they are failing."""
+        return _add_failed(self.links)
 
     @property
     def numbers(self) -> Numbers:
@@ -144,7 +164,9 @@ class ShortGroup:
             "or_longer": self.since is not None and self.links[0].until - self.since > LOOKED_BACK,
             "line": self.line,
             "numbers": self.numbers,
+            "failed": self.failed,
             "call": self.call,
+            "needs_action": self.needs_action,
         }
 
 
@@ -189,10 +211,9 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
         source, destination = (sites.get(end, end) for end in key.link.ends)
         latest = closed[-1] if closed and closed[-1].cycle == last else None
         if due and latest is not None and latest.due:
-            works = latest.moved >= WORKS * latest.due
-            links.append(
-                JudgedLink(key, source, destination, due, moved, None, coming, works=works, until=last.end)
-            )
+            one = JudgedLink(key, source, destination, due, moved, None, coming, until=last.end)
+            works, arrives = latest.moved >= WORKS * latest.due, latest.moved > 0
+            links.append(one._replace(works=works, arrives=arrives))
     if all(link.moved >= ENOUGH * link.due for link in links):
         return links
     arrived, growing = view.last_arrivals(last.start - LOOKED_BACK), {one.key for one in ramping(view, now)}
@@ -209,7 +230,23 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
             held = why.explain_outage(link.key.link.through, signals) or _held(rows)
             is_limited, grows = str(link.key.link) in limited, link.key in growing
             links[number] = _with_cause(link._replace(since=since, held=held), is_limited=is_limited, grows=grows)
-    return links
+    return _with_failures(view, last, links, list(chain.from_iterable(by_key.values())))
+
+
+def _with_failures(
+    view: Reader, last: Cycle, links: Sequence[JudgedLink], rows: Sequence[Row]
+) -> list[JudgedLink]:
+    """Return links with the failures of those of which most of what came to an end of late failed."""
+    suspects = [link.key for link in links if link.cause in {UNEXPLAINED, FEW} and not link.works]
+    parts = failing.recent_parts(view, last, rows, suspects) if suspects else {}
+    fails = {link.key for link in links if link.cause == Hold.FAILING or parts.get(link.key, 0.0) > FAILING}
+    counts = count_failed(view) if fails else {}
+    return [
+        link._replace(cause=FAILS.hold, held=link.held or FAILS, failed=counts.get(link.key, {}))
+        if link.key in fails
+        else link
+        for link in links
+    ]
 
 
 def _due(row: Row, coming: int) -> int:
@@ -249,7 +286,8 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
     """Return the short links by what they have in common.
 
     First where a person has to act, of those first where a link hardly works now, and of those what lacks most: a
-    link that has been at half its rate for hours hides no cut.
+    link that has been at half its rate for hours hides no cut. While nothing arrives anywhere, what most links
+    have in common comes first, and nothing else needs action.
     """
     healthy = {party for link in links if link.works and link.cause not in SUSPECTING for party in link.parties}
     users: dict[Party, int] = defaultdict(int)
@@ -264,14 +302,14 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
         for cause, short in by_cause.items()
         for party, members in _shared(cause, short, healthy)
     ]
-    return sorted(
-        groups,
-        key=lambda one: (
-            not one.needs_action,
-            all(x.works for x in one.links),
-            sum(x.moved - x.due for x in one.links),
-        ),
-    )
+    stands = not any(link.arrives for link in links)
+
+    def place(one: ShortGroup) -> tuple[bool, int, bool, int]:
+        lacking = sum(link.moved - link.due for link in one.links)
+        return not one.needs_action, -len(one.links) * stands, all(link.works for link in one.links), lacking
+
+    ordered = sorted(groups, key=place)
+    return [replace(one, is_minor=stands and number > 0) for number, one in enumerate(ordered)]
 
 
 def _shared(
@@ -303,6 +341,10 @@ def _candidates(cause: str, link: JudgedLink, healthy: set[Party]) -> list[Party
     return [party for party in dict.fromkeys(link.parties) if party not in healthy]
 
 
+def _add_failed(links: Iterable[JudgedLink]) -> Counter[str]:
+    return sum((Counter(link.failed) for link in links), Counter[str]())
+
+
 def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
     """Return whom to call: who the table names, or all whom these links have in common and that carry no other."""
     first = links[0]
@@ -314,6 +356,11 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
         call = entry.get("call_for_message", entry["call"]) if has_message else entry["call"]
         return str(call).format_map(names)
     common = set.intersection(*(set(link.parties) for link in links)) - healthy
+    for reason, _ in _add_failed(links).most_common(1):
+        where = FILE_CLASSES[reason].where
+        ends = {getattr(link, where) for link in links if where in {"source", "destination"}}
+        if len(ends) == 1:
+            return str(ends.pop())
     operators = "FTS's operators" if service == "FTS" else f"{service}'s and FTS's operators"
     suspects = [operators if kind == "service" else name for kind, name in first.parties if (kind, name) in common]
     return " or ".join(dict.fromkeys(suspects)) or "the network between them"

@@ -108,7 +108,7 @@ def test_a_reading_in_the_cycle_in_which_they_end_blames_them_and_not_the_servic
             return
         if method == "check" and one.ledger.last_cycle().end > one.clock.now():  # asked after the first refusal
             (link,) = {row.key for row in one.ledger.rows()}
-            readings.append(LinkReader(link, lambda _: "").now(one.ledger, one.clock.now(), None, None))
+            readings.append(LinkReader(link).now(one.ledger, one.clock.now(), None, None))
         raise NeedsOperator("it does not work", hold=hold.value)
 
     one.backend.fault = refuse

@@ -200,10 +200,10 @@ def test_an_outage_of_a_later_version_is_shown_by_its_name(tmp_path: Path):
 
 
 def test_the_block_ends_with_what_to_run_and_marks_only_what_a_person_has_to_act_on() -> None:
-    groups = [{"call": call, "line": call} for call in ("KIT", "nobody yet", "RAL")]
+    groups = [{"needs_action": call != "nobody", "line": call} for call in ("KIT", "nobody", "RAL")]
     status = {"first_lines": ["a"], "short": groups, "more": "dc-inject explain x"}
-    assert first_lines.block(status) == ["a", "nobody yet", "! RAL", "more: dc-inject explain x"]
-    assert first_lines.block(status, 1) == ["a", "nobody yet", "more: dc-inject explain x"]
+    assert first_lines.block(status) == ["a", "nobody", "! RAL", "more: dc-inject explain x"]
+    assert first_lines.block(status, 1) == ["a", "nobody", "more: dc-inject explain x"]
     assert first_lines.block({**status, "short": [], "more": ""}) == ["a"]
 
 

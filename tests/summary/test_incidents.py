@@ -107,24 +107,24 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 @pytest.mark.parametrize(
-    ("hours", "destinations", "subject", "call", "incidents"),
+    ("hours", "destinations", "cause", "subject", "call", "incidents"),
     [
-        (1.0, {"KIT_Disk"}, "CERN_Disk -> KIT_Disk", "FTS's operators", 1),
-        (1.5, {"RAL_Disk"}, "all 2 links into RAL", "RAL", 2),
-        (1.5, {"CNAF_Disk"}, "all 2 links into CNAF", "CNAF", 2),
-        (2.25, {"PIC_Disk"}, "all 2 links into PIC", "PIC, then Rucio's operators", 1),
+        (1.0, {"KIT_Disk"}, "fts-limit", "CERN_Disk -> KIT_Disk", "FTS's operators", 1),
+        (1.5, {"RAL_Disk"}, "silent", "all 2 links into RAL", "RAL", 2),
+        (1.5, {"CNAF_Disk"}, "failing", "all 2 links into CNAF", "CNAF", 2),
+        (2.25, {"PIC_Disk"}, "deletion-lag", "all 2 links into PIC", "PIC, then Rucio's operators", 1),
     ],
     ids=["FTS's limit", "a cut WAN", "rules stuck", "slow deletions"],
 )
 def test_two_cycles_later_a_line_names_whom_to_call(
-    seen: Seen, hours: float, destinations: set[str], subject: str, call: str, incidents: int
+    seen: Seen, hours: float, destinations: set[str], cause: str, subject: str, call: str, incidents: int
 ) -> None:
     """And it comes first, or second where two begin at once, whatever has been short for longer."""
     groups, lines, _ = seen[hours * HOUR]
     assert groups[0].line in lines[2]
     groups = groups[:incidents]
     (group,) = [one for one in groups if {link.key.link.destination for link in one.links} & destinations]
-    assert (group.subject, group.call) == (subject, call)
+    assert (group.cause, group.subject, group.call) == (cause, subject, call)
     assert {link.key.link.destination for link in group.links} == destinations
 
 
@@ -134,6 +134,7 @@ def test_where_fts_stands_still_no_site_is_blamed(seen: Seen) -> None:
     silent = [group for group in groups if group.cause == short_links.UNEXPLAINED]
     assert [group.call for group in silent] == ["Rucio's and FTS's operators"]
     assert groups[0] is silent[0]
+    assert [group.needs_action for group in groups] == [True] + [False] * (len(groups) - 1)
     assert len(lines) == 5
     assert silent[0].line in lines[2]
     assert silent[0].since == START + 3.25 * HOUR

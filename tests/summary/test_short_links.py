@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,22 +96,25 @@ def test_every_cause_has_an_entry():
 Made = Callable[..., list[JudgedLink]]
 
 
-def move(ledger: Ledger, one: Injection, injected: int, moved: int) -> None:
-    """Inject gigabytes in a cycle, of which some move in it."""
+def move(ledger: Ledger, one: Injection, injected: int, moved: int, look: Mapping[str, Any] | None = None) -> None:
+    """Inject gigabytes in a cycle, of which some move in it; what else a look at it shows may be given."""
     if injected:
         start, one = one.cycle.start, replace(one, item=replace(one.item, bytes=injected * GB))
         ledger.add_injections([one], start)
         ledger.call([one.key], start)
         ledger.answer([Outcome(one.key, one.key)], start, {})
         status = Status.COMPLETE if moved == injected else Status.MOVING
-        ledger.observe([Observation(one.key, status, files_done=10 * moved // injected, moved=moved * GB)], start)
+        seen = Observation(one.key, status, files_done=10 * moved // injected, moved=moved * GB)
+        ledger.observe([seen._replace(**look or {})], start)
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     """Judge two links by the gigabytes that move on the first in each cycle of those 100 that are due."""
 
-    def make(*moved: int, held: Held | None = None, injected: int = 100, down: bool = False) -> list[JudgedLink]:
+    def make(
+        *moved: int, held: Held | None = None, injected: int = 100, down: bool = False, **look: Any
+    ) -> list[JudgedLink]:
         path, now = tmp_path / "dc27.sqlite", START + len(moved) * LENGTH
         with Ledger.open(path, synchronous="OFF") as ledger:
             ledger.bind("dc27", LENGTH, [ME], START)
@@ -118,7 +122,7 @@ def made(tmp_path: Path) -> Made:
             for number, size in enumerate(moved):
                 cycle = Cycle(START + number * LENGTH, LENGTH)
                 ledger.open_cycle(cycle, {FNAL: (100 * GB, held), KIT: (100 * GB, None)}, cycle.start)
-                move(ledger, injection(FNAL, number, cycle), injected, size)
+                move(ledger, injection(FNAL, number, cycle), injected, size, look)
                 move(ledger, injection(KIT, number, cycle), 100, 100)
                 ledger.close_cycle(cycle, cycle.end)
             if down:
@@ -190,6 +194,53 @@ def test_a_slow_link_is_short_though_nothing_holds_it(made: Made):
 def test_a_hold_is_the_cause_where_it_kept_bytes_back(made: Made, hold: Hold, injected: int, cause: str):
     links = made(0, 0, 0, 0, held=Held(hold), injected=injected)
     assert next(link.cause for link in links if link.key == FNAL) == cause
+
+
+STUCK = {"files_stuck": 10, "error": "TRANSFER [110] Operation timed out"}
+AT_END = {**STUCK, "error": "DESTINATION [5] Input/output error"}
+JOB = {"status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"permission": 3, "timeout": 7}, "exact": True}
+
+
+@pytest.mark.parametrize(
+    ("look", "failed", "call"),
+    [
+        (STUCK, ("timeout", 30), "FNAL"),
+        (AT_END, ("destination-error", 30), "FNAL"),
+        (JOB, ("timeout", 21), "FNAL"),
+    ],
+    ids=["Rucio's stuck locks", "that name an end", "FTS's failed files"],
+)
+def test_a_link_whose_attempts_fail_is_failing_before_a_hold_names_it(
+    made: Made, look: dict[str, Any], failed: tuple[str, int], call: str
+):
+    """Nothing arrives, as on a cut link; but files are known to have failed, with their reasons."""
+    (group,) = grouped(made(0, 0, 0, **look))
+    (link,) = group.links
+    assert (group.cause, group.failed.most_common(1)) == ("failing", [failed])
+    assert group.row["failed"] == dict(group.failed)
+    assert f"failing: {link.key.link.shown}" in group.line
+    assert call in group.call
+
+
+def test_one_failed_file_of_many_that_arrive_is_no_failing_link(made: Made):
+    assert {link.cause for link in made(100, 100, 100, 30, 30, files_stuck=1)} == {"", "silent"}
+
+
+def test_files_that_fail_at_one_end_are_its_fault():
+    failing = link(CERN, RAL, cause="failing")
+    calls = [
+        grouped([failing._replace(failed={reason: 3, "other": 2})])[0].call
+        for reason in ("source-error", "destination-full", "connection")
+    ]
+    assert calls == [CERN, RAL, "Rucio's and FTS's operators or RAL or CERN"]
+
+
+def test_while_nothing_arrives_anywhere_what_most_links_share_comes_first_and_only_that_needs_action():
+    old = link(CERN, RAL, hold=Hold.QUOTA)._replace(due=9_000, works=False)
+    stopped = [silent(CERN, CNAF), silent(IHEP, PIC), old]
+    assert [group.cause for group in grouped(stopped)] == ["quota", "silent"]
+    groups = grouped([one._replace(arrives=False) for one in stopped])
+    assert [(group.cause, group.needs_action) for group in groups] == [("silent", True), ("quota", False)]
 
 
 def test_a_service_that_is_down_is_the_cause_on_all_its_links(made: Made):

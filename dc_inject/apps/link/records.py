@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,19 +15,17 @@ from dc_inject.ledger.inventory import ChallengeRecord
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
 from dc_inject.model.errors import UsageError
 from dc_inject.summary import why
+from dc_inject.summary.failed_files import count_failed
 
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
 SEARCH = 7  # which search: that of earlier, unreleased versions judged trials otherwise; its readings fit no other
-OF_STUCK = 1000  # files of rules that Rucio has given up are looked at, at most
-Classify = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkReader:
-    """Reads the account of one link. `classify` returns the class of a service's error about failed files."""
+    """Reads the account of one link."""
 
     key: FlowKey
-    classify: Classify
 
     def now(self, ledger: Reader, now: datetime, before: Reading | None, since: datetime | None) -> Reading:
         """Return a reading; `before` is the last one, `since` when the step began that is under way.
@@ -52,21 +50,13 @@ class LinkReader:
             completion=completion,
             held=why.explain_hold(self.key, ledger, since),
             coming=max(account.coming - stuck, 0),
-            classes=self._classes(ledger, live),
+            classes=count_failed(ledger)[self.key],
             dataset=dataset,
             file=file,
             counted_by=file if self.key.link.service.takes_files else dataset,  # Rucio reports whole ones
             silent=_silent(entries, before),
             service=self.key.link.service.title,
         )
-
-    def _classes(self, ledger: Reader, live: Iterable[Entry]) -> Mapping[str, int]:
-        """Return how many files failed by class, those of stuck rules by Rucio's error."""
-        counts = dict(ledger.failures().get(self.key, {}))
-        for entry in [entry for entry in live if entry.files_stuck][:OF_STUCK]:
-            name = self.classify(entry.error)
-            counts[name] = counts.get(name, 0) + entry.files_stuck
-        return counts
 
 
 def _stuck(entry: Entry) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from dc_inject.apps.link.judging.steps import Next, NextStep
 from dc_inject.apps.link.judging.verdict import Verdict
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.reachability import Reachability
-from dc_inject.apps.link.records import Classify, LinkReader
+from dc_inject.apps.link.records import LinkReader
 from dc_inject.credentials import trust
 from dc_inject.engine.assembly import WrapMenus
 from dc_inject.ledger import Ledger, Row, ledger_files
@@ -78,7 +77,6 @@ def carry_out(
                 who=f"dc-inject link of {account.who()}",
                 on_cycle=lambda: _show(ledger, challenge),
                 patience=mini_challenge.PATIENCE,
-                classify=classify,
                 down=storages.down,
             )
         )
@@ -89,14 +87,6 @@ def carry_out(
     with Ledger.open(ledger_files.file_of(None, challenge.campaign)) as ledger:
         climbs[0].finish(ledger, challenge.key)
     return finished
-
-
-def classify(reason: str) -> str:
-    """Return the class of Rucio's reason for failed files, which quotes FTS."""
-    from dc_inject.backends.fts import failed_files  # noqa: PLC0415  only when something has failed
-
-    where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
-    return failed_files.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
 
 
 def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
@@ -142,7 +132,6 @@ class Climbing:
         who: str,
         on_cycle: Callable[[], None] = lambda: None,
         patience: int = 2,
-        classify: Classify = lambda _reason: "other",
         down: Callable[[], str] = lambda: "",
     ) -> None:
         """Take the menus of one link and its progress; `on_cycle` is called after each cycle.
@@ -157,7 +146,6 @@ class Climbing:
         self._who = who
         self._on_cycle = on_cycle
         self._patience = patience
-        self._classify = classify
         self._down = down
         self._last: Reading | None = None
         self._weighed = False
@@ -276,7 +264,7 @@ class Climbing:
     def _read(self, key: FlowKey, now: datetime) -> Reading:
         step = self._progress.step
         since = step.readings[0].at if step and step.readings else None
-        reading = LinkReader(key, self._classify).now(self._ledger, now, self._last, since)
+        reading = LinkReader(key).now(self._ledger, now, self._last, since)
         return replace(reading, down=self._down())
 
     def _rows(self) -> Sequence[Row]:

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dc_inject.apps.link.running import classify
 from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Entry, FlowKey, Held, Hold, State, units
 from dc_inject.model.causes import FILE_CLASSES, Party
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
 from dc_inject.model.holds import Trait, read_hold, sentence
+from dc_inject.summary.failed_files import classify
 
 PASSED, FAILED, OPEN = "passed", "failed", "no result"
 _PARTIES = {Party.USER: "credentials", Party.SITE: "storage", Party.UNKNOWN: "unknown"}  # else it is the service

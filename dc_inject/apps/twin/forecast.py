@@ -14,13 +14,13 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.apps.twin import shortfalls
+from dc_inject.apps.twin.shortfalls import Cause, Kind
 from dc_inject.ledger import Reader, SummaryLine
 from dc_inject.ledger.series import Period
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.summary import advice, closing, why
 from dc_inject.summary.adding import add_up
 from dc_inject.summary.thresholds import AT_ONCE
-from dc_inject.summary.why import Cause, Kind
 
 if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.description import Grid
@@ -222,7 +222,7 @@ def _verdict(report: dict[str, Any]) -> Iterator[str]:
 def _late(report: dict[str, Any]) -> str:
     """Return how much arrives after the end, in words, if that makes `moved/target` low; else nothing."""
     late, due = report["late_bytes"], report["total"]["due"]
-    if report["moved_of_target"] >= why.SHORT or not late:
+    if report["moved_of_target"] >= shortfalls.SHORT or not late:
         return ""
     return f"{units.format_size(late)} ({units.percent(late / due)} of what is due) arrives only after the end"
 

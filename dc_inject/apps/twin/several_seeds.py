@@ -25,12 +25,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dc_inject.apps.twin import forecast, shortfalls, simulation
+from dc_inject.apps.twin.shortfalls import ShortLink
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 from dc_inject.model.errors import Problem
 from dc_inject.summary import advice, closing, why
 from dc_inject.summary.advice import Advice
-from dc_inject.summary.why import HeldLink, ShortLink
+from dc_inject.summary.why import HeldLink
 
 if TYPE_CHECKING:
     from dc_inject.apps.twin.grid.world import World

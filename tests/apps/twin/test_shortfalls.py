@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from dc_inject.apps.twin import shortfalls
+from dc_inject.apps.twin.shortfalls import Cause, Kind
 from dc_inject.ledger import SummaryLine, Totals
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
-from dc_inject.summary.why import Cause, Kind
 from tests.cli import ledgers
 from tests.cli.ledgers import CYCLE, GB, ME, START, Ledger
 

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import pytest
 
 from dc_inject.apps.twin import printing, several_seeds
+from dc_inject.apps.twin.shortfalls import Cause, ShortLink
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import FlowKey, Link, units
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.summary.advice import Advice
-from dc_inject.summary.why import Cause, ShortLink
 from tests.cli import ledgers
 
 pytest.importorskip("numpy")  # an extra
