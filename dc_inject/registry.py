@@ -67,8 +67,9 @@ COMMANDS = {
 # of a group of the core: name and object
 SUBCOMMANDS = {"ledger": {"rebuild": "dc_inject.apps.rebuild.command:rebuild"}}
 
-# what `run` is handed
+# what `run` is handed; the verdict of a link's test is for `status` and `explain`
 LIVE_VIEW = "dc_inject.apps.report.live_view:of_campaign"
+VERDICT = "dc_inject.apps.link.verdicts:describe"
 PAGE = "dc_inject.apps.report.serving:serve_pages"
 
 # by the word after `through:`; each is called with a `Wanted` of `credentials/trust.py`

@@ -17,6 +17,7 @@ from dc_inject.model.units import (
     format_duration,
     format_rate,
     format_size,
+    nearest,
     parse_duration,
     parse_rate,
     parse_size,
@@ -283,3 +284,20 @@ def test_units_of_rates_are_compared_exactly(wording):
     with pytest.raises(ValueError) as refused:
         ratio("GB", "Gb/s")
     wording(refused.value)
+
+
+RSES = ("T0_CH_CERN_Disk", "T1_UK_RAL_Disk", "T1_UK_RAL_Tape", "T2_UK_London_IC", "T2_UK_London_Brunel")
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "near"),
+    [
+        ("ral", 1, ["T1_UK_RAL_Disk"]),
+        ("RAL", 3, ["T1_UK_RAL_Disk", "T1_UK_RAL_Tape"]),
+        ("ic", 1, ["T2_UK_London_IC"]),
+        ("T2_UK_Londn_IC", 1, ["T2_UK_London_IC"]),
+        ("xyzzy", 3, []),
+    ],
+)
+def test_a_short_name_is_near_to_those_of_which_it_is_a_part(text: str, most: int, near: list[str]) -> None:
+    assert nearest(text, RSES, most) == near

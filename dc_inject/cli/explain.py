@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dc_inject import registry
 from dc_inject.cli.shared import common, tables
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import units
@@ -20,7 +21,7 @@ COLUMNS = tuple(tables.Column(name, name) for name in ("line", "key", "see", *SH
 
 
 @click.command()
-@click.argument("subject", metavar="KEY|CAMPAIGN")
+@click.argument("subject", cls=common.CampaignToRead, metavar="[KEY|CAMPAIGN]")
 @common.LEDGER
 @common.FORMAT
 def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
@@ -35,9 +36,11 @@ def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
     Example: dc-inject explain dc27-rehearsal
     """
     has_none = ledger_files.lacks(subject, ledger_path)  # a ledger that cannot be read is the campaign's, too
-    rows = [_entry(subject)] if has_none else _short(subject, ledger_path)
+    rows, verdict = ([_entry(subject)], "") if has_none else _short(subject, ledger_path)
     if fmt != "table":
         tables.emit(fmt, COLUMNS, rows)
+    elif verdict:
+        click.echo(verdict)
     elif not rows:
         click.echo(f"{subject}: no link is known to be short")
     for row in rows if fmt == "table" else ():
@@ -58,14 +61,15 @@ def _entry(subject: str) -> dict[str, Any]:
     return {**entry, "line": f"{entry['key']}: {entry['see']}", "call": what_to_do.whom(entry)}
 
 
-def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
-    """Return what is short in a campaign, with its numbers."""
+def _short(campaign: str, ledger_path: Path | None) -> tuple[list[dict[str, Any]], str]:
+    """Return what is short in a campaign, with its numbers, and the verdict if it is a link's test."""
     path = ledger_files.existing(campaign, ledger_path)
     with LedgerView.open(path) as view, view.snapshot():
         ledger_files.campaign_in(view, campaign, path)
         now = standing.shown_moment(view, SystemClock().now())
         groups = short_links.grouped(short_links.judged(view, now))
-    return [
+        verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
+    rows = [
         {
             **what_to_do.entry(group.cause),
             "line": f"{'! ' if group.needs_action else ''}{group.line} {format_numbers(group.numbers)}",
@@ -73,3 +77,4 @@ def _short(campaign: str, ledger_path: Path | None) -> list[dict[str, Any]]:
         }
         for group in groups
     ]
+    return rows, verdict

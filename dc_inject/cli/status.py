@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dc_inject import registry
 from dc_inject.cli.shared import common, summary_output, tables
 from dc_inject.cli.shared.summary_output import GOAL, LINK, size
 from dc_inject.ledger import LedgerView, ledger_files
@@ -87,7 +88,7 @@ CHANGED = (
 
 
 @click.command()
-@common.CAMPAIGN
+@common.TO_READ
 @click.option("--summary", is_flag=True, help="Show the totals of each link since the start.")
 @click.option(
     "--decisions",
@@ -165,7 +166,9 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
             rows = [*totals["links"], totals["total"]] if fmt == "table" else totals["links"]
             shown = {**totals, "advice": advice.rows(advised.held)}
         else:
-            shown = standing.standing(name, view, standing.shown_moment(view, SystemClock().now()))
+            verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
+            now = standing.shown_moment(view, SystemClock().now())
+            shown = {**standing.standing(name, view, now), "verdict": verdict}
             rows = shown["rows"]
     if fmt == "json":
         tables.emit_json(shown)
@@ -201,6 +204,7 @@ def _print(shown: Mapping[str, Any]) -> None:
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    yield from filter(None, [shown["verdict"]])
     yield from first_lines.block(shown)
     yield f"ledger: {shown['ledger']}"
     if shown["simulated_in"] is not None:

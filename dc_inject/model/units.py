@@ -234,9 +234,13 @@ def some(names: Iterable[str], most: int = 8) -> str:
 
 
 def nearest(text: str, candidates: Iterable[str], most: int = 1) -> list[str]:
-    """Return the candidates that are most like a text, ignoring case; none if none is similar."""
-    folded = {name.casefold(): name for name in candidates}
-    return [folded[name] for name in difflib.get_close_matches(text.casefold(), folded, most, cutoff=0.6)]
+    """Return the candidates of which a text is a part between `_`, or that are most like it, ignoring case.
+
+    None if none is similar.
+    """
+    folded, text = {name.casefold(): name for name in candidates}, text.casefold()
+    near = [name for name in folded if text in name.split("_")][:most]
+    return [folded[name] for name in near or difflib.get_close_matches(text, folded, most, cutoff=0.6)]
 
 
 def did_you_mean(text: str, candidates: Iterable[str], mark: str = "") -> str:

@@ -140,7 +140,10 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
     }  # fmt: skip
     if found := frozenset(key for key in keys if name in names[key]):
         return found
-    raise UsageError(f"no link has the {kind} {name}", units.did_you_mean(name, set().union(*names.values())))
+    hint = units.did_you_mean(name, set().union(*names.values()))
+    if kind == "site" and not site_of:
+        hint += "; the menus give RSEs no sites: write rse=NAME, or add `sites` to a menu"
+    raise UsageError(f"no link has the {kind} {name}", hint)
 
 
 def cut_time(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> tuple[Times, Days]:

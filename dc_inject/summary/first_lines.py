@@ -104,7 +104,9 @@ def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: 
         yield f"{name} {now_moves} {trend(steps)} in {last.start:{form}}-{last.end:{form}}Z"
     else:
         mark = "! " if in_force(view, now - CURRENT * last.length, now) else ""
-        yield f"{mark}{name} no cycle is closed since {last.end:%m-%d %H:%MZ}; before: {now_moves}"
+        ends = [end for _, _, end in list_days(view).menus]
+        since = f"{'over' if ends and max(ends) <= now else 'no cycle is closed'} since {last.end:%m-%d %H:%MZ}"
+        yield f"{mark}{name} {since}; before: {now_moves}"
     counting = [row for row in rows if row[0] >= change]
     sums = sum(moved for *_, moved in counting), sum(due for _, due, _ in counting)
     rates = _of(*sums, len(counting) * last.length) if counting else "no cycle is closed so far"

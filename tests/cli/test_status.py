@@ -205,12 +205,13 @@ def test_who_names_no_campaign_is_told_which_have_a_ledger(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "state" / "dc_inject"
     folder.mkdir(parents=True)
-    (folder / "dc28.sqlite").write_bytes(made.path.read_bytes())
+    for name in ("dc28", "dc29"):
+        (folder / f"{name}.sqlite").write_bytes(made.path.read_bytes())
     for command in ("status", "stop", "end"):
         error = run(command).exception
         assert isinstance(error, UsageError)
         wording(error.message)
-        assert (error.hint or "").endswith(f"{folder}: dc28")
+        assert (error.hint or "").endswith(f"{folder}: dc28, dc29")
 
 
 def test_the_default_place_is_found_by_name(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -347,3 +348,22 @@ def test_goals_are_told_with_what_is_reached_of_them(tmp_path: Path) -> None:
         "links"
     ]
     assert sorted(len(link["goal"]) for link in links) == [0, 2, 2]
+
+
+@pytest.mark.parametrize("command", [["status", "--summary"], ["report"], ["explain"]])
+def test_the_only_campaign_need_not_be_named_to_read_it(
+    made: Made, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the one of --ledger; among several one has to be named, and always for what changes something."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    copy = tmp_path / "dc_inject" / "dc27.sqlite"
+    copy.parent.mkdir()
+    copy.write_bytes(made.path.read_bytes())
+    named = run(*command, "dc27")
+    assert run(*command).stdout == named.stdout
+    assert isinstance(run("stop").exception, UsageError)
+    copy.with_name("other.sqlite").write_bytes(made.path.read_bytes())
+    error = run(*command).exception
+    assert isinstance(error, UsageError)
+    assert "dc27, other" in (error.hint or "")
+    assert run(*command, "--ledger", copy).exit_code == named.exit_code == 0

@@ -75,6 +75,13 @@ def test_old_figures_are_not_called_current(made, cycles: int, later: int, is_kn
     assert "none" not in values["first_lines"][2]
 
 
+def test_a_campaign_that_has_ended_is_over_and_not_stuck(made):
+    path = made()
+    ended = BEGIN + timedelta(days=2)
+    assert " over since 02-08 04:45Z" in shown(path, ended)["first_lines"][0]
+    assert " over " not in shown(path, BEGIN + 6 * LENGTH)["first_lines"][0]
+
+
 @pytest.mark.parametrize(
     ("length", "span"),
     [

@@ -13,7 +13,7 @@ from typing import cast
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.apps.link import hints, mini_challenge
-from dc_inject.apps.link.judging import overload
+from dc_inject.apps.link.judging import overload, steps
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.reachability import Reachability
 from dc_inject.apps.preview import online
@@ -206,7 +206,15 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: menu.MenuDraft, wa
             f"warning: all steps need {units.format_size(challenge.volume)}, and {source} has {size}: datasets "
             "must be deleted at the destination in time, to be used again"
         )
-    step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
+    few = steps.count_in_first_step(ladder, pool_size.datasets, pool_size.bytes)
+    if few is not None:
+        step = f"{units.format_duration(ladder.every)} at {units.format_rate(ladder.first)}"
+        mean = units.format_size(round(pool_size.bytes / pool_size.datasets))
+        warn(
+            f"warning: a step of {step} holds only {few:.1f} {noun} of {mean}, the mean of what the source has: "
+            "one more or less can make it inconclusive (a longer --every or --for, a higher --rate, smaller ones"
+            f"{', files through FTS (two URL prefixes), or a menu with slices' if service.has_slices else ''})"
+        )
     # A search waits for FTS itself.
     lasting = timedelta(0) if ladder.saturate else challenge.until - challenge.start
     short = ramp.too_short((ladder.every, rate) for rate in ladder.rates(lasting))

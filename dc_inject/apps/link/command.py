@@ -76,7 +76,7 @@ def link(
     rules are ended, and the verdict so far is printed.
 
     Above 10 Gb/s you are asked to confirm, unless --max is given. Exit code 5: the link did not reach the rate; 4:
-    inconclusive because of an outage; 2: inconclusive because of datasets, space or limits.
+    inconclusive because of an outage; 2: inconclusive because of datasets, space or limits, or ended early.
 
     \b
     Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 5Gb/s --for 2h

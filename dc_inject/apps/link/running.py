@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from dc_inject.apps.link import mini_challenge, records, verdicts
-from dc_inject.apps.link.judging import steps
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Next, NextStep
@@ -110,9 +109,6 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
 
 log = logging.getLogger(__name__)
 
-FINER = "better a longer --every (or --for), a higher --rate, or smaller ones"
-CUT = "files through FTS (two URL prefixes), or a menu with slices"
-
 
 class Climbing:
     """Stands before the menus of one link: the engine asks at each turn, and gets the menus, or their end.
@@ -148,7 +144,6 @@ class Climbing:
         self._patience = patience
         self._down = down
         self._last: Reading | None = None
-        self._weighed = False
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -172,7 +167,6 @@ class Climbing:
             reading = replace(self._read(key, now), at=Cycle.at(now, campaign.cycle).start)
             if reading.at > self._last.at:
                 self._take(key, reading)
-                self._weigh(key)
                 self._on_cycle()
         over = self._progress.over
         if over is not None:
@@ -226,28 +220,6 @@ class Climbing:
 
     def _keep(self, kind: str, reading: Reading) -> None:
         self._ledger.keep_challenge(kind, records.written(reading), reading.at)
-
-    def _weigh(self, key: FlowKey) -> None:
-        """Warn, once, when the source's datasets are so large that a step has only a few of them."""
-        row = next((row for row in self._rows() if row.key == key), None)
-        if row is None or not row.pool_items or not row.pool_bytes or self._weighed:
-            return
-        self._weighed = True
-        ladder = self._progress.ladder
-        few = steps.count_in_first_step(ladder, row.pool_items, row.pool_bytes)
-        if few is not None:
-            service = key.link.service
-            way = f"{FINER}, {CUT}" if service.has_slices else FINER
-            log.warning(
-                "a step of %s at %s holds only %.1f %s of %s, the mean of what the source has: "
-                "one more or less can make it inconclusive; %s",
-                units.format_duration(ladder.every),
-                units.format_rate(ladder.first),
-                few,
-                service.items,
-                units.format_size(round(row.pool_bytes / row.pool_items)),
-                way,
-            )
 
     def _ended(self, campaign: Campaign, over: datetime, now: datetime) -> Campaign:
         """Return the campaign with nothing more due after its last step.

@@ -67,6 +67,14 @@ def judge(campaign: str) -> Judged:
         return Judged(report, make_exit_error(report, challenge, view), notes)
 
 
+def describe(view: Reader) -> str:
+    """Return the result of a link's test in a sentence; empty while it runs."""
+    if view.holder() is not None:
+        return ""
+    challenge, progress = challenges.load_challenge(view, view.path)
+    return sentence(verdict_json(challenge, progress, view, menu_file(challenge.campaign)))
+
+
 def verdict_json(
     challenge: MiniChallenge, progress: Progress, view: Reader, menu: Path, *, running: bool = False
 ) -> dict[str, Any]:

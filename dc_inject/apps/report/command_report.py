@@ -42,7 +42,7 @@ def _exclusion(text: str) -> ExcludedWindow:
 
 
 @click.command()
-@common.CAMPAIGN
+@common.TO_READ
 @common.SINCE
 @common.UNTIL
 @click.option(

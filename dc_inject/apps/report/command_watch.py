@@ -23,7 +23,7 @@ from dc_inject.system.clock import SystemClock
 
 
 @click.command()
-@common.CAMPAIGN
+@common.TO_READ
 @click.option(
     "--last",
     type=params.DURATION,

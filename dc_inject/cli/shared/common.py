@@ -42,6 +42,15 @@ class CampaignArgument(click.Argument):
             ) from None
 
 
+class CampaignToRead(CampaignArgument):
+    """The same of a command that changes nothing: it takes the only campaign that there is."""
+
+    def get_default(self, ctx: click.Context, call: bool = True) -> Any:  # noqa: ANN401  as in click
+        """Return the ledger of --ledger, or the only campaign with one in its default place, if it is one."""
+        names = [str(given)] if (given := ctx.params.get("ledger_path")) else ledger_files.campaigns()
+        return names[0] if len(names) == 1 else super().get_default(ctx, call)
+
+
 _GROUPS = {  # of options in the help of a command with many; all others show what it does
     "How careful": "--yes --max --space --rules-per-hour --accept --accept-clock --cancel-rate --allow-admin"
     " --threads --timeout --dry-run --no-drain --end-on-stop --abort-on --within",
@@ -87,6 +96,9 @@ INCLUDE_FROM = click.option(
 MENUS = options(INCLUDE_FROM, click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path)))
 CAMPAIGN = click.argument(
     "campaign", cls=CampaignArgument, metavar="CAMPAIGN|LEDGER", shell_complete=completion.campaigns
+)
+TO_READ = click.argument(
+    "campaign", cls=CampaignToRead, metavar="[CAMPAIGN|LEDGER]", shell_complete=completion.campaigns
 )
 LEDGER = click.option(
     "--ledger",

@@ -50,7 +50,11 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     assert "rules/jobs" not in done.stderr, "a table would repeat what the line about the cycle says"
     assert f"way to {B}: " in done.stderr
     moved = units.format_rate(step["moved_rate"])
-    assert run("link", "--verdict", "mini").stdout.splitlines()[-1].startswith(f"{moved}, {A} -> {B}: reached: ")
+    verdict = run("link", "--verdict", "mini").stdout.splitlines()[-1]
+    assert verdict.startswith(f"{moved}, {A} -> {B}: reached: ")
+    for reader in ("status", "explain"):
+        assert run(reader, "mini").stdout.startswith(verdict)
+    assert json.loads(run("status", "mini", "--format", "json").stdout)["verdict"] == verdict
     campaign = menu.campaign([draft.preview for draft in files.read_menus([Path(told["menu"])])])
     assert lint.findings(campaign) == ()
     (flow,) = campaign.flows
@@ -175,6 +179,7 @@ def test_steps_of_few_datasets_are_warned_of(service, size: int, every: str, war
     done = run("link", A, B, "--rate", "2Gb/s", "--step", "1Gb/s", "--every", every, "--for", "2h")
     assert done.stderr.count("it inconclusive") == warned
     if warned:
+        assert done.stderr.index("it inconclusive") < done.stderr.index("menu: "), "before anything is injected"
         wording(lines(done.stderr, "9.0 datasets"))
         assert "--every" in done.stderr
 

@@ -49,6 +49,16 @@ NAMES = "site=FZK", "site=T1_DE_KIT_Disk", "rse=T1_DE_KIT_Disk"
 LINKS = (f"link=T2_CH_CERN{between}T1_DE_KIT_Disk" for between in (":", "->", " -> "))
 
 
+def test_a_site_that_no_menu_names_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as made:
+        made.open_cycle(CYCLE, {KIT: (200 * GB, None)}, CYCLE.start)
+    error = run("report", path, "--exclude", f"{WHEN} site=KIT downtime").exception
+    assert isinstance(error, UsageError)
+    assert "T1_DE_KIT_Disk" in (error.hint or "")
+    assert "rse=NAME" in (error.hint or "")
+
+
 @pytest.mark.parametrize("of", [*NAMES, *LINKS])
 def test_only_what_is_named_is_left_out(ledger: Path, of: str) -> None:
     """KIT's due of five cycles, of which the last one moved half: what it made up is in no average."""
