@@ -117,21 +117,18 @@ def storages(campaign: Campaign) -> None:
         xrootd.load()
     except Permanent as error:
         why, hint = error.message, error.hint or ""
-        problems = {Problem(flow.menu, flow.line, f"{url}: {why}", hint) for flow, url in wanted}
+        problems = {Problem(flow.menu, flow.line, f"{end}: {why}", hint) for flow, end in wanted}
         raise MenuError(sorted(problems)) from None
 
 
 def _spoken_to(flow: Flow) -> Iterator[str]:
     """Give the ends of a link through FTS at which something is listed, looked at or deleted by us."""
-    if isinstance(flow.datasets, FileFilter):
-        if not flow.link.service.reads:
+    files, reads = flow.datasets, flow.link.service.reads
+    if isinstance(files, FileFilter):
+        if not reads:
             yield flow.link.destination
-        listing = flow.datasets.listing
-        if (
-            flow.link.service.reads
-            or flow.datasets.folder is not None
-            or (listing is not None and source_lists.unsized(listing))
-        ):
+        unsized = files.listing is not None and source_lists.unsized(files.listing)
+        if reads or unsized or files.folder is not None:
             yield flow.link.source
 
 

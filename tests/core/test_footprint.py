@@ -180,9 +180,11 @@ def test_jobs_of_fts_need_no_quota_and_have_no_locks():
 def test_reads_fill_no_space_and_have_as_many_readers_as_their_rate_needs():
     job = JobOptions(reading=ReadOptions(rate=10_000_000))
     files = FileFilter(folder="", size=(GB, GB))
-    peak = footprint(
-        [campaign(flow("root://a//dc", "T2", 8, through="reads", datasets=files, job=job))]
-    ).total.peak
+    reads = flow("root://a//dc", "T2", 8, through="reads", datasets=files, job=job)
+    total = footprint([campaign(reads)]).total
+    assert (total.volume, total.written) == (86_400 * GB, 0)
+    assert footprint([campaign(reads, flow("A", "T2", 16))]).total.written == 2 * 86_400 * GB
+    peak = total.peak
     assert (peak.ingress, peak.egress, peak.transfers_in, peak.transfers_out) == (GB, GB, 100, 100)
     assert (peak.resident, peak.files, peak.cancelled, peak.rules, peak.tokens) == (0, 0, 0, 0, 0)
 

@@ -44,6 +44,7 @@ class _Sums:
     links: set[tuple[str, str, str]] = field(default_factory=set)
     peak: Load = field(default_factory=Load)
     arriving: list[tuple[datetime, datetime, float]] = field(default_factory=list)
+    written: list[tuple[datetime, datetime, float]] = field(default_factory=list)
     busiest: float = 0.0
     lasts: float = math.inf  # seconds
 
@@ -57,7 +58,7 @@ class _Sums:
             len(self.links),
             peak,
             volume=volume(self.arriving),
-            written=most(self.arriving, _DAY),
+            written=most(self.written, _DAY),
             busiest=self.busiest,
             wan=facts.wan,
             max_ingress=facts.max_ingress,
@@ -114,20 +115,25 @@ class _Adding:
         self._several = len({campaign.name for campaign in campaigns}) > 1
         self._known_items: dict[tuple[str, object], Sequence[Item] | None] = {}
         self._wholes = [self._whole(stream) for stream in flowing]
-        self._arriving: dict[Levels, dict[Group, float]] = {}
+        self._loads: dict[Levels, dict[Group, Load]] = {}
 
     def span(self, span: Span) -> None:
         """Add what flows in one span."""
         moments = [self._moment(levels) for levels in span.moments]
-        for group in {group: None for arriving in moments for group in arriving}:
-            mean = math.fsum(arriving.get(group, 0.0) for arriving in moments) / len(moments)
-            self.sums[group].arriving.append((span.start, span.end, mean))
+        for group in {group: None for loads in moments for group in loads}:
+            here = [loads[group] for loads in moments if group in loads]
+            arriving, written = (
+                math.fsum(map(rate, here)) / len(moments)
+                for rate in (lambda one: one.arriving, lambda one: one.written)
+            )
+            self.sums[group].arriving.append((span.start, span.end, arriving))
+            self.sums[group].written.append((span.start, span.end, written))
 
-    def _moment(self, levels: Levels) -> dict[Group, float]:
-        """Return what arrives at each group; what its other quantities come to is noted once for equal levels."""
-        arriving_here = self._arriving.get(levels)
-        if arriving_here is not None:
-            return arriving_here
+    def _moment(self, levels: Levels) -> dict[Group, Load]:
+        """Return the load of each group; what its other quantities come to is noted once for equal levels."""
+        known = self._loads.get(levels)
+        if known is not None:
+            return known
         loads: dict[Group, list[Load]] = {}
         transfers: dict[tuple[Group, str, str], float] = {}
         into: dict[tuple[str, str], float] = {}
@@ -144,13 +150,10 @@ class _Adding:
         for link, number_of in transfers.items():
             self.sums[link[0]].busiest = max(self.sums[link[0]].busiest, number_of)
         self.atlas.arriving(into)
-        arriving = {}
-        for group, loads_here in loads.items():
-            total = add(loads_here)
+        self._loads[levels] = {group: add(loads_here) for group, loads_here in loads.items()}
+        for group, total in self._loads[levels].items():
             self.sums[group].peak = Load(*map(max, self.sums[group].peak, total))
-            arriving[group] = total.arriving
-        self._arriving[levels] = arriving
-        return arriving
+        return self._loads[levels]
 
     def _whole(self, stream: Stream) -> _Whole:
         """Add the flows of a stream up."""

@@ -32,6 +32,7 @@ class Load(NamedTuple):
     ingress: float = 0.0
     egress: float = 0.0
     inside: float = 0.0
+    read: float = 0.0  # of what arrives, what is only read
     resident: float = 0.0
     shortest: float = 0.0
     cancelled: float = 0.0
@@ -47,8 +48,13 @@ class Load(NamedTuple):
 
     @property
     def arriving(self) -> float:
-        """All bytes per second that are written, whether they cross the border or not."""
+        """All bytes per second that arrive, whether they cross the border or not."""
         return self.ingress + self.inside
+
+    @property
+    def written(self) -> float:
+        """What of it is written, and not only read."""
+        return self.arriving - self.read
 
 
 def add(loads: Iterable[Load]) -> Load:
@@ -71,7 +77,7 @@ def end_loads(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, 
         readers = transfers_needed(1.0, reading.rate)
         return EndLoads(
             Load(egress=0.0 if inside else 1.0, transfers_out=readers),
-            Load(ingress=0.0 if inside else 1.0, inside=1.0 if inside else 0.0, transfers_in=readers),
+            Load(ingress=0.0 if inside else 1.0, inside=1.0 if inside else 0.0, read=1.0, transfers_in=readers),
         )
     longest = flow.lifetime_max if assumed.lifetime is None else assumed.lifetime
     stay, shortest, live = (
@@ -177,7 +183,7 @@ class FootprintRow:
     """The footprint of one site, one scenario or of all; rates in bytes per second, sizes in bytes.
 
     `peak` has the largest value of each quantity at any one time. `volume` is all that arrives while the menus
-    last, `written` what arrives in the 24 hours in which most does. `busiest` are the transfers at a time of the
+    last, `written` what is written in the 24 hours in which most is. `busiest` are the transfers at a time of the
     busiest link.
     `fits` is the lifetime that just fills the space, `pool_lasts` how long the poorest source has data before it
     must use some again. None: not known.
