@@ -14,7 +14,7 @@ from dc_inject.apps.reads import records
 from dc_inject.apps.reads.cluster import Cluster, cluster
 from dc_inject.apps.reads.reader import PATIENCE, Task, web
 from dc_inject.apps.reads.records import Progress
-from dc_inject.backends.fts.inventory import Inventory
+from dc_inject.backends.fts.inventory import Inventory, SourceRefused
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.credentials.trust import Wanted
 from dc_inject.model import (
@@ -29,7 +29,7 @@ from dc_inject.model import (
     State,
     urls,
 )
-from dc_inject.model.errors import Permanent
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
 from dc_inject.model.ports import (
     VANISHED,
     Candidate,
@@ -163,8 +163,14 @@ class ReadsBackend:
         names = set(rses)
         facts = self._sites.sites({name for name in names if urls.is_url(name)})
         if known := self._rses & names:
-            facts |= self._facts(known)
-        read = {name: RseFacts(name, readable=fact.readable) for name, fact in facts.items()}
+            try:
+                facts |= self._facts(known)
+            except ServiceError as error:
+                facts |= {name: RseFacts(name, missing={"readable": error.message}) for name in known}
+        read = {}
+        for name, fact in facts.items():
+            missing = {signal: why for signal, why in fact.missing.items() if signal == "readable"}
+            read[name] = RseFacts(name, readable=fact.readable, missing=missing)
         return {name: read.get(name, RseFacts(name)) for name in names}
 
     def endpoints(self, rse: str) -> list[Endpoint]:
@@ -180,8 +186,14 @@ class ReadsBackend:
         return {}
 
     def _admit(self, rse: str) -> None:
-        """Raise Permanent for a source that is no RSE, means other RSEs, or is tape: reads would recall files."""
-        fact = self._facts([rse])[rse]
+        """Raise Permanent for a source that is no RSE, means other RSEs, or is tape: reads would recall files.
+
+        Where Rucio cannot be asked, only sources that are RSEs are without files.
+        """
+        try:
+            fact = self._facts([rse])[rse]
+        except NeedsOperator as error:
+            raise SourceRefused(error.message, error.hint) from None
         if not fact.exists:
             hint = f"did you mean {fact.near}?" if fact.near else "check its spelling"
             raise Permanent(f"the RSE {rse} does not exist in Rucio", hint)

@@ -17,8 +17,9 @@ from dc_inject.apps.reads.backend import ReadsBackend
 from dc_inject.apps.reads.pacing import TokenBucket
 from dc_inject.apps.reads.reader import Task, read
 from dc_inject.apps.reads.records import Progress, Record
+from dc_inject.backends.fts.inventory import SourceRefused
 from dc_inject.model import Bundle, DatasetFilter, Entry, File, FileFilter, JobOptions, Link, ReadOptions, State
-from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 from dc_inject.model.ports import VANISHED, RseFacts, Status
 from dc_inject.storage import NotFound
 from tests.backends.support import injection, live
@@ -318,6 +319,30 @@ def test_of_ends_it_is_known_only_whether_they_may_be_read(backend):
         "CLOSED": RseFacts("CLOSED", readable=False),
         "TAPE": RseFacts("TAPE"),
     }
+
+
+def test_where_rucio_cannot_be_asked_only_its_rses_are_no_sources(site):
+    """Other links go on; what is read already is read to its end."""
+    refused = NeedsOperator("no rucio.cfg", "write one")
+    answers = iter([RSES, refused, refused])
+
+    def ask(rses: Iterable[str]) -> dict[str, RseFacts]:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return {rse: answer[rse] for rse in rses}
+
+    backend, files = ReadsBackend(site, Listed(), Sites(), lambda _url: True, ask), DatasetFilter(("a:b",))
+    assert list(backend.inventory("OPEN", FileFilter(datasets=files)))
+    facts = backend.sites([SOURCE, "OPEN"])
+    assert (facts[SOURCE].readable, facts["OPEN"].readable, set(facts["OPEN"].missing)) == (
+        True,
+        None,
+        {"readable"},
+    )
+    with pytest.raises(SourceRefused) as error:
+        list(backend.inventory("CLOSED", FileFilter(datasets=files)))
+    assert (error.value.hold, error.value.hint) == ("source-unavailable", "write one")
 
 
 def test_moved_is_what_workers_have_read(backend, site):
