@@ -36,10 +36,7 @@ COMMANDS = {
         "dc_inject.apps.report.command_export:export",
         "Export injections, or planned flows, for other programs.",
     ),
-    "serve": (
-        "dc_inject.apps.report.command_serve:serve",
-        "Serve reports as live pages, on this machine only.",
-    ),
+    "serve": ("dc_inject.apps.report.command_serve:serve", "Serve reports as live pages, on this machine only."),
     "stop": ("dc_inject.cli.actions:stop", "Stop injecting for a whole campaign, from any terminal."),
     "pause": ("dc_inject.cli.actions:pause", "Stop injecting for a scenario or a link."),
     "resume": ("dc_inject.cli.actions:resume", "Inject again after a stop or a pause."),
@@ -53,10 +50,7 @@ COMMANDS = {
     "health": ("dc_inject.cli.health:health", "Check that an injector does its work."),
     "config": ("dc_inject.cli.config:config", "Show which defaults of options are in force."),
     "completion": ("dc_inject.cli.shared.completion:completion", "Print the completion for a shell."),
-    "ping": (
-        "dc_inject.apps.preview.command_ping:ping",
-        "Show who you are at the services, and what you may do.",
-    ),
+    "ping": ("dc_inject.apps.preview.command_ping:ping", "Show who you are at the services, and what you may do."),
     "demo": ("dc_inject.apps.sandbox.command_demo:demo", "Run everything once, on a grid on this machine."),
     "sandbox": (
         "dc_inject.apps.sandbox.command_sandbox:sandbox",

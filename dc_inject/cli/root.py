@@ -136,9 +136,8 @@ def _open_streams() -> None:
             os.open(os.devnull, access)  # takes the lowest number that is free
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # as stderr: names of files and sites may have any letter
+        # As stderr: names of files and sites may have any letter.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _name_account() -> None:

@@ -68,11 +68,7 @@ PAUSES = (
     tables.Column("who", "by"),
     tables.Column("why", "why"),
 )
-OVERRIDES = (
-    tables.Column("subject", "set for", _subject),
-    tables.Column("what", "what"),
-    *PAUSES[1:],
-)
+OVERRIDES = (tables.Column("subject", "set for", _subject), tables.Column("what", "what"), *PAUSES[1:])
 SIGNALS = (
     tables.Column("signal", "signal missing"),
     tables.Column("subject", "of"),

@@ -82,9 +82,8 @@ class Inventories:
                 continue
             left = unmatched(read)
             if any(coverage.in_containers - set(datasets.dids) for coverage in read):
-                left = left._replace(
-                    datasets=frozenset(filter(is_pattern, left.datasets))
-                )  # a name is one's, perhaps
+                # A name may be that of a dataset in a container.
+                left = left._replace(datasets=frozenset(filter(is_pattern, left.datasets)))
             if left != self._reported.get((service, datasets), Unmatched(frozenset(), frozenset())):
                 _warn(keys, left)
             self._reported[service, datasets] = left

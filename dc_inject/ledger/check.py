@@ -250,11 +250,7 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
         yield "no-id", f"it is {state}, but has no id of a rule or job", False
     item = injection.item
     if isinstance(item, Bundle) and state in _OPEN and len(item.members) != item.files:
-        yield (
-            "members-missing",
-            f"of its {item.files} files {len(item.members)} are named",
-            False,
-        )
+        yield ("members-missing", f"of its {item.files} files {len(item.members)} are named", False)
     # The name of a bundle does not show all that its key was made of when its job was found, not made.
     named = (injection.campaign, injection.scenario, injection.cycle.start, injection.link, item.name)
     if injection.campaign != campaign:

@@ -55,7 +55,7 @@ LEDGER = (
     Spec("resident_bytes", "gauge", LINK, "Injected, and not known to be gone from the destination."),
     Spec(
         "in_doubt_bytes", "gauge", LINK,
-        "Bytes of calls whose answer was lost and that were not looked up yet.",
+        "Bytes of calls whose answer was lost and that were not looked up yet."
     ),
     Spec("target_bytes_per_second", "gauge", LINK, "Due of the last cycle divided by its length."),
     Spec(
@@ -111,7 +111,7 @@ LEDGER = (
 PROCESS = (
     Spec(
         "calls_total", "counter", CALL,
-        "Calls by result: ok, temporary, another-now, permanent, fatal or lost.",
+        "Calls by result: ok, temporary, another-now, permanent, fatal or lost."
     ),
     Spec("call_seconds", "histogram", CALL, "Time that calls took."),
     Spec(

@@ -176,11 +176,7 @@ def covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str
 
 def _due(part: _Sum, late: int, whole: int) -> Due:
     """Round one sum to bytes, and name what took most of the time away."""
-    lost = {
-        Hold.NOT_RUNNING: late,
-        Hold.OUTSIDE_WINDOW: whole - late - part.inside,
-        Hold.EXCLUDED: part.excluded,
-    }
+    lost = {Hold.NOT_RUNNING: late, Hold.OUTSIDE_WINDOW: whole - late - part.inside, Hold.EXCLUDED: part.excluded}
     hold = max(lost, key=lambda which: lost[which])
     held = None
     if lost[hold] > 0:

@@ -31,11 +31,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
         "campaign": campaign,
         "ledger": str(view.path),
         "links": [
-            {
-                **line.key.names(),
-                **_sums([line], failures, failed),
-                "goal": goals.get(line.key, {}),
-            }
+            {**line.key.names(), **_sums([line], failures, failed), "goal": goals.get(line.key, {})}
             for line in lines
         ],
         "total": {

@@ -184,9 +184,8 @@ def pool_findings(campaign: Campaign, sizes: Mapping[PoolKey, PoolSize], *, may_
 
     def least(flow: Flow) -> int:
         of_menu, of_source = smallest(flow), sizes[flow.pool].smallest
-        return (
-            of_source if rates.peak([flow]).rate * HOUR >= of_menu else 0
-        )  # findings of the menu alone come from elsewhere
+        # Findings of the menu alone come from elsewhere.
+        return of_source if rates.peak([flow]).rate * HOUR >= of_menu else 0
 
     yield from coarse(stocked, least)
 

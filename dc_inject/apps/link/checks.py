@@ -51,9 +51,8 @@ BLOCKS = {
     "account-limit": "ask for a larger limit there, or for a lower --rate",
     "pool-small": "take more ({selection}), a lower --rate, or a shorter step (--every, --for)",
 }
-OURS = frozenset(
-    {"fts-ramp", "pool-small", "free-space", "space-overfilled", "coarse-datasets"}
-)  # reported here, with the numbers of the test
+# Reported here, with the numbers of the test.
+OURS = frozenset({"fts-ramp", "pool-small", "free-space", "space-overfilled", "coarse-datasets"})
 
 
 def ready(challenge: MiniChallenge, connect: Connect, warn: Warn) -> tuple[MiniChallenge, Reachability]:

@@ -97,9 +97,7 @@ def link(
 def _test(source: str | None, destination: str | None, options: LinkOptions, clock: Clock, *, live: bool) -> None:
     """Begin or continue a test, end what it leaves, and print its verdict."""
     challenge, progress = challenges.begin(source, destination, options, clock.now(), trusting.agreed)
-    trusting.trust().name(
-        challenge.link.source, challenge.link.destination, challenge.options.endpoint or ""
-    )  # by whoever called, here or before
+    trusting.trust().name(*challenge.link.ends, challenge.options.endpoint or "")  # by who called, here or before
     hangup.interrupt()
     so_far = f"`dc-inject link --verdict {challenge.campaign}` prints the verdict so far"
     with ending.interruptible(challenge.campaign, so_far):

@@ -38,9 +38,8 @@ MARKS = "write x, a factor such as 0.5, a percentage, or a rate with its unit"
 T = TypeVar("T")
 _COPY = re.compile(r"(.*\S)\s*\([0-9]+\)")  # a sheet that is a variant of another one
 _DATE = re.compile("20[0-9]{2}-[0-9]{2}-[0-9]{2}")
-_DAY = re.compile(
-    r"(?:(?:day|d|tag)(?:\s*-(?=\s)|-)?)?[^\w-]*(-?[0-9]{1,4})", re.IGNORECASE
-)  # `Day-3`, not `Day -3`
+# `Day-3`, not `Day -3`
+_DAY = re.compile(r"(?:(?:day|d|tag)(?:\s*-(?=\s)|-)?)?[^\w-]*(-?[0-9]{1,4})", re.IGNORECASE)
 _WEEKDAY = re.compile(r"(mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?", re.IGNORECASE)
 _KEY = re.compile("|".join((_DATE.pattern, _DAY.pattern, _WEEKDAY.pattern)), re.IGNORECASE)
 _BRACKETS = re.compile(r"[\[(][^\[(]*[\])]$")

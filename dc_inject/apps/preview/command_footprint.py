@@ -118,11 +118,7 @@ _ASSUMPTIONS = common.options(
         type=params.LAG,
         help="Time from a rule's end to free space; a cycle is added [default: the menu's].",
     ),
-    click.option(
-        "--lifetime",
-        type=params.DURATION,
-        help="The lifetime of rules [default: the menu's longest].",
-    ),
+    click.option("--lifetime", type=params.DURATION, help="The lifetime of rules [default: the menu's longest]."),
     click.option(
         "--link-limit",
         type=click.IntRange(1),

@@ -25,11 +25,7 @@ from dc_inject.system import account, files
 @click.argument("campaign")
 @common.MENUS
 @common.LEDGER
-@click.option(
-    "--backup",
-    type=params.FILE,
-    help="Begin with this backup, and add what the services have since.",
-)
+@click.option("--backup", type=params.FILE, help="Begin with this backup, and add what the services have since.")
 @click.option(
     "--adopt", is_flag=True, help="Begin with the ledger that exists, and add what the services have since."
 )

@@ -148,11 +148,7 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("end", "time", "when it ends, or changes its rate"),
         *_WHOSE,
         Field("source_site", "text", f"the source's {_SITE}"),
-        Field(
-            "destination_site",
-            "text",
-            f"the destination's {_SITE}",
-        ),
+        Field("destination_site", "text", f"the destination's {_SITE}"),
         Field("links", "integer", "how many links of the two sites it has"),
         Field("bytes_per_second", "integer", "its mean rate"),
         Field("peak_bytes_per_second", "integer", "its highest rate: not the mean while it rises or falls"),

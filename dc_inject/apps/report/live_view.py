@@ -186,9 +186,7 @@ class _Screen:
     def _write(self, above: str, below: Sequence[Text]) -> None:
         """Write everything at once: over the old lines what stands above, and the new lines below."""
         width = max(self._console.width, 1)
-        old = sum(
-            max(-(-length // width), 1) for length in self._drawn
-        )  # a terminal that became narrow folds them
+        old = sum(max(-(-length // width), 1) for length in self._drawn)  # a narrower terminal folds them
         with self._console.capture() as capture:
             for line in below:
                 self._console.print(line, no_wrap=True, crop=True)

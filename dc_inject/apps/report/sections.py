@@ -196,10 +196,7 @@ def _days(report: Report) -> Table:
 
 def _names(report: Report, dimension: str) -> Table:
     rows = tuple(
-        (
-            Cell(row["name"] + (" (second hop)" if row.get("second_hops") else "")),
-            *_amounts(row),
-        )
+        (Cell(row["name"] + (" (second hop)" if row.get("second_hops") else "")), *_amounts(row))
         for row in report[f"{dimension}s"]
     )
     return Table((dimension.replace("_", " "), *_AMOUNTS), 1, rows)

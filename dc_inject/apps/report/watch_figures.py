@@ -27,11 +27,7 @@ from dc_inject.summary.first_lines import one_line
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
 SHORT = "short"  # the order in which those that are short come first
-RISING = (
-    *NAMES,
-    "held",
-    "ratio",
-)  # columns that begin with A, or with the least: the best ratio matters least
+RISING = (*NAMES, "held", "ratio")  # columns that begin with A, or with the least: the best ratio matters least
 Key = tuple[str, ...]  # the values of NAMES
 Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 
@@ -81,14 +77,7 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta | None = None
         }
         for key in sorted(rows.keys() | sums.keys())
     ]
-    return Standing(
-        campaign=name,
-        at=now,
-        status=standing,
-        since=since,
-        until=until,
-        links=links,
-    )
+    return Standing(campaign=name, at=now, status=standing, since=since, until=until, links=links)
 
 
 def _key(row: Mapping[str, Any]) -> Key:

@@ -102,9 +102,8 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
         finished = inject(
             menus, started, drafts=one.drafts, wrap_menus=one.over, planner=one, ends_afterwards=True
         )
-        found = results.of_campaign(
-            one.campaign, one.keys, options.least
-        )  # before the end cancels what is unfinished
+        # Before the end cancels what is unfinished.
+        found = results.of_campaign(one.campaign, one.keys, options.least)
         patience, path = end_files.PATIENCE if finished else WHEN_STOPPED, ledger_files.existing(one.campaign)
         end_state = ending.end_rules(one.campaign, path, END_RATE, options.timeout, patience)
         _show_results(one.campaign, found, options)

@@ -23,9 +23,8 @@ from dc_inject.system import files
 
 CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
 GRIDS = "begin with one of menus/twin, such as `--grid menus/twin/one-link/grid.yaml`, or fit one with --calibrate"
-CALIBRATING = frozenset(
-    {"campaign", "output", "force", "include_from", "fmt", "wide"}
-)  # parameters that count then
+# Parameters that count then.
+CALIBRATING = frozenset({"campaign", "output", "force", "include_from", "fmt", "wide"})
 
 
 @click.command()

@@ -82,10 +82,7 @@ _WORDS = (
             re.I,
         ),
     ),
-    (
-        "permission",
-        re.compile(r"\[(?:1|13)\]|HTTP 40[13]\b|permission|denied|unauthori[sz]ed|forbidden", re.I),
-    ),
+    ("permission", re.compile(r"\[(?:1|13)\]|HTTP 40[13]\b|permission|denied|unauthori[sz]ed|forbidden", re.I)),
     (
         "connection",
         re.compile(

@@ -176,10 +176,7 @@ class ReplicaCheck:
 def list_locks(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     """Return the dataset locks of datasets at all RSEs."""
     return list(
-        bulk(
-            dids,
-            lambda part: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in part]),
-        )
+        bulk(dids, lambda part: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in part]))
     )
 
 

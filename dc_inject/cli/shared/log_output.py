@@ -83,11 +83,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a traceback is its field `trace`."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {
-            "time": at.replace("+00:00", "Z"),
-            "level": record.levelname,
-            "message": record.getMessage(),
-        }
+        line = {"time": at.replace("+00:00", "Z"), "level": record.levelname, "message": record.getMessage()}
         if hasattr(record, "event"):
             line |= {"event": record.event, **getattr(record, "fields", {})}
         if record.exc_info:

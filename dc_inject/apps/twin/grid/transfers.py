@@ -95,9 +95,8 @@ class Transfers:
         self._cohorts = no_cohorts()
         self._link, self._priority, self._weight = none(), none(), np.zeros(0)  # of each queue
         self.waiting = none()
-        self._passed_over = (
-            none()
-        )  # of each queue, files that FTS could have started in the last step, and did not
+        # Of each queue, files that FTS could have started in the last step, and did not.
+        self._passed_over = none()
         self._head_job, self._head_left, self._head_tries = none(), none(), none()
         self.settled: list[int] = []  # jobs of which nothing is left, since the last look
         self.done, self.failed, self.left, self._waits, self._retries, self._job_queue = (none() for _ in range(6))
