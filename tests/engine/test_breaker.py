@@ -184,6 +184,6 @@ def test_looks_that_fail_are_tried_again_in_the_same_cycle_and_anew_in_the_next(
             raise Temporary("504")
 
     one.backend.fault = fault
-    one.run(cycles=12)
+    one.run(cycles=8)
     due, injected = (sum(getattr(row, name) for row in one.ledger.rows()) for name in ("due", "injected"))
     assert injected >= 0.9 * due, injected / due

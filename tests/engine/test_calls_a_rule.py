@@ -17,7 +17,7 @@ from dc_inject.model.events import Silent
 from tests.backends.fake import FakeRse, FakeRucio
 from tests.engine.world import ALL, CYCLE, GB, START, campaign, flow, opened
 
-SOURCES, DESTINATIONS, DATASETS = 3, 8, 90
+SOURCES, DESTINATIONS, DATASETS = 3, 8, 50
 
 
 class Server(FakeRucio):
@@ -55,7 +55,7 @@ def test_a_rule_costs_three_calls_at_most(tmp_path, minutes):
         for number in range(DATASETS):
             server.add(f"cms:/S{source}/data#{number}", f"S{source}", files=4, size=10 * GB)
     links = [
-        flow(f"S{n % SOURCES}", f"D{m}", 3, datasets=ALL, activity="Data Challenge", end=START + 5 * CYCLE)
+        flow(f"S{n % SOURCES}", f"D{m}", 3, datasets=ALL, activity="Data Challenge", end=START + 3 * CYCLE)
         for n in range(SOURCES)
         for m in range(DESTINATIONS)
     ]  # 338 GB a cycle, each: eight or nine datasets
@@ -81,7 +81,7 @@ def test_a_rule_costs_three_calls_at_most(tmp_path, minutes):
     entries = ledger.entries()
     rules = sum(entry.accepted_at is not None for entry in entries)
     states = Counter(entry.state for entry in entries)
-    assert rules > 800
+    assert rules > 500
     assert states[State.GONE] == rules, states
     assert all(entry.moved == entry.injection.item.bytes for entry in entries if entry.state is State.GONE)
     calls = Counter(name for name, _, _ in server.calls)

@@ -70,8 +70,8 @@ def test_menus_of_local_days_are_due_every_hour_that_passes_once_across_summer_t
     clock, ledger = SimClock(start), opened(tmp_path)
     backend = SimBackend(clock, {"A": items("A", 100, 100 * GB)})
     ledger.bind("test", 2 * CYCLE, (backend.check(),), start)
-    menus = Menus([folder], ledger=ledger, backends={"rucio": backend}, clock=clock)
-    one = World(tmp_path, menus, clock, backend, ledger, settings=SPARING)
+    made = Menus([folder], ledger=ledger, backends={"rucio": backend}, clock=clock)()
+    one = World(tmp_path, lambda: made, clock, backend, ledger, settings=SPARING)
     one.run()
     for destination, due in hours.items():
         rows = [row for row in ledger.rows() if row.key.link.destination == destination and row.due]

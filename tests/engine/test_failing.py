@@ -123,7 +123,7 @@ def test_what_is_stuck_since_long_ago_has_not_failed_while_nobody_looked(tmp_pat
 def test_a_link_goes_on_failing_when_what_is_stuck_expires(tmp_path, mode, slow):
     """Seven of ten datasets fail; a plan is made some seconds after the observations that it rests on."""
     link = flow("A", "B", 1.0, control=Control(mode), lifetime_min=8 * CYCLE, lifetime_max=8 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 6000, 2 * GB)})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 1000, 2 * GB)})
     stuck(one, {"now": True}, of_ten=7)
     sites = one.backend.sites
 
@@ -140,7 +140,7 @@ def test_a_link_goes_on_failing_when_what_is_stuck_expires(tmp_path, mode, slow)
 def test_one_file_that_arrives_does_not_show_that_a_link_works(tmp_path):
     """The probe is one dataset of one file; six of ten fail."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=8 * CYCLE, lifetime_max=8 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 3000, 10 * GB, files=1)})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 600, 10 * GB, files=1)})
     stuck(one, {"now": True}, of_ten=6, seed=3)
     one.run(cycles=48)
     rows = one.ledger.rows()
@@ -174,7 +174,7 @@ def test_what_became_stuck_in_the_night_does_not_hold_a_link_in_the_morning(tmp_
     second = replace(first, start=START + 56 * CYCLE, end=START + 64 * CYCLE)
     days = [campaign([day]).menus[0] for day in (first, second)]
     whole = replace(campaign([first]), menus=(days[0], replace(days[1], name="day2.yaml", digest="1")))
-    one = world(tmp_path, whole, {"A": items("A", 2000, 5 * GB)})
+    one = world(tmp_path, whole, {"A": items("A", 200, 10 * GB)})
     look, chosen = one.backend.observe, dict[int, str]()
 
     def observe(entries, **more):
@@ -182,7 +182,7 @@ def test_what_became_stuck_in_the_night_does_not_hold_a_link_in_the_morning(tmp_
         for entry in entries:
             chosen.setdefault((entry.injection.cycle.start - START) // CYCLE, entry.injection.key)
         late = one.clock.now() >= START + 10 * CYCLE
-        part = {"files_done": 49, "moved": 49 * 5 * GB // 50, "exact": False}
+        part = {"files_done": 49, "moved": 49 * 10 * GB // 50, "exact": False}
         states = {chosen.get(1): Status.STUCK, chosen.get(7): Status.STUCK if late else Status.MOVING}
         return [
             seen

@@ -218,9 +218,9 @@ def test_a_pool_goes_round_as_fast_as_its_datasets_come_back_and_nothing_is_held
     link = flow("A", "B", 80, goal=Recycle())  # 9 TB a cycle, from a pool of 1 TB
     lag = timedelta(minutes=minutes)
     one = world(tmp_path, campaign([link]), {"A": items("A", 20, 50 * GB)}, deletion_lag=lag)
-    one.run(cycles=24)
+    one.run(cycles=14)
     rows = one.ledger.rows()
-    assert sums(one).injected >= 6 * TB, "every dataset at least six times in six hours"
+    assert sums(one).injected >= 6 * TB, "every dataset at least six times in three and a half hours"
     assert min(names(one).values()) >= 0.6 * max(names(one).values()), "all have their turn"
     assert not [row for row in rows[1:] if row.held and row.held.hold is Hold.POOL_DRY]
     assert sum(row.forgiven for row in rows[4:]) == 0, "nothing is due that the pool cannot give"

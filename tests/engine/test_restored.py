@@ -119,7 +119,7 @@ def test_brought_to_the_present_it_has_all_that_was_injected_since_and_makes_not
     assert found.injections == before - known > 3
     nothing_twice(one)
     assert one.ledger.rows()[: len(past)] == tuple(past)
-    one.engine().run(until=START + 9 * CYCLE)
+    one.engine().run(until=START + 7 * CYCLE)
     nothing_twice(one)
     missed = CYCLE * (1 - lost % 1)  # the rest of the cycle in which it was lost: `run` goes on with the next one
     for flow_ in one.menus().flows:

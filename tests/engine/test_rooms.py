@@ -19,11 +19,11 @@ def filling(tmp_path, control: Control, lag: timedelta):
     link = flow("A", "B", 2.0, control=control, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     sites = (Site("S", rses={"B": RseSpec(space=TB)}),)
     one = world(
-        tmp_path, campaign([link], sites=sites), {"A": items("A", 1500, 5 * GB)}, deletion_lag=lag,
+        tmp_path, campaign([link], sites=sites), {"A": items("A", 500, 10 * GB)}, deletion_lag=lag,
         space={"B": 2 * TB},
     )  # fmt: skip
     most = []
-    for _ in range(24):
+    for _ in range(14):
         one.run(cycles=1)
         most.append(one.ledger.resident().get("B", 0))
     return one, max(most)
@@ -50,7 +50,7 @@ def test_rooms_leave_links_alone_that_are_not_controlled(tmp_path):
         links = [flow("A", "B", 0.2, control=control, **times), flow("C", "B", 0.8, **times)]
         sites = (Site("S", rses={"B": RseSpec(space=TB)}),)
         one = world(
-            tmp_path / folder, campaign(links, sites=sites), {name: items(name, 1500, 5 * GB) for name in "AC"},
+            tmp_path / folder, campaign(links, sites=sites), {name: items(name, 250, 10 * GB) for name in "AC"},
             deletion_lag=timedelta(hours=4), space={"B": 2 * TB},
         )  # fmt: skip
         one.run(cycles=24)
@@ -88,7 +88,7 @@ def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
     """Rucio tells it once an hour: what has arrived since is still free in its words."""
     link = flow("A", "B", 2.0, control=ACT, lifetime_min=3 * CYCLE, lifetime_max=3 * CYCLE)
     one = world(
-        tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=2 * CYCLE, space={"B": TB},
+        tmp_path, campaign([link]), {"A": items("A", 500, 10 * GB)}, deletion_lag=2 * CYCLE, space={"B": TB},
     )  # fmt: skip
     look, told = one.backend.sites, {}
 
@@ -99,7 +99,7 @@ def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
 
     one.backend.sites = sites
     most = []
-    for _ in range(24):
+    for _ in range(16):
         one.run(cycles=1)
         there = sum(rule.moved for rule in one.backend.rules.values() if rule.deleted is None)
         most.append(there)
@@ -109,7 +109,7 @@ def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
 def test_a_word_of_free_space_that_is_old_does_not_make_a_space_look_small(tmp_path):
     """What was deleted since is neither ours any more nor free in it: the space is that of when it was told."""
     link = flow("A", "B", 2.0, control=ACT, lifetime_min=3 * CYCLE, lifetime_max=3 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, space={"B": TB})
+    one = world(tmp_path, campaign([link]), {"A": items("A", 500, 10 * GB)}, space={"B": TB})
     one.run(cycles=7)
     look = one.backend.sites
     told = look(["B"])["B"].free

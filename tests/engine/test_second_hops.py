@@ -120,7 +120,7 @@ def test_first_copies_that_wait_count_in_the_space_that_is_planned_with(tmp_path
     )
     most = []
     one.heard.at[Observed] = lambda: most.append(one.backend.sites(["B"])["B"].free)
-    one.run(cycles=24)
+    one.run(cycles=18)
     assert min(most) > 0
     assert one.backend.rules
     late = [row for row in one.ledger.rows() if row.key == first.key and row.cycle.start >= START + 12 * CYCLE]

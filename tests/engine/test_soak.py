@@ -16,8 +16,8 @@ def _delivered(made):
 
 @pytest.fixture(scope="module")
 def half_a_day(tmp_path_factory):
-    """Half a day of 20 links, one call in twenty faulty."""
-    return soak(tmp_path_factory.mktemp("soak"), days=0.5, links=20, share=0.05, every=EVERY, seed=24)
+    """Half a day of 12 links, one call in twenty faulty."""
+    return soak(tmp_path_factory.mktemp("soak"), days=0.5, links=12, share=0.05, every=EVERY, seed=24)
 
 
 def test_with_one_call_in_twenty_faulty_all_but_half_a_percent_is_delivered(half_a_day):
@@ -44,7 +44,7 @@ def test_neither_memory_nor_work_nor_open_files_grow(half_a_day):
 
 
 def test_with_three_calls_in_ten_faulty_all_but_two_percent_is_delivered_and_the_ledger_is_whole(tmp_path):
-    made = soak(tmp_path, days=40 / 96, links=10, share=0.3, every=10, seed=5)
+    made = soak(tmp_path, days=32 / 96, links=6, share=0.3, every=8, seed=5)
     assert 0.98 <= _delivered(made) <= 1.02
     assert made.violations == []
     made.one.ledger.close()

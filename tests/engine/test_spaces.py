@@ -66,7 +66,7 @@ def coarse(tmp_path, lag, sites=()):
     """A disk of 2 TB for datasets of 200 GB that live for an hour, at 8 Gb/s: nearly two lifetimes' worth."""
     link = flow("A", "B", 8.0, control=ACT, lifetime_min=4 * CYCLE, lifetime_max=4 * CYCLE)
     return world(
-        tmp_path, campaign([link], sites=sites), {"A": items("A", 300, 200 * GB)}, deletion_lag=lag, may_end=False,
+        tmp_path, campaign([link], sites=sites), {"A": items("A", 200, 200 * GB)}, deletion_lag=lag, may_end=False,
         speed=lambda _: 1.25 * GB, space={"B": 2 * TB},
     )  # fmt: skip
 
@@ -86,12 +86,12 @@ def test_no_space_is_found_larger_than_it_is_and_no_disk_above_98_percent(tmp_pa
         largest.extend(found(one))
 
     one.heard.at[Observed] = look
-    for _ in range(24 if again else 1):
-        one.run(cycles=1 if again else 24)
+    for _ in range(16 if again else 1):
+        one.run(cycles=1 if again else 16)
     assert max(largest) <= 2 * TB
     assert max(most) <= 0.98 * 2 * TB
     given = sum(row.injected for row in one.ledger.rows())
-    assert given >= 0.7 * 24 * CYCLE / (4 * CYCLE + lag * MINUTE) * 2 * TB  # what fits, less what is not known
+    assert given >= 0.7 * 16 * CYCLE / (4 * CYCLE + lag * MINUTE) * 2 * TB  # what fits, less what is not known
 
 
 def test_what_ended_before_it_had_arrived_is_not_there(tmp_path):
@@ -121,7 +121,7 @@ def test_a_menu_that_grants_more_than_there_is_changes_nothing(tmp_path):
     one, most = coarse(tmp_path, MINUTE, sites=(Site("S", rses={"B": RseSpec(space=2100 * GB)}),)), []
     hourly(one, 2 * MINUTE)
     one.heard.at[Observed] = lambda: most.append(on_disk(one))
-    one.run(cycles=24)
+    one.run(cycles=16)
     assert max(most) <= 0.98 * 2 * TB
 
 
@@ -147,6 +147,6 @@ def test_others_that_fill_a_disk_are_noticed_with_the_next_word_of_it(tmp_path, 
 
     one.backend.sites = sites
     one.heard.at[Observed] = arrived
-    one.run(cycles=24)
+    one.run(cycles=16)
     assert max(over) <= max(1.25 * percent - 1, 0) / 100 * space
     assert (max(over) > 0) == (percent > 1)

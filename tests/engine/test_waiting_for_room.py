@@ -33,7 +33,7 @@ def nearly_full(tmp_path, datasets=600, mode=Mode.ACT, space=1350, **more):
 
 def test_a_space_that_is_just_enough_is_used_by_counting_on_what_is_deleted(tmp_path):
     one, most = nearly_full(tmp_path), 0
-    for _ in range(20):
+    for _ in range(14):
         one.run(cycles=1)
         most = max(most, on_disk(one))
     rows = one.ledger.rows()[8:]
@@ -95,7 +95,7 @@ def test_an_old_word_of_free_space_counts_with_what_had_arrived_then(tmp_path, m
         return facts | {"B": replace(facts["B"], free=free, free_at=at)}
 
     one.backend.sites = sites
-    for _ in range(14 * (CYCLE // length)):
+    for _ in range(10 * (CYCLE // length)):
         one.run(cycles=1)
         (kept,) = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == "spaces"]
         assert min(kept["seen"].values()) == pytest.approx(1350 * GB, rel=0.05)
@@ -255,11 +255,11 @@ def test_a_disk_that_a_cycle_fills_is_filled_again_as_soon_as_it_is_emptied(tmp_
     """It takes little more than a cycle gives: what is seen to go makes room within the cycle."""
     link, space = flow("A", "B", 2.0, control=ACT, lifetime_min=4 * CYCLE, lifetime_max=8 * CYCLE), 250 * GB
     one = world(
-        tmp_path, campaign([link]), {"A": items("A", 1500, 5 * GB)}, deletion_lag=timedelta(minutes=5),
+        tmp_path, campaign([link]), {"A": items("A", 300, 10 * GB)}, deletion_lag=timedelta(minutes=5),
         space={"B": space},
     )  # fmt: skip
     there = []
-    for _ in range(20):
+    for _ in range(12):
         one.run(cycles=1)
         there.append(one.ledger.resident().get("B", 0))
     rows = one.ledger.rows()

@@ -58,7 +58,7 @@ def test_a_link_that_recovers_makes_up_its_debt(tmp_path):
     one.run(cycles=6)
     before = one.ledger.accounts()[link.key]
     speed["now"] = 3.0
-    one.run(cycles=14)
+    one.run(cycles=10)
     after = one.ledger.accounts()[link.key]
     assert before.injected < 0.7 * before.due
     assert after.injected >= 0.97 * after.due
