@@ -138,9 +138,7 @@ class _Past:
 
     def _storages(self, line: SummaryLine) -> tuple[str, str]:
         """Return the storages of the grid at the ends of a link."""
-        source, destination = (
-            self._world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
-        )
+        source, destination = (self._world.grid.storage_at(end) or "" for end in line.key.link.ends)
         return source, destination
 
     def storage(self, line: SummaryLine) -> str:
