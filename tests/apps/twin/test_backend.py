@@ -125,7 +125,7 @@ def test_where_a_link_loses_its_transfers_little_expires_also_if_no_fts_is_named
         default_link=LinkTraits(file_speed=0.02 * GB, overhead=10, failures=0.18),
         fts=replace(FREE, named=is_named),
     )
-    run = Run(made, [flow("A", "B", GBPS / 2, control=Control(Mode.ACT))], tmp_path, hours=11.0)
+    run = Run(made, [flow("A", "B", GBPS / 2, control=Control(Mode.ACT))], tmp_path, hours=6.0)
     assert run.world.rucio.lost.unsent_bytes < 0.01 * run.lines["B"].due
     assert run.signals == ({"known"} if is_named else set())
 
@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_ledger(tmp_path):
     def rows(seed, folder):
         folder.mkdir()
         made = two(rate=1 * GB, failures=0.05)
-        return Run(made, [flow("A", "B", GBPS)], folder, hours=3, seed=seed).lines
+        return Run(made, [flow("A", "B", GBPS)], folder, hours=1, seed=seed).lines
 
     first, again, other = rows(1, tmp_path / "a"), rows(1, tmp_path / "b"), rows(2, tmp_path / "c")
     assert first == again

@@ -24,11 +24,11 @@ datasets:
 """
 DOWN = """\
 links: {"SOURCE:SINK": {failures: 1 %}}
-troubles: [{fault: storage-down, subject: SINK, at: 3 h, for: 90 min}]
+troubles: [{fault: storage-down, subject: SINK, at: 2 h, for: 1 h}]
 """
 CUT = """\
 links: {"SOURCE:SINK": {rate: 12 Gb/s}}
-troubles: [{fault: capacity, subject: "SOURCE:SINK", at: 3 h, for: 3 h, part: 30 %}]
+troubles: [{fault: capacity, subject: "SOURCE:SINK", at: 2 h, for: 135 min, part: 30 %}]
 """
 MENU = """\
 menu: 1
@@ -36,7 +36,7 @@ campaign: incident
 contact: dc-ops@example.org
 timezone: UTC
 start: 2027-02-08 10:00
-end: 2027-02-08 18:00
+end: 2027-02-08 16:00
 defaults:
   cycle: 15 min
   lifetime: {min: 1 h, max: 2 h}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dc_inject.apps.twin.grid import grid_file, grid_text
-from dc_inject.apps.twin.grid.calibration import calibrated
+from dc_inject.apps.twin.grid.calibration import calibrated, fitted
 from dc_inject.apps.twin.grid.description import Grid
 from dc_inject.apps.twin.grid.replay import Past, Sent, replay
 from dc_inject.apps.twin.grid.rule_times import attempts
@@ -88,11 +88,8 @@ def test_a_capacity_does_not_make_up_for_failures_that_stop_a_replay():
     quick = [replace(one, completed=one.accepted + 60, done=10) for one in large[:2]]
     late = [replace(one, completed=one.accepted + 3600, done=10) for one in large[2:]]
     failed = [replace(one, done=0, failed=10) for one in late[::3]]
-    rate = (
-        calibrated(past(*quick, *sorted(late + failed, key=lambda one: one.accepted), moved=3000.0 * GB), grid)
-        .fit.links[LINK]
-        .rate
-    )
+    known = past(*quick, *sorted(late + failed, key=lambda one: one.accepted), moved=3000.0 * GB)
+    rate = fitted(known, grid).links[LINK].rate
     assert rate.value is not None
     assert rate.value <= 2 * rate.bound
 
@@ -104,7 +101,7 @@ def failing(*failed: int, files: int = 60) -> str:
         for at, lost in zip(np.linspace(0.0, 10_000.0, len(failed)), failed, strict=True)
     ]
     rules.append(replace(ONE, accepted=10_100.0, ended=10_800.0))  # expired unsent
-    fit = calibrated(past(*rules, moved=10.0 * GB), grid).fit
+    fit = fitted(past(*rules, moved=10.0 * GB), grid, rounds=0)
     (line,) = [line.strip() for line in grid_text.text(fit).splitlines() if "failures:" in line]
     return line
 
@@ -140,10 +137,10 @@ def test_cycles_in_which_a_link_was_held_for_its_backlog_tell_its_capacity():
     """With control its rules never wait long, though it carries less than is asked for."""
     rules = [replace(rule, completed=rule.accepted + 200, done=10) for rule in every(300.0)]
     known = past(*rules, moved=30.0 * GB)
-    assert calibrated(known, grid).fit.links[LINK].rate.value is None
+    assert fitted(known, grid, rounds=0).links[LINK].rate.value is None
     held = replace(known, held={LINK: np.arange(CYCLES) >= 2})
     assert held.until(5).held[LINK].tolist() == [False, False, True, True, True]
-    rate = calibrated(held, grid).fit.links[LINK].rate
+    rate = fitted(held, grid).links[LINK].rate
     assert rate.count == CYCLES - 2
     assert rate.value == pytest.approx(30 * GB / CYCLE, rel=0.3)
 
@@ -160,7 +157,7 @@ def deleting(late: float, since: float, until: float) -> Past:
 
 def test_deletions_that_were_late_only_in_an_incident_have_no_rate_and_the_file_says_so(wording):
     """What was deleted while they were late is no rate of a storage that deletes more at other times."""
-    fit = calibrated(deleting(3 * 3600, 3600, 7200), grid).fit
+    fit = fitted(deleting(3 * 3600, 3600, 7200), grid, rounds=0)
     assert fit.deletions["B"].pace.value is None
     assert fit.deletions["B"].is_behind_at_times
     assert grid_text.at_times(fit) == {LINK: [grid_text.BEHIND]}
@@ -170,7 +167,7 @@ def test_deletions_that_were_late_only_in_an_incident_have_no_rate_and_the_file_
 
 
 def test_deletions_that_are_never_late_are_not_behind_at_times():
-    fit = calibrated(deleting(0.0, 0.0, 0.0), grid).fit
+    fit = fitted(deleting(0.0, 0.0, 0.0), grid, rounds=0)
     assert not fit.deletions["B"].is_behind_at_times
     assert grid_text.at_times(fit) == {}
     assert "never fell" in grid_text.text(fit)
@@ -196,13 +193,13 @@ def busy(wait: float = 0.0, *, held: bool = False, failed: int = 0, look: float 
 
 def time_of_file(known: Past) -> str:
     """What the file says of the time of a link's files."""
-    text = grid_text.text(calibrated(known, grid).fit)
+    text = grid_text.text(fitted(known, grid, rounds=0))
     return " ".join(text.replace("\n    #", "").partition("file_speed")[2].partition("failures")[0].split())
 
 
 def test_rules_that_find_many_files_under_way_show_the_time_of_a_file_if_they_took_no_longer():
     """FTS has grown by then; a link that carries much never has so few under way as FTS begins with."""
-    files = calibrated(busy(), grid).fit.links[LINK].files
+    files = fitted(busy(), grid, rounds=0).links[LINK].files
     assert files.speed is not None
     assert files.rules > 100
 
@@ -223,7 +220,7 @@ def test_rules_that_expired_have_waited_though_the_fastest_one_took_nearly_their
     """Else such a link would never have been full, and what it carries would have no bound but this."""
     rules = [replace(rule, ended=rule.expires) for rule in every(300.0)]
     rules[0] = replace(rules[0], completed=6000.0, ended=6000.0, done=10)
-    rate = calibrated(past(*rules, moved=1.0 * GB), grid).fit.links[LINK].rate
+    rate = fitted(past(*rules, moved=1.0 * GB), grid, rounds=0).links[LINK].rate
     assert rate.count > 3
 
 
@@ -243,7 +240,7 @@ def test_the_time_of_a_file_is_found_on_a_link_that_always_has_many_under_way(sp
         replace(rule, completed=at, ended=at, done=60 if at else 0)
         for rule, at in zip(sent, seen.completed, strict=True)
     ]
-    files = calibrated(replace(past(*rules), moved=seen.moved), grid).fit.links[LINK].files
+    files = fitted(replace(past(*rules), moved=seen.moved), grid).links[LINK].files
     assert files.rules > 40
     found, true = (
         least + 4.5 * GB / bytes_ for least, bytes_ in ((files.overhead, files.speed), (overhead, speed * 1e6))
@@ -261,7 +258,7 @@ def test_what_links_share_that_carried_more_at_times_while_full_is_no_capacity_a
     ]
     first = np.arange(CYCLES) < CYCLES // 2
     moved = {LINK: np.where(first, 1.5 * GB, 27.0 * GB), other: np.where(first, 13.5 * GB, 3.0 * GB)}
-    fit = calibrated(replace(past(*rules), moved=moved), grid).fit
+    fit = fitted(replace(past(*rules), moved=moved), grid, rounds=0)
     assert fit.links[LINK].full == ("write", "B")
     assert fit.shared[fit.links[LINK].full].value is None
     assert LINK in grid_text.full_at_times(fit)

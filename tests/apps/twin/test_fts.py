@@ -197,11 +197,11 @@ def test_a_host_is_that_of_one_storage():
 
 def test_a_grid_is_calibrated_from_jobs_too(tmp_path):
     past, fitted = tmp_path / "past.sqlite", tmp_path / "fitted.yaml"
-    assert simulated(tmp_path, "--ledger", past, link=", rate: 2 Gb/s").exit_code == 0
+    assert simulated(tmp_path, "--days", 0.1, "--ledger", past, link=", rate: 2 Gb/s").exit_code == 0
     done = ledgers.run("simulate", "--calibrate", past, "-o", fitted)
     assert done.exit_code == 0, done.exception
     made = read(fitted.read_bytes(), "fitted.yaml")
-    assert made.links["one.example.org:two.example.org"].rate == pytest.approx(2e9 / 8, rel=0.1)  # in three hours
+    assert made.links["one.example.org:two.example.org"].rate == pytest.approx(2e9 / 8, rel=0.1)  # in 9 cycles
     assert made.storage_at("davs://two.example.org/b") == "two.example.org"
     done = ledgers.run("simulate", tmp_path / "menu.yaml", "--grid", fitted, "--days", 0.05)
     assert done.exit_code == 0, done.exception

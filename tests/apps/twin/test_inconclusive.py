@@ -19,6 +19,7 @@ pytest.importorskip("numpy")  # an extra
 SCENARIOS = Path(__file__).parents[3] / "menus" / "twin"
 FAILING = SCENARIOS / "failing-transfers"
 LINK = "IHEP_Disk:T1_IT_CNAF_Disk"
+TROUBLE = "troubles: [{fault: failures, subject: T1_IT_CNAF_Disk, at: 3 h, for: 90 min, part: 40 %}]\n"
 MENU = """\
 menu: 1
 campaign: three
@@ -53,12 +54,14 @@ def calibrated(tmp_path_factory) -> tuple[calibrating.Made, Path]:
     """What was fitted to the ledger of a link from which FTS took its transfers, and the grid file of it."""
     folder = tmp_path_factory.mktemp("failing")
     ledger, grid = folder / "past.sqlite", folder / "fitted.yaml"
-    run(FAILING / "menu.yaml", "--grid", FAILING / "grid.yaml", "--policy", "off", "--ledger", ledger)
+    (folder / "grid.yaml").write_text((FAILING / "grid.yaml").read_text() + TROUBLE)
+    how = ("--days", 0.2, "--seed", 3, "--policy", "off", "--ledger", ledger)
+    run(FAILING / "menu.yaml", "--grid", folder / "grid.yaml", *how)
     return calibrating.calibrate(str(ledger), grid, lambda _: None, force=False), grid
 
 
 def test_a_grid_that_missed_what_moved_gives_no_all_clear(calibrated):
-    """Its transfers fail, and when FTS takes them away is chance: held-out cycles moved half of the prediction."""
+    """Its transfers fail, and when FTS takes them away is chance: held-out cycles moved twice the prediction."""
     _, grid = calibrated
     said = run(FAILING / "menu.yaml", "--grid", grid, "--days", 0.1).splitlines()
     assert [line for line in said if "no link" in line] == []

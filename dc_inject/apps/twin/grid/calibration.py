@@ -120,10 +120,10 @@ def calibrated(past: Past, made: Callable[[Fit], Grid], passed: Passed = lambda 
     """Fit a grid, and try it on the last third of the cycles; `made` returns the grid of a fit."""
     held_out = past.cycles // HELD_OUT
     before = past.until(past.cycles - held_out)
-    first = _refined(before, made, _part(passed, 0.0, 0.35))
+    first = fitted(before, made, _part(passed, 0.0, 0.35))
     predicted = replay(past, made(first), _part(passed, 0.35, 0.1))
     errors = compute_held_out_errors(past, predicted, before.cycles)
-    fit = _refined(past, made, _part(passed, 0.45, 0.55))
+    fit = fitted(past, made, _part(passed, 0.45, 0.55))
     return Calibrated(fit, held_out, errors)
 
 
@@ -131,18 +131,20 @@ def _part(passed: Passed, begin: float, length: float) -> Passed:
     return lambda part: passed(begin + length * part)
 
 
-def _refined(past: Past, made: Callable[[Fit], Grid], passed: Passed) -> Fit:
-    """Fit, then correct it by what differs in a replay."""
+def fitted(
+    past: Past, made: Callable[[Fit], Grid], passed: Passed = lambda _: None, *, rounds: int = ROUNDS
+) -> Fit:
+    """Fit, then correct it so many times by what differs in a replay in the grid that `made` returns."""
     numbers: dict[Ends, list[int]] = defaultdict(list)
     for number, rule in enumerate(past.sent):
         numbers[rule.link].append(number)
     times = {link: RuleTimes(past, of_link) for link, of_link in sorted(numbers.items())}
     fit = _fit(past, times)
-    for number in range(ROUNDS):
-        replayed = replay(past, made(fit), _part(passed, number / ROUNDS, 1 / ROUNDS))
+    for number in range(rounds):
+        replayed = replay(past, made(fit), _part(passed, number / rounds, 1 / rounds))
         links = {
-            link: replace(fitted, files=times[link].corrected(fitted.files, replayed.completed))
-            for link, fitted in fit.links.items()
+            link: replace(of_link, files=times[link].corrected(of_link.files, replayed.completed))
+            for link, of_link in fit.links.items()
         }
         fit = _with_capacities(
             replace(fit, links=links), {k: rule_times.full(past) for k, rule_times in times.items()}, replayed
