@@ -122,11 +122,11 @@ def test_a_compressed_answer_is_not_unpacked(request, server: Server, service: s
 
 
 def test_what_is_listed_line_by_line_may_be_long(server: Server, rucio: RucioBackend, monkeypatch) -> None:
-    monkeypatch.setattr(transport.ExchangeLimits.__init__, "__defaults__", (MB, *_clock()))
+    monkeypatch.setattr(transport.ExchangeLimits.__init__, "__defaults__", (MB // 10, *_clock()))
     row = '{"scope": "a", "name": "b"}\n'
-    server.answers["/rules"] = json_answer(row * 40_000, **STREAM)
-    assert sum(1 for _ in rucio.connection.stream("list_replication_rules", {})) == 40_000
-    assert "larger than 1 MB" in error_of(lambda: rucio.connection.call("list_replication_rules", {})).message
+    server.answers["/rules"] = json_answer(row * 4_000, **STREAM)
+    assert sum(1 for _ in rucio.connection.stream("list_replication_rules", {})) == 4_000
+    assert "larger than 100 kB" in error_of(lambda: rucio.connection.call("list_replication_rules", {})).message
 
 
 # ---------------------------------------------------------------------------------------- time

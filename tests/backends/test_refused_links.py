@@ -112,9 +112,9 @@ class Refusing:
     def __init__(self, path: Path, flows: list[Flow], spoil: Callable[[Partly], None] | None = None) -> None:
         clock = SimClock(START)
         self.server = Partly(clock=clock, rses={name: FakeRse() for name in (*SOURCES, *GOOD, BAD)})  # type: ignore[arg-type]
-        for number in range(150):
+        for number in range(80):
             for source in SOURCES:
-                self.server.add(f"cms:/{source}/RAW#{number:03}", source, files=2, size=GB)
+                self.server.add(f"cms:/{source}/RAW#{number:03}", source, files=2, size=2 * GB)
         self.heard = Heard(at={CycleOpened: self._pass_time})
         self._spoil = spoil
         backend = RucioBackend(

@@ -18,7 +18,7 @@ DUE = 112_500_000_000
 def test_an_outage_is_one_line_in_the_log(tmp_path, caplog, wording):
     """Whatever its length: who starts after it looks for what is wrong now."""
     caplog.set_level("INFO", "dc_inject")
-    one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 10 * GB)})
     one.run(cycles=1)
     one.clock.advance(START + 42 * CYCLE)
     caplog.clear()
@@ -43,7 +43,7 @@ def test_what_is_forgiven_after_an_outage_is_blamed_on_it(tmp_path, monkeypatch)
     monkeypatch.setattr(plan, "plan", planned)
     rate = 1.25 * LINK.rate
     limits = Limits(total=rate, per_site=rate, rules_per_hour=10**6, files_in_flight=10**9)
-    one = world(tmp_path, campaign([LINK], limits=limits), {"A": items("A", 400, 5 * GB)})
+    one = world(tmp_path, campaign([LINK], limits=limits), {"A": items("A", 200, 10 * GB)})
 
     def away(method: str, _subject: object) -> None:
         if method == "submit" and 3 <= (one.clock.now() - START) / CYCLE < 6:
@@ -64,7 +64,7 @@ def test_while_it_drains_past_its_end_nothing_is_due_and_nobody_is_missing(tmp_p
     """Nothing of ours is live any more, and its bytes are still waited for; a later start finds no gap either."""
     settings = Settings(poll=CYCLE / 5, wait_deleted_cycles=8)
     link = replace(LINK, lifetime_min=CYCLE, lifetime_max=CYCLE)
-    stock = {"A": items("A", 400, 5 * GB)}
+    stock = {"A": items("A", 200, 10 * GB)}
     one = world(tmp_path, campaign([link]), stock, settings=settings, deletion_lag=timedelta(days=3))
     one.run(cycles=2)
     over = Cycle.at(one.clock.now(), CYCLE)

@@ -19,7 +19,7 @@ WHO = ("somebody", "a reason")
 
 @pytest.fixture
 def one(tmp_path):
-    return world(tmp_path, campaign([LINK]), {"A": items("A", 900, 5 * GB)})
+    return world(tmp_path, campaign([LINK]), {"A": items("A", 450, 10 * GB)})
 
 
 def put(one, kind, value, subject="A:B"):
@@ -105,7 +105,7 @@ def test_a_cycle_in_which_nobody_ran_is_due_what_was_set_at_its_begin(one):
 
 def test_bytes_to_keep_are_scaled(tmp_path):
     link = replace(LINK, goal=Keep(400 * GB))
-    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)}, speed=lambda _link: 1.0)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 450, 10 * GB)}, speed=lambda _link: 1.0)
     put(one, "scale", 0.5)
     one.run(cycles=3)
     assert one.ledger.accounts()[link.key].coming == pytest.approx(200 * GB, rel=1e-6)

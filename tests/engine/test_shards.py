@@ -30,7 +30,7 @@ COUNT, CYCLES, MINUTE = 4, 2, timedelta(minutes=1)
 DESTINATIONS = [f"RSE{n:02}" for n in range(8)]
 LINKS = [flow("A", name, 1.0, end=START + CYCLES * CYCLE) for name in DESTINATIONS]
 STOCK = {"A": items("A", 100, 10 * GB)}
-SMALL = {"A": items("A", 180, 2 * GB, files=1)}  # so that a minute has many
+SMALL = {"A": items("A", 90, 4 * GB, files=1)}  # so that a minute has many
 
 
 class Killed(BaseException):

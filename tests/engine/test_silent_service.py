@@ -58,7 +58,7 @@ def both(tmp_path) -> World:
         flow("A", "B", 1.0, lifetime_min=CYCLE, lifetime_max=CYCLE, dwell=timedelta(minutes=1)),
         file_flow("C", "D", 1.0),
     ]
-    one = world(tmp_path, campaign(links), {"A": items("A", 400, 5 * GB)})
+    one = world(tmp_path, campaign(links), {"A": items("A", 200, 10 * GB)})
     one.join(SimBackend(one.clock, source_files("C", 400), name="fts"))
     return one
 
@@ -100,7 +100,7 @@ def test_its_links_hold_with_the_reason_and_status_says_so(both: World, service:
 
 
 def test_observation_that_fails_is_told_with_its_reason_and_over_when_it_works(tmp_path):
-    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 400, 5 * GB)})
+    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 200, 10 * GB)})
     away = [True]
 
     def fault(method: str, _subject: object) -> None:
@@ -125,7 +125,7 @@ def test_observation_that_fails_is_told_with_its_reason_and_over_when_it_works(t
 @pytest.mark.parametrize(("again_at", "holds"), [(None, True), (START, False)])
 def test_answers_that_show_nothing_of_any_rule_are_silence(tmp_path, again_at, holds):
     """But that a rule is not there is an answer, which is asked for again."""
-    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 400, 5 * GB)})
+    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 200, 10 * GB)})
     one.backend.observe = lambda entries, *, exact=False: [
         Observation(entry.injection.key, Status.UNKNOWN, again_at=again_at) for entry in entries
     ]
@@ -137,7 +137,7 @@ def test_answers_that_show_nothing_of_any_rule_are_silence(tmp_path, again_at, h
 
 
 def test_looks_that_hang_take_no_thread_from_what_is_planned_and_released(tmp_path):
-    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 400, 5 * GB)})
+    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 200, 10 * GB)})
     engine = one.engine()
     executor = OneThread(one.clock)
     engine._executor = engine._calls._executor = executor

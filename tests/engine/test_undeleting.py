@@ -12,7 +12,7 @@ LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
 def test_a_destination_that_deletes_nothing_is_held_once_a_rule_has_ended_there(tmp_path):
     """Before that it costs nothing; `status` names it, until the site deletes again."""
     made = campaign([LINK, flow("A", "C", 1.0)])
-    one = world(tmp_path, made, {"A": items("A", 400, 5 * GB)}, undeleting={"B"})
+    one = world(tmp_path, made, {"A": items("A", 200, 10 * GB)}, undeleting={"B"})
 
     def troubles():
         return [(t["what"], t["of"]) for t in standing.standing("test", one.ledger, one.clock.now())["troubles"]]

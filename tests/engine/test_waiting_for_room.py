@@ -22,11 +22,11 @@ def on_disk(one) -> int:
     return sum(rule.moved for rule in one.backend.rules.values() if rule.deleted is None)
 
 
-def nearly_full(tmp_path, datasets=600, mode=Mode.ACT, space=1350, **more):
+def nearly_full(tmp_path, datasets=300, mode=Mode.ACT, space=1350, size=30, **more):
     """Rules of an hour, deleted a quarter of an hour later: 1.2 TB at 2 Gb/s, on a disk of 1.35 TB."""
     link = flow("A", "B", 2.0, control=Control(mode), lifetime_min=4 * CYCLE, lifetime_max=4 * CYCLE)
     return world(
-        tmp_path, campaign([link], **more), {"A": items("A", datasets, 15 * GB)}, deletion_lag=CYCLE,
+        tmp_path, campaign([link], **more), {"A": items("A", datasets, size * GB)}, deletion_lag=CYCLE,
         space={"B": space * GB}, may_end=False,
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_what_was_complete_is_asked_for_as_soon_as_it_has_ended(tmp_path):
 
 
 def test_what_counts_on_deletions_that_do_not_come_waits_for_room_and_is_withdrawn(tmp_path):
-    one = nearly_full(tmp_path)
+    one = nearly_full(tmp_path, datasets=600, size=15)
     one.run(cycles=12)
     one.backend.deletion_lag = timedelta(days=2)
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_what_is_held_by_a_space_says_how_old_the_word_of_it_is(tmp_path):
 
 def test_what_waits_for_room_on_an_old_word_goes_out_with_a_new_one(tmp_path):
     """It waits till the end of its cycle, and says for what; the next cycle reads the room anew."""
-    one = nearly_full(tmp_path)
+    one = nearly_full(tmp_path, datasets=600, size=15)
     one.run(cycles=12)
     one.backend.deletion_lag = timedelta(days=2)
     one.run(cycles=1)
@@ -175,7 +175,7 @@ def test_what_waits_for_room_on_an_old_word_goes_out_with_a_new_one(tmp_path):
 
 def test_what_waits_for_room_leads_although_a_small_pool_took_more(tmp_path):
     """The pool leaves less than half, of which nothing goes out: more datasets would be no help."""
-    one = nearly_full(tmp_path, datasets=34)
+    one = nearly_full(tmp_path, datasets=17)
     one.run(cycles=12)
     assert of_last(one).held.hold is Hold.POOL_DRY
     one.backend.deletion_lag = timedelta(days=2)
@@ -231,7 +231,7 @@ def test_looking_often_where_room_is_waited_for_keeps_nobody_from_looking_elsewh
     times = {"lifetime_min": 4 * CYCLE, "lifetime_max": 4 * CYCLE}
     links = [flow("A", "B", 2.0, control=ACT, **times), flow("A", "C", 0.1, **times)]
     one = world(
-        tmp_path, campaign(links), {"A": items("A", 600, 15 * GB)}, deletion_lag=CYCLE, space={"B": 1350 * GB},
+        tmp_path, campaign(links), {"A": items("A", 300, 30 * GB)}, deletion_lag=CYCLE, space={"B": 1350 * GB},
         may_end=False,
     )  # fmt: skip
     remove = one.backend.remove

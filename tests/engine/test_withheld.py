@@ -18,7 +18,7 @@ def slow(path, control: Control = ACT, part: float = 0.3, **more):
     """A link that carries a part of what it is due."""
     path.mkdir(exist_ok=True)
     link = flow("A", "B", 1.0, control=control, **more)
-    stock = {"A": items("A", 800, 4 * GB, files=1)}
+    stock = {"A": items("A", 400, 8 * GB, files=1)}
     one = world(path, campaign([link]), stock, speed=lambda _link: part * 1e9 / 8)
     return one, link.key
 
@@ -53,7 +53,7 @@ def test_a_link_that_is_slow_has_less_in_flight_than_without_control_and_carries
 def test_a_link_that_recovers_makes_up_its_debt(tmp_path):
     speed = {"now": 0.3}
     link = flow("A", "B", 1.0, control=ACT)
-    stock = {"A": items("A", 800, 4 * GB, files=1)}
+    stock = {"A": items("A", 400, 8 * GB, files=1)}
     one = world(tmp_path, campaign([link]), stock, speed=lambda _link: speed["now"] * 1e9 / 8)
     one.run(cycles=6)
     before = one.ledger.accounts()[link.key]
@@ -70,7 +70,7 @@ def test_what_expired_is_due_again_where_control_acts(tmp_path, control, missed)
     life = timedelta(minutes=45)
     speed = {"now": 0.0}
     link = flow("A", "B", 1.0, control=control, lifetime_min=life, lifetime_max=life)
-    stock = {"A": items("A", 800, 4 * GB, files=1)}
+    stock = {"A": items("A", 400, 8 * GB, files=1)}
     one = world(tmp_path, campaign([link]), stock, speed=lambda _link: speed["now"] * 1e9 / 8)
     one.run(cycles=6)
     one.clock.advance(START + (6 + missed) * CYCLE)
