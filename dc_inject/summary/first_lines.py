@@ -130,8 +130,7 @@ def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
     if not groups:
         return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
     others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
-    mark = "! " if groups[0].needs_action else ""
-    return f"{mark}short: {short:,} of {count:,} links{others}; {groups[0].line}"
+    return f"{'! ' * groups[0].needs_action}short: {short:,} of {count:,} links{others}; {groups[0].line}"
 
 
 def events(view: Reader, now: datetime) -> list[str]:

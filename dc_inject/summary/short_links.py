@@ -14,7 +14,8 @@ Short links share a line if they have a cause, and a service or a site, in commo
   common, all are named; if they have none, the network between is left.
 - Where more than half of what came to an end of late failed, the link is `failing`, held or not, and whom to call
   follows from the class of most failures, if that names an end.
-- Where little is on its way and something still arrives, none is suspected: links get their rates back slowly.
+- Where little is on its way and something still arrives, or all of its due moved in the last closed cycle, none is
+  suspected: links get their rates back slowly.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class JudgedLink(NamedTuple):
     """What a link was due and moved in the last closed cycles, in bytes, at which sites its ends are, and why.
 
     `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
-    nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way. It
-    `works` if it moved a third of its due in the last closed cycle, and something `arrives` if it moved any.
-    `failed` counts its files that failed so far, by class, if it is failing.
+    nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way,
+    `latest` is the part of its due that it moved in the last closed cycle; it `works` if that is a third. `failed`
+    counts its files that failed so far, by class, if it is failing.
     """
 
     key: FlowKey
@@ -74,10 +75,14 @@ class JudgedLink(NamedTuple):
     coming: int = 0
     cause: str = ""
     held: Held | None = None
-    works: bool = True
-    arrives: bool = True
+    latest: float = 1.0
     until: datetime = EPOCH
     failed: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def works(self) -> bool:
+        """Whether who carries it works."""
+        return self.latest >= WORKS
 
     @property
     def parties(self) -> tuple[Party, ...]:
@@ -211,9 +216,8 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
         source, destination = (sites.get(end, end) for end in key.link.ends)
         latest = closed[-1] if closed and closed[-1].cycle == last else None
         if due and latest is not None and latest.due:
-            one = JudgedLink(key, source, destination, due, moved, None, coming, until=last.end)
-            works, arrives = latest.moved >= WORKS * latest.due, latest.moved > 0
-            links.append(one._replace(works=works, arrives=arrives))
+            part, until = latest.moved / latest.due, last.end
+            links.append(JudgedLink(key, source, destination, due, moved, None, coming, until=until, latest=part))
     if all(link.moved >= ENOUGH * link.due for link in links):
         return links
     arrived, growing = view.last_arrivals(last.start - LOOKED_BACK), {one.key for one in ramping(view, now)}
@@ -261,7 +265,7 @@ def _with_cause(link: JudgedLink, *, is_limited: bool, grows: bool) -> JudgedLin
     stands = since is not None and 2 * link.coming >= link.due
     if held is not None and (held.hold is Hold.BACKLOG or (stands and held.hold not in STOPS)):
         held = None
-    few = not link.coming or (since is None and 2 * CYCLES * link.coming < link.due)
+    few = not link.coming or link.latest >= 1 or (since is None and 2 * CYCLES * link.coming < link.due)
     if held is not None:
         cause = held.hold.value
     elif since is None and (is_limited or grows):
@@ -302,7 +306,7 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
         for cause, short in by_cause.items()
         for party, members in _shared(cause, short, healthy)
     ]
-    stands = not any(link.arrives for link in links)
+    stands = not any(link.latest > 0 for link in links)
 
     def place(one: ShortGroup) -> tuple[bool, int, bool, int]:
         lacking = sum(link.moved - link.due for link in one.links)

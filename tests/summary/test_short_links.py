@@ -175,6 +175,13 @@ def test_time_without_due_does_not_count(tmp_path: Path):
         assert ledger.last_arrivals(START) == {FNAL: START + 25 * LENGTH}
 
 
+@pytest.mark.parametrize(("last", "cause"), [(100, "few-bytes"), (60, "silent")])
+def test_a_link_that_moves_all_of_its_due_again_accuses_nobody(made: Made, last: int, cause: str):
+    """It was short in the cycles before, as after an outage of Rucio."""
+    links = made(100, 0, 0, 0, last, injected=300)
+    assert next(link.cause for link in links if link.key == FNAL) == cause
+
+
 def test_a_slow_link_is_short_though_nothing_holds_it(made: Made):
     fnal, kit = sorted(made(100, 60, 60, 60, 60), key=lambda link: link.cause, reverse=True)
     assert (fnal.cause, fnal.since, kit.cause) == ("silent", None, "")
@@ -236,10 +243,10 @@ def test_files_that_fail_at_one_end_are_its_fault():
 
 
 def test_while_nothing_arrives_anywhere_what_most_links_share_comes_first_and_only_that_needs_action():
-    old = link(CERN, RAL, hold=Hold.QUOTA)._replace(due=9_000, works=False)
+    old = link(CERN, RAL, hold=Hold.QUOTA)._replace(due=9_000, latest=0.1)
     stopped = [silent(CERN, CNAF), silent(IHEP, PIC), old]
     assert [group.cause for group in grouped(stopped)] == ["quota", "silent"]
-    groups = grouped([one._replace(arrives=False) for one in stopped])
+    groups = grouped([one._replace(latest=0.0) for one in stopped])
     assert [(group.cause, group.needs_action) for group in groups] == [("silent", True), ("quota", False)]
 
 
