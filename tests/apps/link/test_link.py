@@ -170,13 +170,15 @@ def test_a_storage_that_is_stopped_between_two_readings_is_named(service, monkey
 
 
 @pytest.mark.parametrize(
-    ("size", "every", "warned"),
-    [(50, "30m", True), (45, "30m", False), (50, "1h", False)],
+    ("size", "every", "lasting", "warned"),
+    [(50, "30m", "1h", True), (45, "30m", "1h", False), (50, "1h", "2h", False)],
 )
-def test_steps_of_few_datasets_are_warned_of(service, size: int, every: str, warned: bool, wording) -> None:
+def test_steps_of_few_datasets_are_warned_of(
+    service, size: int, every: str, lasting: str, warned: bool, wording
+) -> None:
     """Once, when less than ten datasets of the mean size fit into a step of 2 Gb/s, with what is better."""
     service(stock={A: items(A, 300, size * GB)})
-    done = run("link", A, B, "--rate", "2Gb/s", "--step", "1Gb/s", "--every", every, "--for", "2h")
+    done = run("link", A, B, "--rate", "2Gb/s", "--step", "1Gb/s", "--every", every, "--for", lasting)
     assert done.stderr.count("it inconclusive") == warned
     if warned:
         assert done.stderr.index("it inconclusive") < done.stderr.index("menu: "), "before anything is injected"
@@ -438,10 +440,8 @@ def test_ends_that_make_no_link_are_refused(service, ends: tuple[str, str]) -> N
 
 def test_the_page_has_every_key(service) -> None:
     """What is printed is what docs/reference/link.md describes."""
-    service(5)
-    told = json.loads(
-        run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--format", "json", "--cancel-rate", "60/min").stdout
-    )
+    service()
+    told = json.loads(run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--format", "json").stdout)
     page = (Path(__file__).parents[3] / "docs" / "reference" / "link.md").read_text()
     example = json.loads(page.split("```json verdict\n")[1].split("```")[0])
     assert list(example) == list(told)

@@ -36,7 +36,7 @@ def refused(*words: str, text: str | None = None) -> DcInjectError:
 
 def test_a_high_rate_has_to_be_meant(service, tmp_path: Path, wording) -> None:
     """Typed wrong, it would have begun: 10 Gb/s is asked about, and where nobody is, an option has to say it."""
-    backend = service()
+    backend = service(stock={A: items(A, 300, 50 * GB)})
     error = refused(A, B, "--rate", "30Tb/s", "--for", "20m")
     assert error.exit_code == 2
     wording(error)
@@ -120,7 +120,7 @@ def test_an_rse_that_is_not_known_is_told_with_its_like(service, tmp_path: Path)
 
 def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service, wording) -> None:
     """No option of another command."""
-    service()
+    service(stock={A: items(A, 300, 50 * GB)})
     wanted = (A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign")
     assert run("link", *wanted, "mini").exit_code == 0
     error = refused(*wanted, "mini")
@@ -133,7 +133,7 @@ def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service, w
 
 def test_findings_name_the_option_that_accepts_them(service, tmp_path: Path) -> None:
     """There is no menu yet that one could edit."""
-    service()
+    service(stock={A: items(A, 300, 50 * GB)})
     done = run("link", A, B, "--rate", "40Gb/s", "--for", "12m", "--max", "40Gb/s", "--accept", "pool-small")
     assert "[fts-link-limit]" in done.stderr
     assert "--accept fts-link-limit" in done.stderr
@@ -265,7 +265,7 @@ def test_a_service_that_is_away_ends_with_its_own_exit_code(service) -> None:
 
 
 def test_a_verdict_needs_a_mini_challenge(service, tmp_path: Path) -> None:
-    service()
+    service(stock={A: items(A, 300, 50 * GB)})
     run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
     error = run("link", "--verdict", "minj").exception
     assert isinstance(error, DcInjectError)
@@ -320,19 +320,19 @@ def test_who_stops_it_does_not_wait_for_a_storage_that_does_not_answer(
 def test_too_few_rules_an_hour_are_told_of_before_and_never_taken_for_the_link(
     service, tmp_path: Path, wording
 ) -> None:
-    """250 rules of 2 GB an hour are 1.11 Gb/s; the link carries 5."""
-    service(5, stock={A: items(A, 5_000, 2 * GB, files=2)})
+    """125 rules of 4 GB an hour are 1.11 Gb/s; the link carries 5."""
+    service(5, stock={A: items(A, 2_500, 4 * GB, files=4)})
     search = ("link", A, B, "--rate", "2Gb/s", *SEARCH, "--cancel-rate", "60/min")
-    done = run(*search, "--campaign", "few", "--rules-per-hour", "250")
-    wording(lines(done.stderr, "--rules-per-hour 2025"))
+    done = run(*search, "--campaign", "few", "--rules-per-hour", "125")
+    wording(lines(done.stderr, "--rules-per-hour 1013"))
     assert done.exception.message == "few: inconclusive (campaign-limit)"
     assert "limit=rules_per_hour" in done.stdout
     assert "--rules-per-hour" in done.exception.hint
-    more = run(*search, "--campaign", "more", "--rules-per-hour", "2025")
+    more = run(*search, "--campaign", "more", "--rules-per-hour", "1013")
     assert "an hour are" not in more.stderr
     assert "capacity 5" in more.stdout
     menu_of = (tmp_path / "dc_inject" / "links" / "more.yaml").read_text()
-    assert "rules_per_hour: 2025" in menu_of
+    assert "rules_per_hour: 1013" in menu_of
 
 
 def test_through_fts_jobs_are_made_as_large_as_their_number_needs(service) -> None:

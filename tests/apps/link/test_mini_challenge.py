@@ -195,7 +195,7 @@ EVERYTHING = ("submit", "observe", "sites", "inventory", "check_replicas", "end"
 @pytest.mark.parametrize("methods", [EVERYTHING, ("submit",), ("observe",), ("sites",)])
 def test_a_service_that_is_away_is_no_verdict_on_the_link(tmp_path, methods):
     """The step is repeated, and the link found where it is, not far below."""
-    steps = ladder(4, 4, 40)
+    steps = ladder(8, 4, 12)
     _, climbs = climbing(
         tmp_path,
         capacity=9,
