@@ -40,7 +40,9 @@ class Pattern:
 
 def files() -> list[str]:
     """Return the files of the package that use regular expressions; to parse them all takes seconds."""
-    return [str(file.relative_to(PACKAGE)) for file in sorted(PACKAGE.rglob("*.py")) if "re." in file.read_text()]
+    mentions = re.compile(r"\b(re|regex)\b")
+    every = sorted(PACKAGE.rglob("*.py"))
+    return [str(file.relative_to(PACKAGE)) for file in every if mentions.search(file.read_text())]
 
 
 def of_file(name: str) -> Iterator[Pattern]:

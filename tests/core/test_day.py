@@ -88,7 +88,7 @@ def test_a_coarse_link_keeps_its_account_when_sizes_are_far_apart(seed: int, gap
 @few
 def test_an_overhead_of_ten_percent_gives_ten_percent_more(seed: int) -> None:
     """Overhead is exact over the day."""
-    flows = [replace(one, overhead=0.1) for one in grid(seed)]
+    flows = [replace(one, overhead=0.1) for one in grid(seed, 5)]
     day = Day(sources(seed), lambda cycle: flows).run()
     for books in day.books.values():
         assert abs(sum(books.injected) - 1.1 * sum(books.due)) <= tolerance(books)
