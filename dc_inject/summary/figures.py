@@ -142,7 +142,7 @@ def _keys(view: Reader, of: str, keys: Sequence[FlowKey]) -> frozenset[FlowKey] 
         return found
     hint = units.did_you_mean(name, set().union(*names.values()))
     if kind == "site" and not site_of:
-        hint += "; the menus give RSEs no sites: write rse=NAME, or add `sites` to a menu"
+        hint += " (the menus give RSEs no sites: write rse=NAME, or add `sites` to a menu)"
     raise UsageError(f"no link has the {kind} {name}", hint)
 
 
