@@ -16,11 +16,11 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
 
 The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
 show it, since the first may have been on its way for another rule. A file is late when it is on its way for more
-than AIM x base; its age is the time that it has taken so far, and it counts as often as such files come: with
-max(T, base) / age. Time in which nothing arrived anywhere through a
-service, though files of two links should have, is no latency. The lower quartile, since a queue slows all files of
-a link, while retries, failing files and a broken source slow some: while x <= AIM, files older than OVER x base
-wait in no queue and do not count as in flight.
+than AIM x base, and longer than all files that arrived in that time, since others count once they arrive. Its age
+is the time that it has taken so far, and it counts as often as such files come: with max(T, base) / age. Time in
+which nothing arrived anywhere through a service, though files of two links should have, is no latency. The lower
+quartile, since a queue slows all files of a link, while retries, failing files and a broken source slow some:
+while x <= AIM, files older than OVER x base wait in no queue and do not count as in flight.
 
 The window of a link, W, in files, after each observation:
 
@@ -61,7 +61,7 @@ FIRST = 0.25  # of a cycle's worth: what a new link may have in flight; more hid
 GROW = 2.0  # by which a link's window grows at most in a round
 SHY = 1.1  # the same while the link yields
 AIM = 1.4  # times base: at which an overloaded storage is kept, (files / knee)^2
-OVER = 3.0  # times base: more than the queue that links may have (GAIN), and a dataset
+OVER = 4.0  # times base: more than the queue that links may have (GAIN), and a dataset
 FALLS = 0.9  # of the most that ran, or of a target: less is short of it
 FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the rest
 UP = 1.05  # by which a storage's window grows
@@ -232,10 +232,10 @@ def renew_link(
     if link.slow:
         link.slow *= 2 ** min(passed / DAY, 1.0)
     link.lately = _mean(link.lately, link.rate, passed)
-    late = [flight for flight in flights if flight.age > AIM * link.takes(flight.size)]
-    seen = [(one.files * min(1.0, over / one.age), one.age, one.size) for one in late]
-    seen += [(one.files, one.took, one.size) for one in link.arrived]
-    link.ratios = [(files, took / link.takes(size)) for files, took, size in seen] if link.slow else []
+    link.ratios = [(one.files, one.took / link.takes(one.size)) for one in link.arrived if link.slow]
+    longest = max([AIM, *(ratio for _, ratio in link.ratios)])
+    late = [flight for flight in flights if flight.age > longest * link.takes(flight.size) > 0]
+    link.ratios += [(f.files * min(1.0, over / f.age), f.age / link.takes(f.size)) for f in late]
     link.is_slowed = slowness(link.ratios) > AIM and link.freed < now
     counts_all = link.is_slowed or not link.slow
     link.files = sum(f.files for f in flights if counts_all or f.age <= OVER * link.takes(f.size))

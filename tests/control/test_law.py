@@ -199,3 +199,25 @@ def test_a_file_is_as_late_as_its_size_says() -> None:
     one.arrived = [Arrival(START, 1, 4 * BASE, 4 * GB), Arrival(START, 1, 4 * BASE, GB)]
     look(one, [], START + 1)
     assert sorted(ratio for _, ratio in one.ratios) == [near(1.0), near(4.0)]
+
+
+def test_files_that_are_tried_again_after_a_long_pause_show_no_queue() -> None:
+    """They count once, when they arrive: seen on their way time and again they would outnumber the others."""
+    one = link()
+    pause = 8 * CYCLE
+    waiting = [flight for age in range(8 * ROUNDS) for flight in flights(3, age * ROUND)]
+    for number in range(ROUNDS):
+        one.arrived += [
+            Arrival(START - number * ROUND, 2, BASE, GB),
+            Arrival(START - number * ROUND, 3, pause, GB),
+        ]
+    look(one, waiting, START)
+    assert sum(files for files, _ in one.ratios) == 5 * ROUNDS
+    assert (slowness(one.ratios), one.is_slowed) == (1.0, False)
+
+
+def test_files_that_are_on_their_way_for_longer_than_any_that_arrived_are_late() -> None:
+    one = link()
+    one.arrived = [Arrival(START, 1, 2 * BASE, GB)]
+    look(one, [*flights(1, 1.9 * BASE), *flights(7, 4 * BASE)], START)
+    assert [ratio for _, ratio in one.ratios] == [2.0, 4.0]
