@@ -193,7 +193,9 @@ class ReadsBackend:
         try:
             fact = self._facts([rse])[rse]
         except NeedsOperator as error:
-            raise SourceRefused(error.message, error.hint) from None
+            refused = SourceRefused(f"Rucio cannot be asked for {rse}: {error.message}", error.hint)
+            refused.hold = error.hold  # it is no fault of the source
+            raise refused from None
         if not fact.exists:
             hint = f"did you mean {fact.near}?" if fact.near else "check its spelling"
             raise Permanent(f"the RSE {rse} does not exist in Rucio", hint)

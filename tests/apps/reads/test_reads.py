@@ -323,7 +323,7 @@ def test_of_ends_it_is_known_only_whether_they_may_be_read(backend):
 
 def test_where_rucio_cannot_be_asked_only_its_rses_are_no_sources(site):
     """Other links go on; what is read already is read to its end."""
-    refused = NeedsOperator("no rucio.cfg", "write one")
+    refused = NeedsOperator("no rucio.cfg", "write one", hold="local")
     answers = iter([RSES, refused, refused])
 
     def ask(rses: Iterable[str]) -> dict[str, RseFacts]:
@@ -342,7 +342,7 @@ def test_where_rucio_cannot_be_asked_only_its_rses_are_no_sources(site):
     )
     with pytest.raises(SourceRefused) as error:
         list(backend.inventory("CLOSED", FileFilter(datasets=files)))
-    assert (error.value.hold, error.value.hint) == ("source-unavailable", "write one")
+    assert (error.value.hold, error.value.hint) == ("local", "write one")
 
 
 def test_moved_is_what_workers_have_read(backend, site):
