@@ -77,6 +77,7 @@ def test_what_is_no_date_is_not_taken(steady: Steady, host: str, odd: str) -> No
 
 def test_every_answer_of_the_gate_is_heard() -> None:
     with running() as server, Session(Adapter(ExchangeLimits(30.0)), environment=False) as session:
+        server.tricks["GET"] = lambda handler: handler.answer(404, Date=handler.date_time_string())
         before = system_clock.steady()
         answer = session.get(f"{server.url}/nothing", timeout=30)
         assert isinstance(answer, requests.Response)
