@@ -25,7 +25,7 @@ def test_what_cannot_be_answered_is_refused_in_one_go_and_leaves_nothing(
     def refused(*words: str) -> str:
         return tool.run("link", *wanted, *words, code=2).err.partition("dc-inject: ")[2]
 
-    assert f" {destination} " in refused(source, f"T2_{label}X").rpartition("hint: ")[2]
+    assert refused(source, f"T2_{label}X").rpartition("hint: ")[2].split("?")[0].split()[-1] == destination
     refusals = [
         refused(source, destination, "--did", "cms:/wrong/*"),
         refused(source, destination, "--mean-file", "5..6 GB"),

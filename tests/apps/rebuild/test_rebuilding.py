@@ -255,7 +255,7 @@ def test_a_rule_that_goes_away_meanwhile_has_ended(tmp_path):
 def test_reads_are_refused(wording):
     """Their back end lists nothing, so that a rebuilt ledger would lack them."""
     with pytest.raises(UsageError) as refused:
-        new_ledger._found({"reads": ReadsBackend(None, None, None)}, "test", None)
+        new_ledger._found({"reads": ReadsBackend(None, None, None, None, None)}, "test", None)
     wording(refused.value)
 
 
