@@ -8,7 +8,7 @@ PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 # Bytecode of what is never imported costs a third of an installation; what is imported gets its own then.
 INSTALL_LOCK := install --no-compile --no-deps --require-hashes
 # uv needs a tenth of pip's time, but does not read pip's configuration: where it finds no index, pip does the work.
-UV := UV_DEFAULT_INDEX="$$PIP_INDEX_URL" UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN)/uv
+UV := UV_SYSTEM_CERTS=1 UV_DEFAULT_INDEX="$$PIP_INDEX_URL" UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN)/uv
 READY := $(VENV)/.installed
 FTS := $(VENV)/.fts
 MAN := $(VENV)/share/man/man1/dc-inject.1
