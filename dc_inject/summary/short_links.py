@@ -361,7 +361,7 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
         return str(call).format_map(names)
     common = set.intersection(*(set(link.parties) for link in links)) - healthy
     for reason, _ in _add_failed(links).most_common(1):
-        where = FILE_CLASSES[reason].where
+        where = FILE_CLASSES.get(reason, FILE_CLASSES["other"]).where
         ends = {getattr(link, where) for link in links if where in {"source", "destination"}}
         if len(ends) == 1:
             return str(ends.pop())

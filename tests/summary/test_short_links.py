@@ -237,9 +237,9 @@ def test_files_that_fail_at_one_end_are_its_fault():
     failing = link(CERN, RAL, cause="failing")
     calls = [
         grouped([failing._replace(failed={reason: 3, "other": 2})])[0].call
-        for reason in ("source-error", "destination-full", "connection")
+        for reason in ("source-error", "destination-full", "connection", "of-another-version")
     ]
-    assert calls == [CERN, RAL, "Rucio's and FTS's operators or RAL or CERN"]
+    assert calls == [CERN, RAL, *["Rucio's and FTS's operators or RAL or CERN"] * 2]
 
 
 def test_while_nothing_arrives_anywhere_what_most_links_share_comes_first_and_only_that_needs_action():
