@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -99,8 +99,12 @@ def server(grid: Sandbox) -> list[int]:
 
 def alive(pids: Iterable[int]) -> list[int]:
     """Those that run; who has ended and is not yet collected has no command any more."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline") for pid in pids}
-    return [pid for pid, command in commands.items() if command.exists() and command.read_bytes()]
+    found = []
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may end while it is looked at
+            if Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def socket_name(grid: Sandbox) -> str:
