@@ -52,12 +52,8 @@ def judge(campaign: str) -> Judged:
     """Return the verdict of a mini-challenge from its ledger, also while it runs."""
     path = ledger_files.existing(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        challenge, progress = challenges.load_challenge(view, path)
         holder = view.holder()
-        if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
-            progress.stopped(progress.step.readings[-1])  # of one that was killed
-        menu = menu_file(challenge.campaign)
-        report = verdict_json(challenge, progress, view, menu, running=holder is not None)
+        challenge, progress, report = _report(view, running=holder is not None)
         notes: list[str] = []
         if report["state"] == RUNNING:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", under_way(progress))))
@@ -68,11 +64,22 @@ def judge(campaign: str) -> Judged:
 
 
 def describe(view: Reader) -> str:
-    """Return the result of a link's test in a sentence; empty while it runs."""
+    """Return the result of a link's test in a sentence, or why there is none; empty while it runs."""
     if view.holder() is not None:
         return ""
+    try:
+        return sentence(_report(view)[2])
+    except UsageError as error:  # a search of an older version: status shows what moved all the same
+        return error.message
+
+
+def _report(view: Reader, *, running: bool = False) -> tuple[MiniChallenge, Progress, dict[str, Any]]:
+    """Return a mini-challenge, its progress and its verdict; the step of one that was killed ends there."""
     challenge, progress = challenges.load_challenge(view, view.path)
-    return sentence(verdict_json(challenge, progress, view, menu_file(challenge.campaign)))
+    if not running and progress.step is not None and progress.step.readings:
+        progress.stopped(progress.step.readings[-1])
+    menu = menu_file(challenge.campaign)
+    return challenge, progress, verdict_json(challenge, progress, view, menu, running=running)
 
 
 def verdict_json(

@@ -87,8 +87,9 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     assert sum(line["live"] + line["asked"] for line in kept if line.get("event") == "left") >= 4
     assert "`dc-inject link --verdict mini`" in done.stderr
     assert left(done, tmp_path) >= 4
-    hint = run("link", "--verdict", "mini").exception.hint
-    wording(hint)
+    shown = run("link", "--verdict", "mini")
+    wording(shown.exception.hint)
+    assert run("status", "mini").stdout.startswith(shown.stdout.splitlines()[-1])
     backend.fault = lambda _method, _subject: None
     backend.clock.advance(backend.clock.now() + timedelta(minutes=10))
     assert run("end", "mini", "--cancel", "--cancel-rate", "60/min", "--yes").exit_code == 0

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from dc_inject.apps.link import verdicts
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.verdict import StepOutcome
@@ -180,3 +183,9 @@ def test_a_search_that_is_stopped_in_a_pause_goes_on_with_the_rate_after_it(fres
     progress.take(replace(link.reading(now + 2 * CYCLE), coming=waiting, fresh=fresh))
     assert (progress.paused, progress.rate) == (False, rate)
     assert progress.step.readings
+
+
+def test_a_search_of_an_older_version_has_no_verdict_and_still_a_status():
+    kept = [(START, "asked", {"saturate": True, "search": 1, "until": START.isoformat()})]
+    view = SimpleNamespace(holder=lambda: None, challenge=lambda: kept, path=Path("mini.sqlite"))
+    assert "older version" in verdicts.describe(view)
