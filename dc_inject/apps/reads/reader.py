@@ -23,6 +23,7 @@ from dc_inject.backends.fts.sites import may_open
 from dc_inject.credentials import Credentials
 from dc_inject.model import ReadOptions, urls
 from dc_inject.model.errors import Permanent, ServiceError
+from dc_inject.model.redaction import scrub
 from dc_inject.storage import WebDav, trust, xrootd
 from dc_inject.storage.http_transport import of_status
 from dc_inject.system.clock import SystemClock
@@ -159,7 +160,8 @@ class HttpSource:
                 raise answer.error()
             part = f"{answer.headers.get('Content-Range', '')}/".partition("/")[0].replace(" ", "=")
             if part != asked if answer.status == 206 else length != self.size:  # 200: the whole file
-                raise Permanent(f"GET {self._url}: asked for {asked}, the storage gave {part or 'the whole file'}")
+                given = scrub(part) or "the whole file"
+                raise Permanent(f"GET {self._url}: asked for {asked}, the storage gave {given}")
             for piece in answer.body():
                 came += len(piece)
                 if came > length or self._closed:
@@ -259,7 +261,8 @@ class Reader:
             finally:
                 source.close()
         except ServiceError as error:
-            reasons = Counter(self._progress.reasons) + Counter([classify("FAILED", f"SOURCE {error.message}")])
+            reason = f"SOURCE {error.message}".replace("the storage answered", "HTTP")  # as FTS writes it
+            reasons = Counter(self._progress.reasons) + Counter([classify("FAILED", reason)])
             self._write(reasons=dict(reasons), error=self._progress.error or error.message)
         else:
             self._write(files=self._progress.files + 1)

@@ -19,7 +19,7 @@ from pathlib import Path
 from dc_inject.ledger.paths import default_folder
 
 FOLDER = "DC_INJECT_READS_FOLDER"  # in the environment of a worker: where its records are
-SIZE = 1024  # bytes of a record, written in one call
+SIZE = 5000  # bytes of a record, written in one call: JSON takes twelve for a character of an error
 LONGEST_ERROR = 300
 TRIES = 20  # to read a record while it is being written
 

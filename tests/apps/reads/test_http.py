@@ -81,7 +81,7 @@ def whole(handler: Handler) -> None:
 
 
 def other_part(handler: Handler) -> None:
-    handler.answer(206, CONTENT[:BLOCK], Content_Range=f"bytes 1-{BLOCK}/{len(CONTENT)}")
+    handler.answer(206, CONTENT[:BLOCK], Content_Range=f"bytes 1-{BLOCK}\x1b[2J/{len(CONTENT)}")
 
 
 def longer(handler: Handler) -> None:
@@ -98,7 +98,7 @@ def shorter(handler: Handler) -> None:
 
 def refuse(status: int) -> Callable[[Handler], None]:
     def refused(handler: Handler) -> None:
-        handler.answer(status)
+        handler.answer(status, ("\U0001f4a5" * 300).encode())  # as long as a record allows
 
     return refused
 
@@ -137,6 +137,7 @@ def test_what_is_not_what_was_asked_for_has_failed_and_is_not_counted(server, ve
     assert done.read == len(CONTENT) + (BLOCK if verb == "GET" else 0)
     assert (done.files, dict(done.reasons)) == (1, {reason: 1})
     assert done.error
+    assert done.error.isprintable()
 
 
 def test_a_whole_file_may_come_where_all_of_it_was_asked_for(server):
