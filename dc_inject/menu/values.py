@@ -6,6 +6,7 @@ Rates, sizes and durations themselves are read by dc_inject.model.units.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, NoReturn
 from zoneinfo import ZoneInfo
@@ -86,7 +87,9 @@ def rate(text: str) -> float:
     """Read a rate above zero; bytes per second."""
     value = units.parse_rate(text)
     if value <= 0:
-        raise WrongError(f"{text!r} must be above 0", "remove the link, or exclude it for a time with `exclude`")
+        raise WrongError(
+            f"{text!r} must be above 0", "write a rate above 0; to stop a link, remove or `exclude` it"
+        )
     return value
 
 
@@ -130,21 +133,18 @@ def cycle(text: str) -> timedelta:
 
 def block(text: str) -> int:
     """Read the size of a block that a worker reads at a time: 1 kB to 64 MiB, since workers keep it in memory."""
-    value = size(text)
-    if not 1000 <= value <= 64 * 2**20:
-        raise WrongError(f"{text!r} is no size of a block", "write 1 kB to 64 MiB, such as 4 MB")
-    return value
+    with suppress(ValueError):  # whatever is wrong with it, the hint names the bounds
+        if 1000 <= size(text) <= 64 * 2**20:
+            return size(text)
+    raise WrongError(f"{shown(text)!r} is not the size of a block", "write 1 kB to 64 MiB, such as 4 MB")
 
 
 def fraction(text: str) -> float:
     """Read a part of one: `10 %` or `0.1`."""
     number, percent = (text[:-1].strip(), 100) if text.endswith("%") else (text, 1)
-    if not _DECIMAL.fullmatch(number):
-        _not(text, "a part", "10 % or 0.1")
-    value = float(number) / percent
-    if value > 1:
-        raise WrongError(f"{text!r} is more than 100 %", "write a part of one, such as 10 % or 0.1")
-    return value
+    if not _DECIMAL.fullmatch(number) or float(number) > percent:
+        _not(text, "a part of one", "0 % to 100 %, such as 10 % or 0.1")
+    return float(number) / percent
 
 
 class Level(NamedTuple):
@@ -176,7 +176,7 @@ def part(text: str) -> float:
     """Read a part of one that is not zero."""
     value = fraction(text)
     if value == 0:
-        raise WrongError(f"{text!r} must be above 0", "write a part of one, such as 25 % or 0.25")
+        raise WrongError(f"{text!r} must be above 0", "write up to 100 %, such as 25 % or 0.25")
     return value
 
 

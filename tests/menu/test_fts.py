@@ -304,6 +304,10 @@ def test_files_that_no_source_has_are_a_finding():
 RSE, URL, SITE = "T1_DE_KIT_Disk", "davs://a.example.org:8443/dc", "T2_DE_DESY"
 
 
+BOUNDED = ("block: 0", "block: 1 B", "block: 1 GB", "fraction: 0", "fraction: 1.5", "think: -1 s")
+BOUNDED += ("connections: 0",)
+
+
 def reads(source: str, to: str, files: str) -> str:
     link = f'scenarios:\n  one: {{from: "{source}", to: {to}, rate: 1 Gb/s}}'
     return text(defaults=f"defaults: {{through: reads, {files}}}", scenarios=link)
@@ -316,8 +320,10 @@ def reads(source: str, to: str, files: str) -> str:
         ("tier=1", SITE, 'datasets: {did: "a:b"}'),
         (URL, f'"{URL}"', "files: {folder: x}"),
         (URL, f"{SITE}, both_ways: true", "files: {folder: x}"),
+        (URL.replace("davs", "http"), SITE, "files: {folder: x}"),
+        *((URL, SITE, f"reads: {{{key}}}, files: {{folder: x}}") for key in BOUNDED),
     ],
-    ids=["files of an RSE", "expression", "to a URL", "back"],
+    ids=["files of an RSE", "expression", "to a URL", "back", "http", *BOUNDED],
 )
 def test_reads_of_what_workers_cannot_read_are_refused(source, to, files, wording):
     wording(problems(reads(source, to, files)))
@@ -325,7 +331,12 @@ def test_reads_of_what_workers_cannot_read_are_refused(source, to, files, wordin
 
 @pytest.mark.parametrize(
     ("source", "files"),
-    [(RSE, 'datasets: {did: "a:b"}'), (URL, "files: {folder: x}"), (URL, 'datasets: {did: "a:b"}')],
+    [
+        (RSE, 'datasets: {did: "a:b"}'),
+        (URL, "files: {folder: x}"),
+        (URL, 'datasets: {did: "a:b"}'),
+        ("http://127.0.0.2:22001/dc", "files: {folder: x}"),  # a storage of the sandbox
+    ],
 )
 def test_reads_go_from_urls_and_from_rses_to_the_site_of_the_workers(source, files):
     (flow,) = read(reads(source, SITE, files)).flows

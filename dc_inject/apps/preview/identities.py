@@ -12,6 +12,7 @@ from dc_inject.menu import MenuDraft
 from dc_inject.model import FileFilter, Flow, units
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Backend, Clock
+from dc_inject.model.services import SERVICES
 from dc_inject.planning import clocks
 from dc_inject.storage.types import VERBS, FileStatus
 
@@ -87,14 +88,27 @@ def warn_of_clocks(answers: Iterable[Answer]) -> str:
 
 
 def ask_storages(drafts: Iterable[MenuDraft], backends: Mapping[str, Backend]) -> list[Mapping[str, Any]]:
-    """Ask the storages of links through FTS what they allow."""
+    """Ask the storages of links through FTS what they allow, and the sources of reads for their first file."""
+    flows = {(f.link.through, f.link.source): f for draft in drafts for f in draft.preview.flows}
+    rows = [_reads_source(flow, backends[name]) for (name, _), flow in flows.items() if SERVICES[name].reads]
     fts = online.get_fts(backends)
     if fts is None:
-        return []
-    links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.service.ends_are_urls}
+        return rows
+    links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.through == fts.name}
     ends = fts.storages({link.source for link in links}, {link.destination for link in links})
-    flows = {flow.link.source: flow for draft in drafts for flow in draft.preview.flows if flow.link in links}
-    return [_storage(end, _is_nearline(end, flows, fts)) for end in ends]
+    of_fts = {source: flow for (name, source), flow in flows.items() if name == fts.name}
+    return [*(_storage(end, _is_nearline(end, of_fts, fts)) for end in ends), *rows]
+
+
+def _reads_source(flow: Flow, backend: Backend) -> Mapping[str, Any]:
+    """Return whether a source that workers read, which may be an RSE, has a file for them."""
+    row = {**dict.fromkeys((*VERB_OF, "free", "nearline", "error")), "storage": flow.link.source, "end": "source"}
+    try:
+        first = next(backend.inventory(flow.link.source, flow.datasets), None)
+    except ServiceError as error:
+        why = f"{error.message} ({error.hint})" if error.hint else error.message
+        return {**row, "reachable": False if isinstance(error, Temporary) else None, "exists": None, "error": why}
+    return {**row, "reachable": True, "exists": first is not None}
 
 
 def _is_nearline(end: StorageEnd, flows: Mapping[str, Flow], fts: FtsBackend) -> bool | None:

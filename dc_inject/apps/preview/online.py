@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dc_inject import ledger, menu
@@ -17,7 +17,7 @@ from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
 from dc_inject.model.errors import LedgerError, MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Identity, Listing
-from dc_inject.model.services import FTS, RUCIO, describe_right
+from dc_inject.model.services import FTS, READS, RUCIO, describe_right
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
 from dc_inject.planning import clocks
 from dc_inject.storage.types import NotFound, OnTape
@@ -63,6 +63,8 @@ def ask(
     _ask_who_injects(answers, campaign, alive)
     if RUCIO.name in alive:
         online_rucio.ask(answers, drafts, cast("RucioBackend", alive[RUCIO.name]))
+    if READS.name in alive:
+        _ask_files(answers, uses(answers.campaign, READS.name), alive[READS.name])
     fts = get_fts(backends)
     if fts is not None:
         of_fts = uses(answers.campaign, fts.name)
@@ -227,19 +229,21 @@ def _recalls(flow: Flow) -> bool:
     return flow.job is not None and flow.job.recalls
 
 
-def _ask_files(answers: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set[str]) -> None:
+def _ask_files(
+    answers: Answers, uses: Sequence[Use], backend: Backend, sources: Collection[str] | None = None
+) -> None:
     """Find out how many files each source has for its filter, and whether the first that were listed are there."""
     pools: dict[PoolKey, Use] = {}
     for use in uses:
-        if use[1].link.source in sources and not isinstance(use[1].goal, SecondHop):
+        if (sources is None or use[1].link.source in sources) and not isinstance(use[1].goal, SecondHop):
             pools.setdefault(use[1].pool, use)
     for pool, use in pools.items():
         try:
-            count, size, sample = _counted(fts.inventory(pool.source, pool.datasets))
+            count, size, sample = _counted(backend.inventory(pool.source, pool.datasets))
         except ServiceError as error:
             _report_no_inventory(answers, use, error)
         else:
-            _judge_files(answers, use, fts, count, size, sample)
+            _judge_files(answers, use, backend, count, size, sample)
 
 
 def _report_no_inventory(answers: Answers, use: Use, error: ServiceError) -> None:
@@ -250,11 +254,11 @@ def _report_no_inventory(answers: Answers, use: Use, error: ServiceError) -> Non
         answers.on_tape.add(flow.link.source)
     if not isinstance(flow.datasets, FileFilter) or flow.datasets.datasets is None:
         answers.find(use, _code(error), message, error.hint)
-    elif isinstance(error, Permanent):
+    elif isinstance(error, Permanent) and not flow.link.service.reads:
         answers.find(use, "no-source-files", message, error.hint)
-    else:
+    else:  # of reads it is a name that Rucio does not know, as with links through Rucio
         answers.problems.append(Problem(flow.menu, flow.line, message, error.hint or ""))
-        answers.service_failed = True
+        answers.service_failed = answers.service_failed or not isinstance(error, Permanent)
 
 
 def _code(error: ServiceError) -> str:
@@ -278,7 +282,7 @@ def _counted(items: Iterator[Item]) -> tuple[int, int, list[Item]]:
 
 
 def _judge_files(
-    answers: Answers, use: Use, fts: FtsBackend, count: int, size: int, sample: Sequence[Item]
+    answers: Answers, use: Use, backend: Backend, count: int, size: int, sample: Sequence[Item]
 ) -> None:
     source = use[1].link.source
     if not count:
@@ -288,7 +292,8 @@ def _judge_files(
     answers.pool_sizes[use[1].pool] = lint.PoolSize(count, size, min(file.bytes for file in sample))
     most = " or more" if count == ENOUGH else ""
     answers.sentences.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
-    if not _listed_by_storage(use[1]) or _recalls(use[1]):  # else they have just been seen
+    fts = get_fts({backend.name: backend})
+    if fts is not None and (not _listed_by_storage(use[1]) or _recalls(use[1])):  # else they have just been seen
         _look_at(answers, use, fts, sample)
 
 
