@@ -232,7 +232,6 @@ TESTS_LEFT_OUT = {
         "test_a_link_goes_on_failing_when_what_is_stuck_expires": DAYS,
         "test_a_link_that_works_again_is_let_go_by_what_its_probe_brought": DAYS,
         "test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_while_it_still_is": DAYS,
-        "test_one_file_that_arrives_does_not_show_that_a_link_works": DAYS,
         "test_what_became_stuck_in_the_night_does_not_hold_a_link_in_the_morning": DAYS,
     },
     "engine/test_leaps.py": {

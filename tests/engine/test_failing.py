@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
 
 import pytest
 
@@ -19,17 +17,14 @@ DUE = 112_500_000_000  # a cycle's at 1 Gb/s
 ACT = Control(Mode.ACT)
 
 
-def stuck(one, fails: dict[str, bool], of_ten: int = 10, seed: int | None = None) -> None:
-    """Let Rucio give up what it is given while it `fails`, for good: so many of ten datasets, or by chance."""
-    look, given_up, dice = one.backend.observe, {}, random.Random(seed)
-
-    def fate() -> int:
-        return len(given_up) % 10 if seed is None else dice.randrange(10)
+def stuck(one, fails: dict[str, bool], of_ten: int = 10) -> None:
+    """Let Rucio give up what it is given while it `fails`, for good: so many of ten datasets."""
+    look, given_up = one.backend.observe, {}
 
     def given(entry, seen):
         if seen.status is Status.ABSENT:
             return seen
-        if not given_up.setdefault(entry.injection.key, fails["now"] and fate() < of_ten):
+        if not given_up.setdefault(entry.injection.key, fails["now"] and len(given_up) % 10 < of_ten):
             return seen
         files = entry.injection.item.files
         return seen._replace(status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
@@ -137,15 +132,19 @@ def test_a_link_goes_on_failing_when_what_is_stuck_expires(tmp_path, mode, slow)
     assert held == [False, *[True] * 19]
 
 
-def test_one_file_that_arrives_does_not_show_that_a_link_works(tmp_path):
-    """The probe is one dataset of one file; six of ten fail."""
-    link = flow("A", "B", 1.0, control=ACT, lifetime_min=8 * CYCLE, lifetime_max=8 * CYCLE)
-    one = world(tmp_path, campaign([link]), {"A": items("A", 600, 10 * GB, files=1)})
-    stuck(one, {"now": True}, of_ten=6, seed=3)
-    one.run(cycles=48)
-    rows = one.ledger.rows()
-    held = [row.held is not None and row.held.hold is Hold.FAILING for row in rows]
-    assert sum(before and not now for before, now in pairwise(held)) <= 4
+@pytest.mark.parametrize(("files", "held"), [(9, True), (10, False)])
+def test_a_probe_shows_that_a_link_works_only_with_ten_files(tmp_path, files, held):
+    """The cycle after four in which all fails gives one dataset, which arrives."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
+    part = {"now": True}
+    one = world(tmp_path, campaign([link]), {"A": items("A", 60, 10 * GB, files=files)})
+    stuck(one, part)
+    one.run(cycles=4)
+    part["now"] = False
+    one.run(cycles=2)
+    probe, after = one.ledger.rows()[-2:]
+    assert probe.injected == 10 * GB
+    assert (after.held is not None and after.held.hold is Hold.FAILING) == held
 
 
 def test_bytes_of_many_stuck_files_are_counted_exactly(tmp_path):
