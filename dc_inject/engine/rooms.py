@@ -94,7 +94,7 @@ def _careful(
             reserve = round((1 - USED) * space)
             space, free = space - reserve, free - reserve
         needed = lifetime.needed(parts[name], space, in_time, may_end=situation.may_end)
-        is_late = measured is not None and measured > late[name]
+        is_late = name in overdue or (measured is not None and measured > late[name])
         careful[name] = replace(
             destinations[name],
             space=space,

@@ -40,7 +40,7 @@ class Deletions:
 
     `needed` is what the rates fill in the steady state if deletions come in time, `overdue` ours that are there
     and should have been gone for a cycle, `lag` how long deletions take (None: not measured), and `late` means
-    that this is too long.
+    that this is too long, or that some are overdue.
     """
 
     needed: int
@@ -50,8 +50,9 @@ class Deletions:
 
     @property
     def numbers(self) -> Numbers:
-        """The lag, where it is known, as a number of holds."""
-        return {} if self.lag is None else {"lag": round(self.lag.total_seconds())}
+        """What is overdue, and the lag where it is known, as numbers of holds."""
+        lag = {"lag": round(self.lag.total_seconds())} if self.lag else {}
+        return {"overdue": self.overdue, **lag}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,10 @@ class Destination:
     def explain_lack_of_space(self, of_rates: float) -> Held:
         """Return why the space lets too little through; `of_rates` is what they fill with its deletion lag."""
         space, deletions = max(self.space or 0, 0), self.deletions
-        lag = deletions.numbers if deletions is not None and deletions.late else {}
-        if deletions is not None and lag and deletions.needed <= space:
-            return Held(Hold.DELETION_LAG, {**lag, "needed": deletions.needed})
-        return Held(Hold.DESTINATION_FULL, {**lag, "message": self._too_small(space, of_rates)})
+        late = deletions.numbers if deletions is not None and deletions.late else {}
+        if deletions is not None and late and deletions.needed <= space:
+            return Held(Hold.DELETION_LAG, {**late, "needed": deletions.needed})
+        return Held(Hold.DESTINATION_FULL, {**late, "message": self._too_small(space, of_rates)})
 
     def explain_lack_now(self, missing: float) -> Held:
         """Return why so many bytes find no room now.
@@ -99,7 +100,7 @@ class Destination:
         if deletions is None or self.space is None:
             return full
         is_late, suffices = 0 < missing <= 2 * deletions.overdue, deletions.needed <= space
-        overdue: Numbers = {"overdue": deletions.overdue, **deletions.numbers} if is_late else {}
+        overdue = deletions.numbers if deletions.overdue else {}
         if is_late and suffices:
             return Held(Hold.DELETION_LAG, overdue)
         message: Numbers = {} if suffices else {"message": self._too_small(space, deletions.needed)}

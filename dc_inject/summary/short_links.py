@@ -255,8 +255,7 @@ def _with_failures(
 
 def _due(row: Row, coming: int) -> int:
     """Return what a link should have moved for a cycle: without what waits for a dataset that fits."""
-    waits = row.held is not None and row.held.hold.harmless and not coming
-    return min(row.due, max(row.injected, 0)) if waits else row.due
+    return min(row.due, max(row.injected, 0)) if row.held and row.held.hold.harmless and not coming else row.due
 
 
 def _with_cause(link: JudgedLink, *, is_limited: bool, grows: bool) -> JudgedLink:
@@ -355,10 +354,9 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
     service = SERVICES[first.key.link.through].title
     if cause not in SUSPECTING:
         names = {"service": service, "source": first.source, "destination": first.destination}
-        entry = what_to_do.entry(cause)
-        has_message = all(link.held is not None and "message" in link.held.numbers for link in links)
-        call = entry.get("call_for_message", entry["call"]) if has_message else entry["call"]
-        return str(call).format_map(names)
+        numbers, entry = [link.held.numbers if link.held else {} for link in links], what_to_do.entry(cause)
+        is_menus = all("message" in one and not one.get("overdue") for one in numbers)
+        return str(entry.get("call_for_message" if is_menus else "call", entry["call"])).format_map(names)
     common = set.intersection(*(set(link.parties) for link in links)) - healthy
     for reason, _ in _add_failed(links).most_common(1):
         where = FILE_CLASSES.get(reason, FILE_CLASSES["other"]).where

@@ -110,11 +110,11 @@ def full(**deletions) -> Destination:
     return Destination(space=100, deletions=Deletions(**{"needed": 90, "lag": H, **deletions}))
 
 
-IN_TIME, OVERDUE = Held(Hold.DESTINATION_FULL), {"overdue": 15, "lag": 3600}
+FEW, OVERDUE = {"overdue": 14, "lag": 3600}, {"overdue": 15, "lag": 3600}
 LACKS = [
-    ("nothing is late", {}, IN_TIME),
+    ("nothing is late", {}, Held(Hold.DESTINATION_FULL)),
     ("half would find room without what is late", {"overdue": 15}, Held(Hold.DELETION_LAG, OVERDUE)),
-    ("what is late is too little", {"overdue": 14}, IN_TIME),
+    ("what is late is too little", {"overdue": 14}, Held(Hold.DESTINATION_FULL, FEW)),
 ]
 
 
@@ -139,7 +139,9 @@ def test_a_space_that_is_too_small_and_deletions_that_are_late_are_both_told() -
 def test_a_space_that_only_a_late_deletion_makes_too_small_is_no_lack_of_space() -> None:
     """In the steady state: 90 of 100 if deletions came in time, 120 with the lag that was measured."""
     late = full(late=True).explain_lack_of_space(120)
-    assert late == Held(Hold.DELETION_LAG, {"lag": 3600, "needed": 90})
+    assert late == Held(Hold.DELETION_LAG, {"overdue": 0, "lag": 3600, "needed": 90})
+    unmeasured = full(late=True, overdue=1, lag=None).explain_lack_of_space(120)
+    assert unmeasured == Held(Hold.DELETION_LAG, {"overdue": 1, "needed": 90})
     assert full().explain_lack_of_space(120).hold is Hold.DESTINATION_FULL
     small = full(needed=110, late=True).explain_lack_of_space(120)
     assert (small.hold, small.numbers["lag"]) == (Hold.DESTINATION_FULL, 3600)

@@ -128,6 +128,18 @@ def test_two_cycles_later_a_line_names_whom_to_call(
     assert {link.key.link.destination for link in group.links} == destinations
 
 
+def test_slow_deletions_are_never_the_menus(seen: Seen) -> None:
+    """Also in the first cycles, before any deletion was seen to end, and so before a lag is measured."""
+    into_pic = [
+        (group.cause, group.call)
+        for at, (groups, _, _) in seen.items()
+        for group in groups
+        if at < 3.25 * HOUR and group.links[0].key.link.destination == "PIC_Disk"
+    ]
+    assert len(into_pic) >= 5
+    assert set(into_pic) == {("deletion-lag", "PIC, then Rucio's operators")}
+
+
 def test_where_fts_stands_still_no_site_is_blamed(seen: Seen) -> None:
     """It is the first of the lines about what is short, and an event."""
     groups, lines, _ = seen[3.5 * HOUR]

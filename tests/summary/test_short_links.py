@@ -271,4 +271,6 @@ def test_groups_for_which_somebody_has_to_act_come_first_whatever_the_others_lac
 def test_a_space_that_the_menu_sized_too_small_is_not_the_sites_fault():
     full = link(CERN, RAL, hold=Hold.DESTINATION_FULL)
     sized = full._replace(held=Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}))
-    assert [group.call for one in (full, sized) for group in grouped([one])] == ["RAL", "nobody, change the menu"]
+    late = full._replace(held=Held(Hold.DESTINATION_FULL, {**sized.held.numbers, "overdue": GB}))
+    calls = [group.call for one in (full, sized, late) for group in grouped([one])]
+    assert calls == ["RAL", "nobody, change the menu", "RAL"]
