@@ -38,7 +38,7 @@ from . import due
 from .build import build, ensure_database
 from .network import Network
 from .orders import Orders
-from .rest import Rest
+from .rest import LONGEST, QUIET, Rest
 from .transfertool import LinkTransfertool, at_host
 
 log = logging.getLogger("sandbox")
@@ -111,7 +111,7 @@ DAEMONS: dict[str, Daemon] = {
 }
 
 # Seconds between two calls of a daemon that finds again what it has just done: a stuck rule stays so for long.
-RHYTHMS = {"judge-repairer": 2.0}
+RHYTHMS = {"judge-repairer": 6.0}
 
 
 class Slow:
@@ -160,15 +160,20 @@ def unsettled() -> int:
         return sum(session.query(table).count() for table in (models.UpdatedDID, models.UpdatedCollectionReplica))
 
 
-def write_progress(passes: Path, done: int, slow: Slow, *, paused: bool) -> None:
-    """Write what has been done, and what is still to do; a database that is away does not end us either."""
+def write_progress(passes: Path, done: int, slow: Slow, *, paused: bool) -> bool:
+    """Write what has been done, and what is still to do; a database that is away does not end us either.
+
+    Returns whether files are on their way, as far as known.
+    """
+    moving = False
     try:
-        waiting = unsettled()
+        waiting, moving = unsettled(), due.requests()
     except Exception:
         log.exception("what waits cannot be counted now")
     else:
         state = {"passes": done, "paused": paused, "waiting": waiting, "slow": slow.seconds, "daemons": [*DAEMONS]}
         passes.write_text(json.dumps(state))
+    return moving
 
 
 def await_database(stop: threading.Event) -> None:
@@ -200,8 +205,12 @@ def main(folder: Path) -> None:
         DAEMONS["conveyor-poller-fts"] = Daemon(lambda: bool(due.submitted("fts3")), lambda: poll("fts3"))
     pause, passes = folder / "pause", folder / "passes"
     orders, slow = Orders(folder / "orders", build), Slow(folder / "slow.json")
-    rest = Rest(settings["interval"], lambda: (folder / "hurry").exists() or bool(orders.waiting()))
-    done = 0
+    done, paused = 0, False
+
+    def somebody_waits() -> bool:
+        return (folder / "hurry").exists() or pause.exists() != paused or bool(orders.waiting())
+
+    rest = Rest(settings["interval"], somebody_waits)
     while not stop.is_set():
         orders.fulfil()
         paused = pause.exists()
@@ -210,8 +219,8 @@ def main(folder: Path) -> None:
         if not paused:
             busy = run_daemons(stop.is_set, slow.skips)
             done += 1
-        write_progress(passes, done, slow, paused=paused)
-        rest.wait(stop, idle=not busy)
+        moving = write_progress(passes, done, slow, paused=paused)
+        rest.wait(stop, idle=not busy, longest=LONGEST if moving else QUIET)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ rse_counters = rows(models.UpdatedRSECounter.id)
 account_counters = rows(models.UpdatedAccountCounter.id)
 injected_rules = rows(models.ReplicationRule.id, models.ReplicationRule.state == RuleState.INJECT)
 stuck_rules = rows(models.ReplicationRule.id, models.ReplicationRule.state == RuleState.STUCK)
+requests = rows(models.Request.id)
 queued = rows(models.Request.id, models.Request.state == RequestState.QUEUED)
 # waiting for the finisher is what is neither to be submitted nor on its way
 ended = rows(models.Request.id, models.Request.state.not_in([RequestState.QUEUED, RequestState.SUBMITTED]))

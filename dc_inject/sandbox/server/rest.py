@@ -18,7 +18,8 @@ log = logging.getLogger("sandbox")
 
 # Queries whose result changes with each write.
 VERSIONS = {"sqlite": "PRAGMA data_version", "postgresql": "SELECT pg_current_wal_insert_lsn()::text"}
-LONGEST = 1.0  # seconds: what only the time brings, such as an arrival, waits no longer for a pass
+LONGEST = 1.0  # seconds: an arrival, which only the time brings, waits no longer for a pass
+QUIET = 3.0  # seconds: nor does the end of a lifetime, where nothing is on its way
 GROWTH = 1.5
 LOOK = 0.2  # seconds between two checks for a caller in a hurry, however long the shortest rest is
 
@@ -35,10 +36,13 @@ class Rest:
         self._reader: Connection | None = None
         self._version: object = None
 
-    def wait(self, stop: threading.Event, *, idle: bool) -> None:
-        """Wait after a pass, longer after each idle one; ends early when anybody writes, or `stop` is set."""
+    def wait(self, stop: threading.Event, *, idle: bool, longest: float = LONGEST) -> None:
+        """Wait after a pass, longer after each idle one, up to `longest` seconds.
+
+        Ends early when anybody writes, or `stop` is set.
+        """
         idle = idle and not self._has_been_written()
-        self._length = min(self._length * GROWTH, max(LONGEST, self._interval)) if idle else self._interval
+        self._length = min(self._length * GROWTH, max(longest, self._interval)) if idle else self._interval
         start = now = time.monotonic()
         until = start + self._length
         while not stop.wait(max(min(self._interval, LOOK, until - now), 0.0)):

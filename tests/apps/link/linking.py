@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import signal
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview.online_report import Answers
 from dc_inject.backends.sim import InlineExecutor, SimClock
+from dc_inject.engine import assembly
+from dc_inject.engine.context import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import Problem, Temporary
@@ -22,6 +26,7 @@ from tests.engine.world import GB, items
 from tests.sim import SimBackend
 
 A, B = "T1_UK_RAL_Disk", "T2_UK_London_IC"
+POLL = timedelta(seconds=20)  # of a simulated clock; a step each two seconds takes most of a test's time
 SEARCH = ("--step", "2Gb/s", "--every", "12m", "--until-saturated", "--max", "9Gb/s")
 
 
@@ -56,6 +61,7 @@ def service(
         common = importlib.import_module("dc_inject.cli.shared.common")
         monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
         monkeypatch.setattr("dc_inject.apps.link.checks.online.ask", asked)
+        monkeypatch.setattr(assembly, "Settings", partial(Settings, poll=POLL))
         return backend
 
     def asked(

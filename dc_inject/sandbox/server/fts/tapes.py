@@ -17,7 +17,7 @@ from .storages import Storages, address
 
 log = logging.getLogger("fts")
 Work = Callable[[list[sqlite3.Row], float], Awaitable[None]]
-_LEAST = 0.05  # seconds between two looks
+_LEAST = 0.25  # seconds between two looks, however fast the time of this service runs
 _END = "TAPE"
 _STAGED, _ARCHIVED = "source_se, source_token, uri, request, file_state", "dest_se, destination_token"
 
