@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from datetime import datetime
 
 from dc_inject.ledger import Reader
 from dc_inject.model import FlowKey, State
 
-OF_STUCK = 1000  # rules with files that Rucio has given up are looked at, at most
+MOST = 1000  # rules and jobs with such files that are looked at, at most, the newest
 
 
 def classify(reason: str) -> str:
@@ -20,9 +21,14 @@ def classify(reason: str) -> str:
     return failed_files.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
 
 
-def count_failed(view: Reader) -> Mapping[FlowKey, Counter[str]]:
-    """Return how many files of each link failed so far, by class: those of stuck rules by Rucio's error."""
-    counts = defaultdict(Counter[str], {key: Counter(classes) for key, classes in view.failures().items()})
-    for entry in [entry for entry in view.entries(State.LIVE) if entry.files_stuck][:OF_STUCK]:
+def count_failed(view: Reader, since: datetime | None = None) -> Mapping[FlowKey, Counter[str]]:
+    """Return how many files of each link failed, by class: so far, or of what is live or began since a moment.
+
+    Those of stuck rules, and of what began since, by the error of each, which is that of most of its files.
+    """
+    so_far = view.failures() if since is None else {}
+    counts = defaultdict(Counter[str], {key: Counter(classes) for key, classes in so_far.items()})
+    over = () if since is None else (e for e in view.entries(since=since) if e.state is not State.LIVE)
+    for entry in [entry for entry in (*over, *view.entries(State.LIVE)) if entry.files_stuck][-MOST:]:
         counts[entry.injection.flow][classify(entry.error)] += entry.files_stuck
     return counts

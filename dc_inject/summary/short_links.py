@@ -63,7 +63,7 @@ class JudgedLink(NamedTuple):
     `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
     nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way,
     `latest` is the part of its due that it moved in the last closed cycle; it `works` if that is a third. `failed`
-    counts its files that failed so far, by class, if it is failing.
+    counts its files that failed of late, by class, if it is failing.
     """
 
     key: FlowKey
@@ -147,7 +147,7 @@ class ShortGroup:
 
     @property
     def failed(self) -> Counter[str]:
-        """How many files of its links failed so far, by class, if they are failing."""
+        """How many files of its links failed of late, by class, if they are failing."""
         return _add_failed(self.links)
 
     @property
@@ -244,7 +244,7 @@ def _with_failures(
     suspects = [link.key for link in links if link.cause in {UNEXPLAINED, FEW} and not link.works]
     parts = failing.recent_parts(view, last, rows, suspects) if suspects else {}
     fails = {link.key for link in links if link.cause == Hold.FAILING or parts.get(link.key, 0.0) > FAILING}
-    counts = count_failed(view) if fails else {}
+    counts = count_failed(view, last.start - 2 * CYCLES * last.length) if fails else {}
     return [
         link._replace(cause=FAILS.hold, held=link.held or FAILS, failed=counts.get(link.key, {}))
         if link.key in fails

@@ -113,7 +113,12 @@ def made(tmp_path: Path) -> Made:
     """Judge two links by the gigabytes that move on the first in each cycle of those 100 that are due."""
 
     def make(
-        *moved: int, held: Held | None = None, injected: int = 100, down: bool = False, **look: Any
+        *moved: int,
+        held: Held | None = None,
+        injected: int = 100,
+        down: bool = False,
+        before: Any = None,
+        **look: Any,
     ) -> list[JudgedLink]:
         path, now = tmp_path / "dc27.sqlite", START + len(moved) * LENGTH
         with Ledger.open(path, synchronous="OFF") as ledger:
@@ -122,7 +127,13 @@ def made(tmp_path: Path) -> Made:
             for number, size in enumerate(moved):
                 cycle = Cycle(START + number * LENGTH, LENGTH)
                 ledger.open_cycle(cycle, {FNAL: (100 * GB, held), KIT: (100 * GB, None)}, cycle.start)
-                move(ledger, injection(FNAL, number, cycle), injected, size, look)
+                move(
+                    ledger,
+                    injection(FNAL, number, cycle),
+                    injected,
+                    size,
+                    before if before and number < 3 else look,
+                )
                 move(ledger, injection(KIT, number, cycle), 100, 100)
                 ledger.close_cycle(cycle, cycle.end)
             if down:
@@ -205,7 +216,7 @@ def test_a_hold_is_the_cause_where_it_kept_bytes_back(made: Made, hold: Hold, in
 
 STUCK = {"files_stuck": 10, "error": "TRANSFER [110] Operation timed out"}
 AT_END = {**STUCK, "error": "DESTINATION [5] Input/output error"}
-JOB = {"status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"permission": 3, "timeout": 7}, "exact": True}
+JOB = {**STUCK, "status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"timeout": 10}, "exact": True}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +224,7 @@ JOB = {"status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"permission": 
     [
         (STUCK, ("timeout", 30), "FNAL"),
         (AT_END, ("destination-error", 30), "FNAL"),
-        (JOB, ("timeout", 21), "FNAL"),
+        (JOB, ("timeout", 30), "FNAL"),
     ],
     ids=["Rucio's stuck locks", "that name an end", "FTS's failed files"],
 )
@@ -227,6 +238,13 @@ def test_a_link_whose_attempts_fail_is_failing_before_a_hold_names_it(
     assert group.row["failed"] == dict(group.failed)
     assert f"failing: {link.key.link.shown}" in group.line
     assert call in group.call
+
+
+def test_what_failed_long_ago_accuses_nobody_now(made: Made):
+    """The source has been repaired since; fewer files have failed at the destination."""
+    before = {**JOB, "reasons": {"source-error": 99}, "error": "SOURCE [5] Input/output error"}
+    (group,) = grouped(made(*[0] * 12, before=before, **{**JOB, "error": AT_END["error"]}))
+    assert (group.failed, group.call) == ({"destination-error": 90}, FNAL.link.destination)
 
 
 def test_one_failed_file_of_many_that_arrive_is_no_failing_link(made: Made):
