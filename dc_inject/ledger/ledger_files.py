@@ -83,7 +83,7 @@ def campaign_in(view: Reader, campaign: str, path: Path) -> str:
 def argument_for(view: Reader) -> str:
     """Return what a command takes for a ledger: its campaign, or the file if that is not in its default place."""
     is_default = view.path == file_of(None, view.campaign or "")
-    return view.campaign if view.campaign and is_default else shlex.quote(str(view.path))
+    return view.campaign if view.campaign and is_default else shlex.quote(str(view.path.absolute()))
 
 
 def require_real(view: Reader) -> None:

@@ -226,7 +226,9 @@ def test_what_to_run_names_the_file_of_a_ledger_in_another_place(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert shown(ledger)["more"] == f"dc-inject explain {ledger}"
+    monkeypatch.chdir(ledger.parent)
+    for path in (ledger, Path(ledger.name)):
+        assert shown(path)["more"] == f"dc-inject explain {ledger}"
     place = tmp_path / "dc_inject" / "dc27-rehearsal.sqlite"
     place.parent.mkdir()
     place.write_bytes(ledger.read_bytes())
