@@ -261,7 +261,7 @@ class Reader:
             finally:
                 source.close()
         except ServiceError as error:
-            reason = f"SOURCE {error.message}".replace("the storage answered", "HTTP")  # as FTS writes it
+            reason = f"SOURCE {error.message}".replace("answered", "HTTP")  # as FTS writes it
             reasons = Counter(self._progress.reasons) + Counter([classify("FAILED", reason)])
             self._write(reasons=dict(reasons), error=self._progress.error or error.message)
         else:

@@ -17,7 +17,7 @@ from tests.menu.texts import text
 from tests.sim import SimBackend
 
 command = importlib.import_module("dc_inject.apps.preview.command_ping")
-UNKNOWN = Permanent("the RSE A1 does not exist in Rucio", "did you mean A?")
+UNKNOWN = Permanent("no A1", "A?")
 
 
 @pytest.fixture
