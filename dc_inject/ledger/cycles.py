@@ -106,8 +106,7 @@ class CycleReader(InjectionReader):
 
     def is_planned(self, cycle: Cycle) -> bool:
         """Whether the plan of a cycle is on disk."""
-        row = self._db.row("SELECT planned_at FROM cycle WHERE start = ?", stored(cycle.start))
-        return row is not None and row["planned_at"] is not None
+        return bool(self._db.row("SELECT count(planned_at) FROM cycle WHERE start = ?", stored(cycle.start))[0])
 
     def unclosed(self) -> tuple[Cycle, ...]:
         """Return the cycles that are open, oldest first."""

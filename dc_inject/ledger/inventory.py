@@ -59,10 +59,8 @@ class InventoryReader(Store):
 
     def inventory_read_at(self, service: str, pool: PoolKey) -> datetime | None:
         """Return when a pool was last read; None when it never was."""
-        row = self._db.row(
-            "SELECT read_at FROM pool WHERE service = ? AND source = ? AND datasets = ?", *_pool(service, pool)
-        )
-        return None if row is None else moment(row["read_at"])
+        sql = "SELECT max(read_at) FROM pool WHERE service = ? AND source = ? AND datasets = ?"
+        return moment_or_none(self._db.row(sql, *_pool(service, pool))[0])
 
     def sizes_at_sources(self) -> Mapping[str, list[tuple[int, int]]]:
         """Return files and bytes of what each source held when its pools were last read."""
@@ -119,9 +117,8 @@ class InventoryReader(Store):
 
     def times_set_aside(self, item: str, destination: str) -> int:
         """Return how often an item was set aside for a destination."""
-        sql = "SELECT times FROM quarantine WHERE item = ? AND destination = ?"
-        row = self._db.row(sql, item, destination)
-        return 0 if row is None else int(row["times"])
+        sql = "SELECT coalesce(max(times), 0) FROM quarantine WHERE item = ? AND destination = ?"
+        return int(self._db.row(sql, item, destination)[0])
 
     def challenge(self) -> tuple[ChallengeRecord, ...]:
         """Return all that is kept of a mini-challenge, in the order in which it was written."""
