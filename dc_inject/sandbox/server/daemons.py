@@ -207,10 +207,10 @@ def main(folder: Path) -> None:
     orders, slow = Orders(folder / "orders", build), Slow(folder / "slow.json")
     done, paused = 0, False
 
-    def somebody_waits() -> bool:
+    def is_awaited() -> bool:
         return (folder / "hurry").exists() or pause.exists() != paused or bool(orders.waiting())
 
-    rest = Rest(settings["interval"], somebody_waits)
+    rest = Rest(settings["interval"], is_awaited)
     while not stop.is_set():
         orders.fulfil()
         paused = pause.exists()
