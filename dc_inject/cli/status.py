@@ -16,7 +16,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import Cycle, Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
-from dc_inject.model.services import describe_right
+from dc_inject.model.services import SERVICES, describe_right
 from dc_inject.summary import advice, closing, first_lines, marks, standing, tape
 from dc_inject.system.clock import SystemClock
 
@@ -230,7 +230,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
             else f"FTS still ramping: {pair}, {carries}"
         )
     yield from map(tape.line, shown["tape"])
-    words = {**IN_WORDS, **({"called": WAITED_FOR} if injector else {})}
+    readers = any(SERVICES[right["service"]].reads for right in shown["rights"])
+    words = IN_WORDS | ({"called": WAITED_FOR} if injector else {"live": "live when last seen"} if readers else {})
     rules = ", ".join(
         f"{units.grouped(count)} {words.get(state, state)}" for state, count in shown["rules"].items() if count
     )
@@ -247,14 +248,14 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
 def _right(right: Mapping[str, Any], *, broken: bool) -> str:
     seconds_left = right["credentials_left"]
     if seconds_left is None:
-        good = "end of credentials unknown"
+        good = "" if SERVICES[right["service"]].reads else "; end of credentials unknown"
     else:
         time = units.format_duration(timedelta(seconds=seconds_left))
-        good = f"credentials good for {time}" if seconds_left > 0 else "credentials EXPIRED"
+        good = f"; credentials good for {time}" if seconds_left > 0 else "; credentials EXPIRED"
         if broken and seconds_left > 0:
-            good = f"when it last worked, credentials were good for {time} from now"
+            good = f"; when it last worked, credentials were good for {time} from now"
     vo = right["vo"] and f" (VO {right['vo']})"
     return (
         f"{right['service']}: {right['version']} at {right['address']} as {right['account']}{vo}; "
-        f"{describe_right(right['service'], right['may_end'])}; {good}"
+        f"{describe_right(right['service'], right['may_end'])}{good}"
     )

@@ -31,7 +31,7 @@ from dc_inject.model import Campaign, Cycle, Held, Hold, State, overrides, redac
 from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, Silent, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
-from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
+from dc_inject.model.ports import Backend, Clock, Closable, Executor, Identity, MachineClock
 from dc_inject.model.services import SERVICES, injections
 from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
@@ -259,9 +259,13 @@ class Engine:
         deadline = self._clock.now() + GRACE
         if self.stopping and self._calls.under_way:
             log.info("waiting at most %d s for %s", GRACE.seconds, units.counted(self._calls.under_way, "answers"))
+        self._hear(deadline)
+        for backend in self._context.backends.values():
+            if isinstance(backend, Closable):
+                backend.close()
+                self._rounds.round(self._clock.now(), timedelta(0))
         if self._context.settings.end_on_stop and self.stopping:
             self._submitting.withdraw(None, "stopped")
-            self._hear(deadline)
             self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
             live = self._context.ledger.entries(*IN_SERVICE)

@@ -141,10 +141,6 @@ def _plain(name: str) -> Callable[[Entry, datetime], object]:
     return lambda entry, _: value(entry)
 
 
-def _undone(entry: Entry, _: datetime) -> object:
-    return json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None
-
-
 def _keeps_members(entry: Entry, _: datetime) -> object:
     """Whether members are kept: for the call that names them, and for a second hop.
 
@@ -158,7 +154,7 @@ _WRITTEN: Mapping[str, Callable[[Entry, datetime], object]] = {  # into each col
     **{name: _time(name) for name in _TIMES},
     "state": lambda entry, _: str(entry.state),
     "bytes": lambda entry, _: entry.injection.item.bytes,
-    "undone": _undone,
+    "undone": lambda entry, _: json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None,
     "members": _keeps_members,
     "dropped_at": lambda entry, now: stored(now) if entry.state in _DROPPED else None,
 }
@@ -181,7 +177,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
         link=_link(source, destination, through),
         item=items.read(item, size, files)
         if job is None
-        else items.read_bundle(item, size, files, _members(members)),
+        else items.read_bundle(item, size, files, tuple(File(*m) for m in read_json(members or "[]", kind=list))),
         release=moment(release),
         lifetime=duration(lifetime),
         activity=activity,
@@ -199,10 +195,6 @@ def entry_of(row: sqlite3.Row) -> Entry:
         undone=() if undone is None else tuple(read_json(undone, kind=list)),
         **values,
     )
-
-
-def _members(text: str | None) -> tuple[File, ...]:
-    return () if text is None else tuple(File(*member) for member in read_json(text, kind=list))
 
 
 _OPTIONAL = frozenset({"reading", "recalls", "archives"})  # options that few jobs have

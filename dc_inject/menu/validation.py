@@ -153,7 +153,8 @@ def validated(model: type[M], data: Map, reader: MenuReader, parts: Mapping[str,
                 _note(details, spot, reader, parts)
                 is_key = _is_key(details) and spot.path == _path(details)
                 paths.append((*spot.path, _KEY) if is_key else spot.path)
-            data = _without(data, paths)
+            left = _cut(data, paths)  # what it shares with others by anchors stays there
+            data = left if isinstance(left, Map) else data
     return None
 
 
@@ -286,13 +287,8 @@ def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel
     return f"it belongs in {elsewhere[0]}" if elsewhere else f"known here: {', '.join(keys)}"
 
 
-def _without(node: Map, paths: Sequence[Path]) -> Map:
-    """Return a document without what stands at some paths; what it shares with others by anchors stays there."""
-    left = _cut(node, paths)
-    return left if isinstance(left, Map) else node
-
-
 def _cut(node: Node, paths: Sequence[Path]) -> Node:
+    """Return a document without what stands at some paths."""
     below: dict[str | int, list[Path]] = {}
     for first, *rest in paths:
         below.setdefault(first, []).append(tuple(rest))

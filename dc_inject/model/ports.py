@@ -271,6 +271,14 @@ class Listing(Protocol):
         ...
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """A service of which something ends with this process."""
+
+    def close(self) -> None:
+        """End it; what became of it can be observed afterwards."""
+
+
 class Stray(NamedTuple):
     """A file of ours as it was found at a destination, whether a ledger knows it or not."""
 

@@ -9,7 +9,7 @@ from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.engine import kept_menus
 from dc_inject.ledger import MenuInForce, Pause, Reader
-from dc_inject.model import Campaign, Menu
+from dc_inject.model import Menu
 from dc_inject.model.errors import MenuError
 from dc_inject.model.overrides import Kind, Override, shown
 from dc_inject.planning import overrides
@@ -45,7 +45,8 @@ def list_exceeded_settings(view: Reader, subject: str, kind: Kind, now: datetime
     are not in the ledger.
     """
     try:
-        campaign = _campaign(view, now)
+        unended = [resolved for resolved in menus(view) if resolved.end > now]
+        campaign = menu.campaign(unended) if unended else None
     except MenuError as error:
         yield f"cannot check it against the limits: {error.problems[0]}"
         return
@@ -57,12 +58,6 @@ def list_exceeded_settings(view: Reader, subject: str, kind: Kind, now: datetime
     for limit in lint.list_exceeded_limits(overrides.apply_overrides(campaign, in_force)):
         if limit not in before:
             yield limit
-
-
-def _campaign(view: Reader, now: datetime) -> Campaign | None:
-    """Return the menus in force that are not over; None if there are none. Raises MenuError."""
-    unended = [resolved for resolved in menus(view) if resolved.end > now]
-    return menu.campaign(unended) if unended else None
 
 
 def menus(view: Reader) -> list[Menu]:

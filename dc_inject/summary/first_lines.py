@@ -19,7 +19,7 @@ from typing import Any
 from dc_inject.ledger import Reader, ledger_files
 from dc_inject.model import EPOCH, State, overrides, units
 from dc_inject.model.redaction import visible
-from dc_inject.model.services import injections
+from dc_inject.model.services import READS, injections
 from dc_inject.summary import figures, marks
 from dc_inject.summary.days import list_days
 from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current, judged
@@ -169,6 +169,9 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
     noun = injections(identity.service for identity in view.identities())
     rules = f"{units.counted(under_way, noun)} under way" if under_way else "nothing is under way"
+    if under_way and READS.injections in noun and status["injector"] is None:  # most end with their injector
+        seen = max(e.observed_at or e.injection.release for e in view.entries(*UNDER_WAY))
+        rules = f"{units.counted(under_way, noun)} when last seen at {seen:%H:%MZ}"
     if in_force(view, now, now):
         if status["injector"] is None and status["simulated_in"] is None:
             return f"! waits for an injector: none is running; {rules}"

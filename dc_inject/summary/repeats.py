@@ -41,7 +41,7 @@ def repeats(view: Reader, chosen: Period) -> list[dict[str, Any]]:
     for number, stretch in sorted(
         enumerate(_stretches(view, chosen)), key=lambda numbered: (numbered[1].scenario, numbered[1].rate)
     ):
-        if steps and _is_one(steps[-1][0][1], stretch):
+        if steps and (last := steps[-1][0][1]).scenario == stretch.scenario and _same(last.rate, stretch.rate):
             steps[-1].append((number, stretch))
         else:
             steps.append([(number, stretch)])
@@ -59,10 +59,6 @@ def _summary(step: Sequence[Stretch]) -> dict[str, Any]:
         "interval": list(estimated.interval),
         "each": rates,
     }
-
-
-def _is_one(stretch: Stretch, other: Stretch) -> bool:
-    return stretch.scenario == other.scenario and _same(stretch.rate, other.rate)
 
 
 def _same(rate: float, other: float) -> bool:

@@ -351,9 +351,10 @@ def _add_failed(links: Iterable[JudgedLink]) -> Counter[str]:
 def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
     """Return whom to call: who the table names, or all whom these links have in common and that carry no other."""
     first = links[0]
-    service = SERVICES[first.key.link.through].title
+    service = first.key.link.service
+    operators = "whoever runs the workers" if service.reads else f"{service.title}'s operators"
     if cause not in SUSPECTING:
-        names = {"service": service, "source": first.source, "destination": first.destination}
+        names = {"operators": operators, "source": first.source, "destination": first.destination}
         numbers, entry = [link.held.numbers if link.held else {} for link in links], what_to_do.entry(cause)
         is_menus = all("message" in one and not one.get("overdue") for one in numbers)
         return str(entry.get("call_for_message" if is_menus else "call", entry["call"])).format_map(names)
@@ -363,6 +364,6 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
         ends = {getattr(link, where) for link in links if where in {"source", "destination"}}
         if len(ends) == 1:
             return str(ends.pop())
-    operators = "FTS's operators" if service == "FTS" else f"{service}'s and FTS's operators"
+    operators = operators.replace("Rucio's", "Rucio's and FTS's")  # which moves the bytes
     suspects = [operators if kind == "service" else name for kind, name in first.parties if (kind, name) in common]
     return " or ".join(dict.fromkeys(suspects)) or "the network between them"

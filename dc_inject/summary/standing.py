@@ -7,9 +7,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dc_inject.ledger import LedgerView, Reader, Row
+from dc_inject.ledger import LedgerView, Reader
 from dc_inject.ledger.lock import lock_file
-from dc_inject.model import Cycle, FlowKey, State, units
+from dc_inject.model import Cycle, State, units
 from dc_inject.summary import first_lines, tape, why
 from dc_inject.summary.closing import about, list_goals
 from dc_inject.summary.days import list_days
@@ -46,7 +46,7 @@ def shown_moment(view: LedgerView, now: datetime) -> datetime:
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
-    cycle, goals, injector = view.last_cycle(), list_goals(view), _injector(view)
+    cycle, injector = view.last_cycle(), _injector(view)
     values = {
         "campaign": campaign,
         "simulated_in": view.simulated_in,
@@ -68,8 +68,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
                     for link in (ramping(view, now) if injector else ())],
         "tape": tape.rows(view),
         "held_before": [] if cycle is None else [
-            _row(row, goals, view.since)
-            for row in view.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length)) if row.held
+            row for row in _rows(view, Cycle(cycle.start - cycle.length, cycle.length)) if row["held"]
         ],
         "control": decided(view, 1),
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
@@ -89,8 +88,9 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         ],
         "set_aside": len(view.quarantined(now)),
         "rights": [
-            _timed({**asdict(identity), "credentials_left": _left(identity.credentials_until, now)})
+            _timed({**asdict(identity), "credentials_left": until and round((until - now).total_seconds())})
             for identity in view.identities()
+            for until in [identity.credentials_until]
         ],
         "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
         "notes": [{"at": units.format_time(at), "text": text} for at, text in view.notes(NOTES)],
@@ -100,8 +100,28 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
 
 def rows(view: Reader) -> list[dict[str, Any]]:
     """Return the rows of the last cycle, a link each."""
-    cycle, goals = view.last_cycle(), list_goals(view)
-    return [] if cycle is None else [_row(row, goals, view.since) for row in view.rows(cycle=cycle)]
+    cycle = view.last_cycle()
+    return [] if cycle is None else _rows(view, cycle)
+
+
+def _rows(view: Reader, cycle: Cycle) -> list[dict[str, Any]]:
+    goals, days = list_goals(view), list_days(view)
+    begin = max(joined(view, cycle) or cycle.start, days.begun)
+    end = min(cycle.end, max((end for *_, end in days.menus), default=cycle.end))
+    seconds = (end - begin if begin < end else cycle.length).total_seconds()
+    return [
+        {
+            **row.key.names(),
+            "target": row.due / seconds,
+            **{name: getattr(row, name) for name in ("due", "budget", "injected")},
+            "moved": about(row.moved, row.estimated),
+            "moved_estimated": row.estimated,
+            **{name: getattr(row, name) for name in ("forgiven", "rules", "pool_items", "pool_bytes")},
+            **why.of_cycle(row.held),
+            "goal": goals.get(row.key, {}),
+        }
+        for row in view.rows(cycle=cycle)
+    ]
 
 
 def joined(view: Reader, cycle: Cycle) -> datetime | None:
@@ -123,23 +143,5 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
     return {"who": who, "since": units.format_time(datetime.fromtimestamp(since, UTC))}
 
 
-def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
-    begin = row.cycle.start if since is None or since >= row.cycle.end else max(row.cycle.start, since)
-    return {
-        **row.key.names(),
-        "target": row.due / (row.cycle.end - begin).total_seconds(),
-        **{name: getattr(row, name) for name in ("due", "budget", "injected")},
-        "moved": about(row.moved, row.estimated),
-        "moved_estimated": row.estimated,
-        **{name: getattr(row, name) for name in ("forgiven", "rules", "pool_items", "pool_bytes")},
-        **why.of_cycle(row.held),
-        "goal": goals.get(row.key, {}),
-    }
-
-
 def _timed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {k: units.format_time(v) if isinstance(v, datetime) else v for k, v in values.items()}
-
-
-def _left(until: datetime | None, now: datetime) -> int | None:
-    return None if until is None else round((until - now).total_seconds())

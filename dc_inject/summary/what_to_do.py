@@ -21,8 +21,8 @@ PLACES = {"rucio": "Rucio", "fts": "FTS", "network": "network", "deletions": "de
 def entries() -> Mapping[str, Mapping[str, Any]]:
     """Return all entries by their keys, ordered by what you see.
 
-    Each has what you `see`, what it `means`, what to `do`, whom to `call` (which may name `{service}`, `{source}`
-    and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` that point to it.
+    Each has what you `see`, what it `means`, what to `do`, whom to `call` (which may name `{operators}`,
+    `{source}` and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` that point to it.
     """
     return tomllib.loads(files("dc_inject.summary").joinpath("what_to_do.toml").read_text(encoding="utf-8"))
 
@@ -40,4 +40,6 @@ def entry(name: str) -> dict[str, Any]:
 
 def whom(entry: Mapping[str, Any]) -> str:
     """Return whom to call where no link is known."""
-    return str(entry["call"]).format(service="the service", source="the source's site", destination="the site")
+    return str(entry["call"]).format(
+        operators="the service's operators", source="the source's site", destination="the site"
+    )

@@ -21,7 +21,7 @@ from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Observation, Status
 from dc_inject.summary.days import Days
-from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, ME, MESH, START, Made, injection, make, run
 
 TB = 1000 * GB
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "status.md"
@@ -134,6 +134,29 @@ def test_a_first_cycle_that_was_begun_late_shows_the_rate_that_was_asked_for(
     assert told["cycle"]["joined"] == ("2027-02-08T10:05:00Z" if late == 5 else None)
     note = "planned; begun late: due counts from 2027-02-08T10:05:00Z on"
     assert (note in run("status", path).stdout) == (late == 5)
+
+
+@pytest.mark.parametrize(("end", "seconds"), [("10:02", 120), ("10:20", 900)])
+def test_where_a_menu_ends_within_the_cycle_the_target_is_its_rate(tmp_path: Path, end: str, seconds: int) -> None:
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 1})
+    menu = f"menu: 1\ncampaign: dc27\ntimezone: UTC\nstart: 2027-02-08 10:00\nend: 2027-02-08 {end}\n"
+    with Ledger.open(made.path) as ledger:
+        ledger.put_in_force([("short.yaml", "digest", menu)], START)
+    told = json.loads(run("status", made.path, "--format", "json").stdout)
+    assert told["rows"][0]["target"] == 450 * GB / seconds
+
+
+def test_readers_of_a_run_that_has_ended_are_as_last_seen_and_use_no_credentials(tmp_path: Path) -> None:
+    """Most readers end with their injector; what a service carries out goes on."""
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 2})
+    before = run("status", made.path).stdout
+    with Ledger.open(made.path) as ledger:
+        ledger.bind("dc27", CYCLE.length, [ME, replace(ME, service="reads")], START)
+    text = run("status", made.path).stdout
+    assert ("when last seen at 10:00Z" in text, "2 live when last seen" in text) == (True, True)
+    assert "when last seen" not in before
+    (line,) = [line for line in text.splitlines() if line.startswith("reads: ")]
+    assert ("credentials" in line, "credentials" in before) == (False, True)
 
 
 def test_the_holder_of_the_ledger_is_named(made: Made) -> None:

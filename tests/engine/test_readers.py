@@ -38,6 +38,23 @@ def test_a_pause_leaves_readers_of_a_service_that_no_menu_has_any_more(tmp_path)
     assert {entry.end_asked_at for entry in one.ledger.entries() if entry.accepted_at} == {None}
 
 
+def test_a_run_ends_what_ends_with_it_and_then_looks_once_more(tmp_path):
+    """What the last observation before the end had not seen yet is in the ledger all the same."""
+    link = file_flow("A", "B", 1.0)
+    link = replace(link, link=link.link._replace(through="reads"))
+    one = world(tmp_path, campaign([link]), source_files("A", 40), name="reads", speed=lambda _link: 1.0)
+
+    def close() -> None:
+        for rule in one.backend.rules.values():
+            rule.moved, rule.completed = float(rule.injection.item.bytes), one.clock.now()
+
+    one.backend.close = close
+    one.engine().run(once=True)
+    entries = [entry for entry in one.ledger.entries() if entry.accepted_at]
+    assert {entry.state for entry in entries} == {State.COMPLETE}
+    assert all(entry.moved == entry.injection.item.bytes for entry in entries)
+
+
 @pytest.mark.parametrize("through", ["reads", "fts"])
 def test_records_of_readers_that_stay_are_no_files_at_a_destination(tmp_path, through):
     link = file_flow("A", "B", 1.0)

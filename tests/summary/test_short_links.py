@@ -57,6 +57,10 @@ WORKS = [link(CERN, CNAF), link(IHEP, PIC)]
             [*WORKS, silent(CERN, RAL, "fts"), silent(IHEP, CNAF, "fts")],
             [("all 2 links through FTS", 2, "FTS's operators")],
         ),
+        (
+            [silent(CERN, RAL, "reads"), silent(IHEP, PIC, "reads")],
+            [("all 2 links", 2, "whoever runs the workers")],
+        ),
         ([silent(CERN, RAL), silent(CERN, PIC)], [("all 2 links", 2, "Rucio's and FTS's operators or CERN")]),
         ([silent(CERN, RAL)], [("CERN_Disk -> RAL_Disk", 1, "Rucio's and FTS's operators or RAL or CERN")]),
         (
@@ -70,6 +74,10 @@ WORKS = [link(CERN, CNAF), link(IHEP, PIC)]
         (
             [link(CERN, RAL, hold=Hold.API_ERRORS), link(IHEP, PIC, hold=Hold.API_ERRORS)],
             [("all 2 links", 2, "Rucio's operators")],
+        ),
+        (
+            [link(CERN, RAL, hold=Hold.QUARANTINED, service="reads")],
+            [("CERN -> RAL", 1, "whoever runs the workers, if the menu is right")],
         ),
         ([*WORKS, link(CERN, PIC, hold=Hold.FAILING), link(RAL, CNAF, hold=Hold.FAILING)], [("2 links", 2, "")]),
         (WORKS, []),

@@ -257,7 +257,7 @@ class Atlas:
         sites = [site for _, site in self._sites_by_name.get(group.name, ())]
         known_spaces = [space for space in spaces if space is not None]
         return SiteFacts(
-            _lowest(site.wan for site in sites),
+            min((site.wan for site in sites if site.wan is not None), default=None),
             self._limit(group.name, "max_ingress"),
             self._limit(group.name, "max_egress"),
             sum(known_spaces) if known_spaces and len(known_spaces) == len(spaces) else None,
@@ -282,10 +282,6 @@ class Atlas:
             if space is not None and rate > 0:
                 lifetimes.append(timedelta(seconds=space / rate) - self._lag_of(rse))
         return max(min(lifetimes), timedelta(0)) if lifetimes else None
-
-
-def _lowest(values: Iterable[float | None]) -> float | None:
-    return min((value for value in values if value is not None), default=None)
 
 
 _MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)

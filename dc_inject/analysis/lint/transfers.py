@@ -38,7 +38,8 @@ def slot_findings(
         for flow in of.flows
         if flow.link.through not in services_with_limits and not flow.link.service.reads
     ]
-    limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in dict.fromkeys(map(_pair, _links(uses)))]
+    pairs = dict.fromkeys(_pair(flow.link) for _, flow in uses)
+    limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in pairs]
     yield from _exceeded(uses, limits, file_speed)
     yield from _ramps(uses, file_speed, {})
 
@@ -97,10 +98,6 @@ def _ramps(
         )
         hint = "lengthen the step, or put a ramp before it (`shape`)"
         yield menu, Problem(flow.menu, flow.line, message, hint, "fts-ramp")
-
-
-def _links(uses: Iterable[tuple[Menu, Flow]]) -> Iterator[Link]:
-    return (flow.link for _, flow in uses)
 
 
 def _pair(link: Link) -> tuple[str, str]:

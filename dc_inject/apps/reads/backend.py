@@ -152,6 +152,11 @@ class ReadsBackend:
             self._queue.drop(key)
         return [Outcome(key) for key in keys]
 
+    def close(self) -> None:
+        """End the workers of this machine; what their readers have left is due again."""
+        self._queue.clear()
+        self._cluster.close()
+
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Forget readers that are over; they leave nothing at their site."""
         keys = [entry.injection.key for entry in entries]
@@ -242,6 +247,12 @@ class Queue:
             for waiting in self._waiting.values():
                 waiting.pop(key, None)
         self._cluster.cancel(key)
+
+    def clear(self) -> None:
+        """Forget all bundles, so that none begins any more."""
+        with self._lock:
+            self._waiting.clear()
+            self._running.clear()
 
     def _begin(self, place: str) -> None:
         """Begin with those that waited longest; what the workers do not take goes on waiting."""

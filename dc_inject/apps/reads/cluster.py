@@ -7,11 +7,12 @@ Dask never repeats a task: the engine's loop decides what is due again.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +27,9 @@ HERE = "this machine"
 THREADS = 64  # readers of one process, which wait for most of the time
 PROCESSES = 4
 ANSWERS_WITHIN = 20  # seconds
+ENDS_WITHIN = 1  # the same
+# Ctrl-C and a closed terminal reach all processes of a terminal; `run` ends its workers.
+_DEAF = "import signal as s\ns.signal(s.SIGINT, s.SIG_IGN)\ns.signal(s.SIGHUP, s.SIG_IGN)"
 _INSTALL = "pip install 'dc-inject[reads]'"
 _ALLOWED = "start the scheduler with DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0"
 
@@ -49,6 +53,10 @@ class Cluster(Protocol):
 
     def ask(self, question: Callable[..., T], keys: Sequence[str]) -> list[T]:
         """Call a function of `records` wherever there are records, and return all answers."""
+        ...
+
+    def close(self) -> None:
+        """End the workers that would end with this process; those of a site go on."""
         ...
 
 
@@ -115,6 +123,15 @@ class Here(Dask):
         """Call it in this process: all records are on this machine, also those of workers that have died."""
         return [question(keys)]
 
+    def close(self) -> None:
+        """End the workers, which takes a second or two; their records stay."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.cluster.sync(_kill, client.cluster.workers.values())
+            client.cluster.close()
+            client.close()
+
     def _joined(self) -> Any:  # noqa: ANN401  as above
         configure()
         from distributed import Client, LocalCluster
@@ -155,6 +172,9 @@ class AtSite(Dask):
         """Call it at each worker."""
         return self._answers(question, keys)
 
+    def close(self) -> None:
+        """Let workers go on."""
+
     def _answers(self, question: Callable[..., T], *arguments: object) -> list[T]:
         return list(self._bounded(self.client().run, question, *arguments, on_error="raise").values())
 
@@ -182,6 +202,13 @@ class AtSite(Dask):
             ) from None
 
 
+async def _kill(nannies: Iterable[Any]) -> None:
+    """End the processes of workers without waiting for their readers, as closing a cluster does."""
+    for nanny in nannies:
+        nanny.close_gracefully()  # it starts no other one
+    await asyncio.gather(*(nanny.kill(timeout=ENDS_WITHIN) for nanny in nannies))
+
+
 def _allowed_failures(dask_scheduler: Any) -> int:  # noqa: ANN401  Dask looks for an argument of this name
     return int(dask_scheduler.allowed_failures)
 
@@ -196,6 +223,7 @@ def configure() -> None:
             "distributed.scheduler.work-stealing": False,
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
+            "distributed.worker.preload": [_DEAF],
             "distributed.diagnostics.nvml": False,
             "logging": {"distributed": "critical", "distributed.client": "critical"},
             # A new process logs as set in its environment, before it knows this configuration.

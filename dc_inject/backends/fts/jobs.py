@@ -72,9 +72,9 @@ class Jobs:
                 error = _with_end_named(error, injection)
                 outcomes.append(Outcome(injection.key, error=error))
                 outages.note(error if error.outage else None)
-                shared = isinstance(error, NeedsOperator | LinkRefused) or outages.open
-                if shared or self.connection.status in _SHARED:
-                    unasked = _unasked(error)
+                persists = isinstance(error, NeedsOperator | LinkRefused)
+                if persists or outages.open or self.connection.status in _SHARED:
+                    unasked = error if persists else Temporary(error.message, error.hint)
                     outcomes += [Outcome(other.key, error=unasked) for other in injections[number + 1 :]]
                     break
         return outcomes
@@ -160,11 +160,6 @@ def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 def _refused(job: str, status: str) -> ServiceError:
     return Temporary(f"FTS did not cancel the job {job}: {status}")
-
-
-def _unasked(error: ServiceError) -> ServiceError:
-    """Return the error of those that were not sent, because another one met with it."""
-    return error if isinstance(error, NeedsOperator | LinkRefused) else Temporary(error.message, error.hint)
 
 
 def _with_end_named(error: ServiceError, injection: Injection) -> ServiceError:

@@ -58,7 +58,11 @@ def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueu
     for pair in pairs:
         ends = {"source_se": pair[0], "dest_se": pair[1]}
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
-        lately = _lately([row for row in rows if _of(row, ends)])
+        ours = [row for row in rows if all(row[name] == end for name, end in ends.items())]
+        newest = sorted(ours, key=_at, reverse=True)[:_LATELY]
+        lately = [
+            row for row in newest if _at(newest[0]) - _at(row) <= _APART
+        ]  # without an earlier use of the link
         if lately:
             now, sizes = lately[0], [_number(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
             rate = sum(_number(row["throughput"]) for row in lately) / len(lately)
@@ -76,12 +80,6 @@ def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueu
     return queues_by_pair
 
 
-def _lately(rows: Sequence[Row]) -> list[Row]:
-    """Return the last rows of the optimizer, the newest first, without those of an earlier use of the link."""
-    newest = sorted(rows, key=_at, reverse=True)[:_LATELY]
-    return [row for row in newest if _at(newest[0]) - _at(row) <= _APART]
-
-
 def _at(row: Row) -> datetime:
     """Return when the optimizer wrote a row; FTS gives times in UTC, without their zone."""
     moment = datetime.fromisoformat(str(row["datetime"]))
@@ -94,10 +92,6 @@ def _number(value: object) -> float:
     if not 0 <= number <= LARGEST:
         raise ValueError("a number is too large, or negative")
     return number
-
-
-def _of(row: Row, ends: Mapping[str, str]) -> bool:
-    return all(row[name] == end for name, end in ends.items())
 
 
 def _rows(connection: Connection) -> Sequence[Row]:

@@ -53,7 +53,9 @@ def queues(connection: Connection, links: Iterable[Link], fts: NamedFts | None) 
     by_link: dict[Link, LinkQueue | Missing] = {}
     pairs: dict[str, dict[Link, Pair]] = defaultdict(dict)
     for link in links:
-        endpoint = _endpoint(connection, link.destination)
+        # The one that gets Rucio's requests to an RSE at their first try is the first that it names.
+        named = str(attributes(connection, link.destination).get("fts") or "")
+        endpoint = scrub(named.partition(",")[0].strip())[:_LONGEST]
         if not endpoint:
             by_link[link] = Missing(link.destination, "the RSE has no attribute `fts`")
         elif fts is None or (why := fts.refusal(endpoint)):
@@ -71,12 +73,6 @@ def queues(connection: Connection, links: Iterable[Link], fts: NamedFts | None) 
         else:
             by_link |= {link: by_pair[pair] for link, pair in asked.items() if pair in by_pair}
     return by_link
-
-
-def _endpoint(connection: Connection, rse: str) -> str:
-    """Return the FTS that gets Rucio's requests to an RSE at their first try: the first one that it names."""
-    named = str(attributes(connection, rse).get("fts") or "")
-    return scrub(named.partition(",")[0].strip())[:_LONGEST]
 
 
 def _storages(connection: Connection, link: Link) -> Pair | None:

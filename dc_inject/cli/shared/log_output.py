@@ -153,7 +153,7 @@ def talk(
     With `quiet`, stderr gets warnings and errors only. Returns whether stderr is a terminal on which a person may
     want to see more than these lines (not `plain`). Raises UsageError for a file that cannot be written.
     """
-    can_renew = _terminal() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
+    can_renew = sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
     is_live = can_renew and not plain and not quiet and (fmt == "text" or file is not None)
     usual = logging.DEBUG if verbose else logging.INFO
     formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
@@ -181,10 +181,6 @@ def keep(text: str, event: str, fields: Mapping[str, Any], level: int = logging.
     for handler in logging.root.handlers:
         if isinstance(handler, Handler) and handler.file is not None:
             handler.handle(record)
-
-
-def _terminal() -> bool:
-    return sys.stderr.isatty()
 
 
 def _is_at(path: Path, file: TextIO) -> bool:

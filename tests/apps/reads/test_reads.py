@@ -240,6 +240,10 @@ class Site:
     def ask(self, question: Callable[[Sequence[str]], object], keys: Sequence[str]) -> list[object]:
         return [question(keys)]
 
+    def close(self) -> None:
+        for _, done in [self.begun.pop(key) for key in list(self.begun)]:
+            done()
+
     def work(self, storage: Storage) -> None:
         """Read what was begun by now."""
         for key, (todo, done) in list(self.begun.items()):
@@ -401,6 +405,15 @@ def test_asking_again_begins_no_second_reader(backend, site):
     site.work(storage)
     assert site.begun == {}
     assert len(storage.blocks) == 2 * 2 * 2
+
+
+def test_at_the_end_no_bundle_begins_in_place_of_one_that_ends(backend, site):
+    """What was not read is due again at the next start."""
+    both = entries(backend, 2, connections=1)
+    backend.close()
+    assert not site.begun
+    observed = backend.observe(both)
+    assert [(seen.status, seen.moved, seen.failed) for seen in observed] == [(Status.ABSENT, None, 16 * MB)] * 2
 
 
 def test_bundles_that_workers_do_not_take_are_not_lost(backend, site):
