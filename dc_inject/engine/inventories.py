@@ -25,7 +25,7 @@ class Inventories:
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._reading: set[PoolKey] = set()
-        self._failed: dict[PoolKey, ServiceError] = {}
+        self.failed: dict[PoolKey, ServiceError] = {}  # the last error of each that cannot be read
         self._known: dict[tuple[str, PoolKey], tuple[datetime | None, list[Item]]] = {}  # as the ledger has them
         self._coverages: dict[tuple[str, PoolKey], Coverage] = {}  # of pools read by this process
         self._reported: dict[tuple[str, DatasetFilter], Unmatched] = {}
@@ -42,7 +42,7 @@ class Inventories:
             read_at = ledger.inventory_read_at(service, pool)
             if pool not in self._reading and (read_at is None or read_at + self._age(pool) <= now):
                 self._reading.add(pool)
-                self._failed.pop(pool, None)
+                self.failed.pop(pool, None)
                 coverage = Coverage(pool.datasets) if isinstance(pool.datasets, DatasetFilter) else None
                 read = partial(_read, self._context.backends[service], pool, coverage)
                 take = partial(self._take, service, pool, coverage)
@@ -56,7 +56,7 @@ class Inventories:
         pools = {pool: self._items(service, pool) for pool, service in wanted.items() if pool not in unread}
         why = "no answer from {} yet: the inventory of {} is still being read"
         reading = {pool: Temporary(why.format(wanted[pool], pool.source)) for pool in unread}
-        return pools, {pool: self._failed.get(pool, still) for pool, still in reading.items()}
+        return pools, {pool: self.failed.get(pool, still) for pool, still in reading.items()}
 
     def _items(self, service: str, pool: PoolKey) -> list[Item]:
         """Return the items of a pool in order, taken from the ledger once for each time that they were read."""
@@ -99,7 +99,7 @@ class Inventories:
         """Store the answer for a source, whenever it comes."""
         self._reading.discard(pool)
         if error is not None or items is None:
-            self._failed[pool] = error or Temporary("the service answered nothing")
+            self.failed[pool] = error or Temporary("the service answered nothing")
             return
         self._context.ledger.store_inventory(service, pool, items, self._context.clock.now())
         if coverage is not None:

@@ -200,10 +200,12 @@ class Opening:
         broken = self._context.broken
         able = [flow for flow in flows if flow.link.through not in broken]
         wanted = {flow.pool: flow.link.through for flow in able if not isinstance(flow.goal, SecondHop)}
+        failed = set(self._inventories.failed)  # one that fails again holds its own links only
         pools, never = self._inventories.refresh(wanted, deadline)
         landed = second_hops.landed(self._context, able)
         pools |= {flow.pool: landed[flow.key] for flow in able if flow.key in landed}
-        self._complain([(wanted[pool], e) for pool, e in never.items()], last_try=last_try and bool(pools))
+        new = {pool: e for pool, e in never.items() if not pools or pool not in failed}
+        self._complain([(wanted[pool], e) for pool, e in new.items()], last_try=last_try and bool(pools))
         return pools, never
 
     def _complain(self, errors: Sequence[tuple[str, ServiceError]], *, last_try: bool) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from dc_inject.model import Hold, events
-from dc_inject.model.errors import Permanent
+from dc_inject.model.errors import Permanent, Temporary
 from tests.engine.world import ALL, CYCLE, GB, START, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)
@@ -67,6 +68,31 @@ def test_nothing_is_told_of_entries_while_a_source_is_not_read(tmp_path, caplog)
     one.backend.fault = fault
     one.run(cycles=2)
     assert _unmatched(caplog) == []
+
+
+@pytest.mark.parametrize("sources", ["AX", "X"])
+def test_a_source_that_does_not_answer_holds_its_own_links_only(tmp_path, sources):
+    """It is asked again at once, in case its answer was lost, and then once a cycle if others can be planned."""
+    flows = [flow(source, "B", 1.0) for source in sources]
+    one = world(tmp_path, campaign(flows), {source: items(source, 200, 10 * GB) for source in sources})
+    planned: list[datetime] = []
+
+    def fault(method, subject):
+        if (method, subject) == ("inventory", "X"):
+            raise Temporary("no answer", hold="source-unavailable")
+
+    one.backend.fault = fault
+    one.heard.at[events.Planned] = lambda: planned.append(one.clock.now())
+    one.run(cycles=2)
+    rows = {(row.cycle.start, row.key.link.source): row for row in one.ledger.rows()}
+    assert {row.held.hold for (_, source), row in rows.items() if source == "X"} == {
+        Hold.SOURCE_UNAVAILABLE if "A" in sources else Hold.API_ERRORS
+    }
+    if "A" in sources:
+        first, second = planned
+        assert (first - START < timedelta(seconds=5), second) == (True, START + CYCLE)
+    else:
+        assert not planned
 
 
 def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_comes(tmp_path, monkeypatch):

@@ -312,5 +312,5 @@ def observation(entry: Entry, progress: Progress | None, waiting: set[str] | fro
         size=None if size == item.bytes else size,
         failed=size - progress.read if over and not progress.stopped else 0,
         reasons=reasons,
-        error=progress.error or ("its reader died" if progress.dead else ""),
+        error=progress.error or ("its reader ended before its last file" if progress.dead else ""),
     )
