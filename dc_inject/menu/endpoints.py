@@ -35,13 +35,14 @@ class EndpointResolver:
         The `destination` of reads is the name of the site where the workers are; their source may be an RSE.
         """
         text = end.text
-        if service.reads and values.is_name(text) and (destination or text not in self._sites):
+        is_site = text in self._sites and text not in self._rses
+        if service.reads and values.is_name(text) and (destination or not is_site):
             return (text,)
         if destination and service.reads:
             message = f"{values.shown(text)} is no site, but the link goes through {service.title}"
             self._complain(end.place, message, "name the site where the workers run, such as T2_DE_DESY")
             return ()
-        if text in self._sites and text not in self._rses:
+        if is_site:
             return self._resolve_site(end, service)
         if service.ends_are_urls:
             return self._prefix(end, service)
@@ -85,16 +86,17 @@ class EndpointResolver:
 
     def _resolve_site(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
         noun, nouns = ("URL prefix", "URL prefixes") if service.ends_are_urls else ("RSE", "RSEs")
-        names = tuple(n for n in self._sites[end.text].rses if addresses.meant_as_url(n) == service.ends_are_urls)
+        rses = tuple(self._sites[end.text].rses)
+        names = tuple(n for n in rses if addresses.meant_as_url(n) == service.ends_are_urls)
+        names = names or (rses if service.reads else ())
         if len(names) == 1 or self._sites[end.text].has_refused("rses"):
             return names[:1]
         if names:
-            message = f"the site {end.text} has several {nouns}: {', '.join(names)}"
-            self._complain(end.place, message, "name one of them")
+            message, hint = f"the site {end.text} has several {nouns}: {', '.join(names)}", "name one of them"
         else:
-            self._complain(
-                end.place,
+            message, hint = (
                 f"the site {end.text} has no {noun}",
                 f"list its {noun} under `sites`, or name the {noun}",
             )
+        self._complain(end.place, message, hint)
         return ()

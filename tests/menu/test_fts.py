@@ -329,6 +329,12 @@ def test_reads_of_what_workers_cannot_read_are_refused(source, to, files, wordin
     wording(problems(reads(source, to, files)))
 
 
+@pytest.mark.parametrize(("site", "rse"), [(RSE, RSE), ("T1_X", RSE), ("T1_X", URL)])
+def test_reads_go_from_the_one_rse_or_url_of_a_site_also_of_the_same_name(site, rse):
+    menu = reads(site, SITE, 'datasets: {did: "a:b"}') + f"sites: {{{site}: {{rses: {{'{rse}': {{}}}}}}}}\n"
+    assert [flow.link.source for flow in read(menu).flows] == [rse]
+
+
 @pytest.mark.parametrize(
     ("source", "files"),
     [
