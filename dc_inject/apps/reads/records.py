@@ -117,5 +117,6 @@ def _load(path: Path) -> Progress | None:
             if checksum == f"{zlib.crc32(text):08x}".encode():
                 progress = Progress(**json.loads(text))
                 return replace(progress, dead=dead and not progress.over)
-        raise OSError(f"the record {path.name} cannot be read")
-    return None
+        if not dead:
+            raise OSError(f"the record {path.name} cannot be read")
+    return None  # also where a reader could not write it whole, and has died: a full disk

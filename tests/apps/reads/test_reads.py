@@ -203,6 +203,15 @@ def test_a_living_reader_is_not_dead_and_its_files_are_private(spool):
     assert {path.stat().st_mode & 0o077 for path in (spool, *spool.iterdir())} == {0}
 
 
+def test_a_record_that_a_full_disk_has_cut_hides_no_others(spool):
+    for key in ("cut", "key"):
+        record = Record(records.folder(), key)
+        record.write(Progress(read=7))
+        record.close()
+    (spool / "cut").write_bytes((spool / "cut").read_bytes()[:40])
+    assert records.load(["cut", "key"]) == {"key": Progress(read=7, dead=True)}
+
+
 def test_a_record_that_is_half_written_is_not_believed(spool):
     Record(records.folder(), "key").write(Progress(read=1999))
     text = (spool / "key").read_bytes()
