@@ -290,7 +290,7 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
 
     First where a person has to act, of those first where a link hardly works now, and of those what lacks most: a
     link that has been at half its rate for hours hides no cut. While nothing arrives anywhere, what most links
-    have in common comes first, and nothing else needs action.
+    have in common comes first; if that is a service, nothing else needs action.
     """
     healthy = {party for link in links if link.works and link.cause not in SUSPECTING for party in link.parties}
     users: dict[Party, int] = defaultdict(int)
@@ -312,6 +312,7 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
         return not one.needs_action, -len(one.links) * stands, all(link.works for link in one.links), lacking
 
     ordered = sorted(groups, key=place)
+    stands = stands and any(one.party[0] == "service" for one in ordered[:1])
     return [replace(one, is_minor=stands and number > 0) for number, one in enumerate(ordered)]
 
 
