@@ -24,7 +24,7 @@ class File:
 
     def _answer(self, request: str, value: Any, callback: Any) -> SimpleNamespace:
         if request == self.fail:
-            callback(SimpleNamespace(ok=False, errno=3011, code=400, message="no such file"), None)
+            callback(SimpleNamespace(ok=False, errno=3011, code=400, message="gone"), None)
         elif request != self.mute:
             callback(OK, value)
         return OK
