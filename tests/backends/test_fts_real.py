@@ -91,7 +91,7 @@ def until(holds: Callable[[], object], patience: float = 60.0) -> None:
     deadline = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.1)  # real bytes need their time
+        time.sleep(0.2)  # real bytes need their time
 
 
 def complete(backend: FtsBackend, entries: list[Entry]) -> list[Observation]:

@@ -55,7 +55,7 @@ def until(done: Callable[[], object], patience: float = 30.0) -> None:
     deadline = time.monotonic() + patience
     while not done():
         assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.1)
+        time.sleep(0.2)
 
 
 def inject(client: Client, scope: str, name: str, source: str, destination: str) -> str:

@@ -112,7 +112,7 @@ def wait_until(done: Any, complaint: Any = lambda: "it never came true") -> None
     deadline = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < deadline, complaint()
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def transfers(source: Storage, destination: Storage, count: int = 1, under: str = "/in", **more: Any) -> list[Any]:
