@@ -107,6 +107,13 @@ class Dask(ABC):
                 self._client = self._joined()
             return self._client
 
+    def close(self) -> None:
+        """Leave the cluster, with all callbacks; a reader that has begun goes on as long as its worker lives."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
     @abstractmethod
     def _joined(self) -> Any:  # noqa: ANN401  as above
         """Return a new client; raises NeedsOperator if it cannot join."""
@@ -125,12 +132,10 @@ class Here(Dask):
 
     def close(self) -> None:
         """End the workers, which takes a second or two; their records stay."""
-        with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
+        if (client := self._client) is not None:
             client.cluster.sync(_kill, client.cluster.workers.values())
+            super().close()
             client.cluster.close()
-            client.close()
 
     def _joined(self) -> Any:  # noqa: ANN401  as above
         configure()
@@ -171,9 +176,6 @@ class AtSite(Dask):
     def ask(self, question: Callable[..., T], keys: Sequence[str]) -> list[T]:
         """Call it at each worker."""
         return self._answers(question, keys)
-
-    def close(self) -> None:
-        """Let workers go on."""
 
     def _answers(self, question: Callable[..., T], *arguments: object) -> list[T]:
         return list(self._bounded(self.client().run, question, *arguments, on_error="raise").values())

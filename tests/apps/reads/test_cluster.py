@@ -6,11 +6,12 @@ import logging
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from dc_inject.apps.reads import records
-from dc_inject.apps.reads.cluster import AtSite, cluster, configure
+from dc_inject.apps.reads.cluster import AtSite, Here, cluster, configure
 from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
 
 
@@ -50,6 +51,18 @@ def test_a_worker_that_hangs_is_waited_for_within_bounds(monkeypatch):
     monkeypatch.setattr(site, "client", Hanging)
     with pytest.raises(Temporary):
         site.ask(records.load, ["key"])
+
+
+@pytest.mark.parametrize("kind", [Here, lambda: AtSite("tls://scheduler:8786")])
+def test_who_leaves_a_cluster_closes_its_client_and_ends_workers_of_its_own_only(kind):
+    """A client that is open at the end of the process would log a traceback for each reader that goes on."""
+    workers, client = kind(), Mock()
+    workers._client = client
+    workers.close()
+    client.close.assert_called_once_with()
+    assert client.cluster.close.called == client.cluster.sync.called == isinstance(workers, Here)
+    assert workers._client is None
+    workers.close()  # nothing is left
 
 
 LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"
