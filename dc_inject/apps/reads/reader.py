@@ -261,8 +261,9 @@ class Reader:
             finally:
                 source.close()
         except ServiceError as error:
-            reason = f"SOURCE {error.message}".replace("answered", "HTTP")  # as FTS writes it
-            reasons = Counter(self._progress.reasons) + Counter([classify("FAILED", reason)])
+            denied = getattr(error, "hold", "") == "credentials"  # whatever words came with it
+            reason = "permission" if denied else classify("FAILED", f"SOURCE {error.message}")
+            reasons = Counter(self._progress.reasons) + Counter([reason])
             self._write(reasons=dict(reasons), error=self._progress.error or error.message)
         else:
             self._write(files=self._progress.files + 1)

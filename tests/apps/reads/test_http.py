@@ -148,7 +148,7 @@ def test_a_whole_file_may_come_where_all_of_it_was_asked_for(server):
 
 def test_a_token_goes_to_named_hosts_only_and_not_on_by_a_redirect(server, monkeypatch):
     monkeypatch.setenv("BEARER_TOKEN", TOKEN)
-    assert dict(read_all(task(server)).reasons) == {"source-error": 2}
+    assert dict(read_all(task(server)).reasons) == {"permission": 2}
     assert server.asked == []
     with pytest.raises(AccessDenied) as refused:
         HttpSource(task(server), f"{server.url}/dc/0", lambda: False)
