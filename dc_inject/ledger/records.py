@@ -73,14 +73,8 @@ class RecordReader(Store):
             "FROM identity ORDER BY service"
         )
         return tuple(
-            BoundIdentity(
-                **dict(row)
-                | {
-                    "may_end": None if row["may_end"] is None else bool(row["may_end"]),
-                    "credentials_until": moment_or_none(row["credentials_until"]),
-                }
-            )
-            for row in rows
+            BoundIdentity(service, url, vo, who, version, None if may is None else bool(may), moment_or_none(end))
+            for service, url, vo, who, version, may, end in rows
         )
 
     @property
