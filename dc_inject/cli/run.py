@@ -32,7 +32,7 @@ from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerBroken, MenuError
 from dc_inject.model.ports import Backend, Clock
-from dc_inject.model.services import READS, describe_right, injections
+from dc_inject.model.services import SERVICES, describe_right, injections
 from dc_inject.model.shards import Shard
 from dc_inject.model.thresholds import Threshold
 from dc_inject.summary import aborting, active_overrides
@@ -209,7 +209,8 @@ def inject(
             planner=planner,
         )
         watching.engine = engine
-        lasting = "stay live, except readers on this machine" if READS.name in start.backends else "stay live"
+        reads = any(SERVICES[name].reads for name in start.backends)
+        lasting = "stay live, except readers on this machine" if reads else "stay live"
         fate = "will be ended" if ends_afterwards else lasting
         with (
             hangup.stopping(engine.stop, f"{injections(start.backends)} {fate}"),

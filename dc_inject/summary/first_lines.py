@@ -19,7 +19,7 @@ from typing import Any
 from dc_inject.ledger import Reader, ledger_files
 from dc_inject.model import EPOCH, State, overrides, units
 from dc_inject.model.redaction import visible
-from dc_inject.model.services import READS, injections
+from dc_inject.model.services import SERVICES, injections
 from dc_inject.summary import figures, marks
 from dc_inject.summary.days import list_days
 from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current, judged
@@ -167,9 +167,11 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     """Return what the campaign waits for."""
     windows = [window[1:] for window in list_days(view).menus]
     under_way = sum(status["rules"][state.value] for state in UNDER_WAY)
-    noun = injections(identity.service for identity in view.identities())
+    services = [identity.service for identity in view.identities()]
+    noun = injections(services)
     rules = f"{units.counted(under_way, noun)} under way" if under_way else "nothing is under way"
-    if under_way and READS.injections in noun and status["injector"] is None:  # most end with their injector
+    reads = any(SERVICES[service].reads for service in services)
+    if under_way and reads and status["injector"] is None:  # most readers end with their injector
         seen = max(e.observed_at or e.injection.release for e in view.entries(*UNDER_WAY))
         rules = f"{units.counted(under_way, noun)} when last seen at {seen:%H:%MZ}"
     if in_force(view, now, now):
