@@ -261,8 +261,9 @@ class Reader:
             finally:
                 source.close()
         except ServiceError as error:
-            denied = getattr(error, "hold", "") == "credentials"  # whatever words came with it
-            reason = "permission" if denied else classify("FAILED", f"SOURCE {error.message}")
+            reason = classify("FAILED", f"SOURCE {error.message}")
+            if reason == "source-error" and getattr(error, "hold", "") == "credentials":
+                reason = "permission"  # whatever words came with it
             reasons = Counter(self._progress.reasons) + Counter([reason])
             self._write(reasons=dict(reasons), error=self._progress.error or error.message)
         else:
