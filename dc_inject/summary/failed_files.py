@@ -24,11 +24,12 @@ def classify(reason: str) -> str:
 def count_failed(view: Reader, since: datetime | None = None) -> Mapping[FlowKey, Counter[str]]:
     """Return how many files of each link failed, by class: so far, or of what is live or began since a moment.
 
-    Those of stuck rules, and of what began since, by the error of each, which is that of most of its files.
+    Those of stuck rules, and of what began since, by the error of each, which is that of most of its files; where
+    no error shows a class, those of the link so far.
     """
-    so_far = view.failures() if since is None else {}
-    counts = defaultdict(Counter[str], {key: Counter(classes) for key, classes in so_far.items()})
+    so_far = {key: Counter(classes) for key, classes in view.failures().items()}
+    counts = defaultdict(Counter[str], so_far if since is None else {})
     over = () if since is None else (e for e in view.entries(since=since) if e.state is not State.LIVE)
     for entry in [entry for entry in (*over, *view.entries(State.LIVE)) if entry.files_stuck][-MOST:]:
         counts[entry.injection.flow][classify(entry.error)] += entry.files_stuck
-    return counts
+    return counts | {key: so_far[key] for key, some in counts.items() if set(some) == {"other"} and key in so_far}

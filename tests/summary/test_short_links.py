@@ -233,8 +233,9 @@ JOB = {**STUCK, "status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"time
         (STUCK, ("timeout", 30), "FNAL"),
         (AT_END, ("destination-error", 30), "FNAL"),
         (JOB, ("timeout", 30), "FNAL"),
+        ({**JOB, "error": "503", "reasons": {"source-error": 9}}, ("source-error", 27), "CERN"),
     ],
-    ids=["Rucio's stuck locks", "that name an end", "FTS's failed files"],
+    ids=["Rucio's stuck locks", "that name an end", "FTS's failed files", "of readers"],
 )
 def test_a_link_whose_attempts_fail_is_failing_before_a_hold_names_it(
     made: Made, look: dict[str, Any], failed: tuple[str, int], call: str
