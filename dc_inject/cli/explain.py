@@ -10,13 +10,13 @@ import click
 from dc_inject import registry
 from dc_inject.cli.shared import common, tables
 from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.model import units
+from dc_inject.model import State, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
 from dc_inject.summary import first_lines, short_links, standing, what_to_do
 from dc_inject.system.clock import SystemClock
 
-SHOWN = {"means": "means", "do": "do", **what_to_do.PLACES, "call": "call"}
+SHOWN = {"means": "means", "do": "do", **what_to_do.PLACES, "call": "call", "contact": "contact"}
 COLUMNS = tuple(tables.Column(name, name) for name in ("line", "key", "see", *SHOWN))
 
 
@@ -56,9 +56,9 @@ def _entry(subject: str) -> dict[str, Any]:
     try:
         entry = what_to_do.entry(subject)
     except KeyError as error:
-        hint = units.did_you_mean(subject, what_to_do.entries())
+        hint = units.did_you_mean(subject, [*what_to_do.entries(), *ledger_files.campaigns()])
         raise UsageError(f"{subject} is no hold, alert or cause, and no campaign here", hint) from error
-    return {**entry, "line": f"{entry['key']}: {entry['see']}", "call": what_to_do.whom(entry)}
+    return {**entry, "line": f"{entry['key']}: {entry['see']}", "call": what_to_do.whom(entry), "contact": ""}
 
 
 def _short(campaign: str, ledger_path: Path | None) -> tuple[list[dict[str, Any]], str]:
@@ -68,12 +68,14 @@ def _short(campaign: str, ledger_path: Path | None) -> tuple[list[dict[str, Any]
         ledger_files.campaign_in(view, campaign, path)
         now = standing.shown_moment(view, SystemClock().now())
         groups = short_links.grouped(short_links.judged(view, now))
+        contacts = {entry.injection.contact for entry in view.entries(State.LIVE)} if groups else set()
         verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
     rows = [
         {
             **what_to_do.entry(group.cause),
-            "line": f"{'! ' if group.needs_action else ''}{group.line} {format_numbers(group.numbers)}",
+            "line": f"{'! ' if group.needs_action else ''}{group.line} {format_numbers(group.row['numbers'])}",
             "call": group.call,
+            "contact": " ".join(f"of the campaign: {contact}" for contact in contacts if contact),
         }
         for group in groups
     ]

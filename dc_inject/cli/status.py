@@ -44,21 +44,12 @@ ROWS = (
 )
 IN_WORDS = {"intended": "planned", "called": "in doubt"}  # states of which a rule or job is not known to be there
 WAITED_FOR = "without an answer yet"  # what is called, as long as an injector may hear of it
-BEFORE = tuple(
-    column
-    for column in ROWS
-    if column.key in {"scenario", "source", "destination", "due", "injected", "held", "numbers"}
-)
-CONTROL = (
+DECISIONS = (
+    tables.Column("cycle", "cycle", heading=True),
     *LINK,
     tables.Column("mode", "control"),
     tables.Column("target", "target", units.format_rate, right=True, spare=2),
     tables.Column("hold", "hold", lambda hold: hold or "none"),
-    tables.Column("numbers", "why", format_numbers, below=True),
-)
-DECISIONS = (
-    tables.Column("cycle", "cycle", heading=True),
-    *CONTROL[:-1],
     tables.Column("held", "held", quiet=True),
     tables.Column("numbers", "why", "; ".join, below=True),
 )
@@ -182,26 +173,26 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 
 
 def _print(shown: Mapping[str, Any]) -> None:
-    console = tables.console()
-    for line in _lines(shown):
-        console.print(line, soft_wrap=True)
-    for columns, key, title in (
-        (ROWS, "rows", ""),
-        (BEFORE, "held_before", "held in the cycle before"),  # a row has the cost of trouble when it is closed
-        (CONTROL, "control", ""),
-        (PAUSES, "pauses", ""),
-        (OVERRIDES, "overrides", ""),
-        (SIGNALS, "signals_missing", ""),
-        (CHANGED, "changes", ""),
+    """Print it: on a terminal what matters most comes last, where it is seen."""
+    console, rows = tables.console(), tables.height()
+    first = [*filter(None, [shown["verdict"]]), *first_lines.block(shown, tables.width(), rows - 2 if rows else 0)]
+    for line in (*([] if rows else first), *_lines(shown)):
+        console.print(line)
+    for columns, key in (
+        (ROWS, "rows"),
+        (PAUSES, "pauses"),
+        (OVERRIDES, "overrides"),
+        (SIGNALS, "signals_missing"),
+        (CHANGED, "changes"),
     ):
         if shown[key]:
             console.print()
-            tables.emit("table", columns, shown[key], title)
+            tables.emit("table", columns, shown[key])
+    for line in ("", *first) if rows else ():
+        console.print(line)
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
-    yield from filter(None, [shown["verdict"]])
-    yield from first_lines.block(shown)
     yield f"ledger: {shown['ledger']}"
     if shown["simulated_in"] is not None:
         yield f"simulated in the grid {shown['simulated_in']}: no real transfer is in it"
@@ -214,21 +205,11 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
         late = f"; {standing.explain_late_start(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
-    if day := shown["day"]:
-        yield f"day: {day['number']}, {day['start']} to {day['end']}: {', '.join(day['menus'])}"
     if shown["scale"] != 1:
         yield f"rates: those of the menus times {shown['scale']:g}, by `run --scale`"
     for trouble in shown["troubles"]:
         sentence = marks.TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {sentence}, since {trouble['since']}: {trouble['why']}"
-    for link in shown["ramping"]:
-        pair = f"{link['source']} -> {link['destination']}"
-        carries = f"about {units.format_rate(link['carries'])} so far, until {link['until']}"
-        yield (
-            f"FTS's limit: {pair}, {units.counted(link['most'], 'transfers')} at a time"
-            if link["most"]
-            else f"FTS still ramping: {pair}, {carries}"
-        )
     yield from map(tape.line, shown["tape"])
     readers = any(SERVICES[right["service"]].reads for right in shown["rights"])
     words = IN_WORDS | ({"called": WAITED_FOR} if injector else {"live": "live when last seen"} if readers else {})
@@ -239,10 +220,6 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     broken = {trouble["of"] for trouble in shown["troubles"] if trouble["what"] == "service"}
     for right in shown["rights"]:
         yield _right(right, broken=right["service"] in broken)
-    if shown["set_aside"]:
-        yield f"datasets or files set aside for a destination: {units.grouped(shown['set_aside'])}"
-    if shown["notes"]:
-        yield f"notes: the last one is from {shown['notes'][0]['at']}; see --format json"
 
 
 def _right(right: Mapping[str, Any], *, broken: bool) -> str:

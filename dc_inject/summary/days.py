@@ -67,6 +67,11 @@ class Days:
         beyond = (start - EPOCH) % length
         return start - beyond + (length if beyond and number != 1 else timedelta(0))
 
+    def ended_at(self, now: datetime) -> datetime | None:
+        """Return when the last menu ended; None if one is in force or will be, or there was none."""
+        end = max((until for _, _, until in self.menus), default=FOREVER)
+        return end if end <= now else None
+
     def current(self, now: datetime) -> dict[str, Any] | None:
         """Return the day of a moment, if a menu is in force on it."""
         day = self.day(self.number(now))

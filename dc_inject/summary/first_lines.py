@@ -12,17 +12,18 @@ cut lines at their ends, colour them, and draw the trend with other characters; 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.ledger import Reader, ledger_files
-from dc_inject.model import EPOCH, State, overrides, units
+from dc_inject.model import EPOCH, Cycle, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.model.services import SERVICES, injections
-from dc_inject.summary import figures, marks
+from dc_inject.summary import marks, short_links
 from dc_inject.summary.days import list_days
-from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current, judged
+from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current
 
 HEIGHTS = " ▁▂▃▄▅▆▇"
 STEPS = 12  # cycles of a trend, at most
@@ -66,11 +67,11 @@ def in_force(view: Reader, since: datetime, now: datetime) -> bool:
 
 def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
-    is_known, links = is_current(view, now), judged(view, now)
+    is_known, links = is_current(view, now), short_links.judged(view, now)
     groups, happened = grouped(links), events(view, now)
     made = [
         *_rates(view, status, now, is_known=is_known),
-        _short(groups, sum(bool(link.cause) for link in links), len(links)),
+        _short(groups, links, is_over=list_days(view).ended_at(now) is not None),
         "; ".join(["events", *happened[:EVENTS]]).replace(";", ":", 1) if happened else "events: none so far",
         _waits(view, status, now),
     ]
@@ -82,11 +83,17 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
     }
 
 
-def block(status: Mapping[str, Any], most: int | None = None) -> list[str]:
-    """Return all of them, with at most so many other groups of short links: the third line has the first one."""
-    others = [f"{'! ' if group['needs_action'] else ''}{group['line']}" for group in status["short"][1:]]
+def block(status: Mapping[str, Any], width: int = 0, rows: int = 0) -> list[str]:
+    """Return all of them, with the other groups of short links: the third line has the first one.
+
+    With `rows`, as many groups as find room in so many rows of a terminal of this width.
+    """
+    others = [one_line(f"{'! ' * group['needs_action']}{group['line']}") for group in status["short"][1:]]
     more = [f"more: {status['more']}"] if status["more"] else []
-    return [*status["first_lines"], *map(one_line, others[:most]), *more]
+    lines = [*status["first_lines"], *more]
+    while rows and others and sum(len(textwrap.wrap(line, width)) for line in (*lines, *others)) > rows:
+        others.pop()
+    return [*status["first_lines"], *others, *more]
 
 
 def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: bool) -> Iterator[str]:
@@ -95,42 +102,46 @@ def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: 
         yield f"{name} no cycle is closed so far"
         yield "since the menus began: nothing is known yet"
         return
-    rows = view.sums_of_cycles(min(change, last.start), closed=True)
-    if not rows or rows[-1][0] != last.start:
+    every, ended = view.sums_of_cycles(min(change, last.start), closed=True), list_days(view).ended_at(now)
+    rows = [row for row in every if not ended or row[0] < ended]  # what arrives later is no rate
+    if not rows or not (ended or rows[-1][0] == last.start):
         rows.append((last.start, 0, 0))  # nothing was due or moved in it
-    now_moves, steps = _of(rows[-1][2], rows[-1][1], last.length), [(moved, due) for _, due, moved in rows]
+    start, due, moved = rows[-1]
+    end, steps = start + last.length, [(moved, due) for _, due, moved in rows]
     form = "%m-%d %H:%M" if last.length >= DAY else "%H:%M:%S" if last.length < MINUTE else "%H:%M"
-    if is_known:
-        yield f"{name} {now_moves} {trend(steps)} in {last.start:{form}}-{last.end:{form}}Z"
-    else:
-        mark = "! " if in_force(view, now - CURRENT * last.length, now) else ""
-        ends = [end for _, _, end in list_days(view).menus]
-        since = f"{'over' if ends and max(ends) <= now else 'no cycle is closed'} since {last.end:%m-%d %H:%MZ}"
-        yield f"{mark}{name} {since}; before: {now_moves}"
-    counting = [row for row in rows if row[0] >= change]
-    sums = sum(moved for *_, moved in counting), sum(due for _, due, _ in counting)
-    rates = _of(*sums, len(counting) * last.length) if counting else "no cycle is closed so far"
-    day = f" (day {status['day']['number']})" if status["day"] else ""
-    yield f"since {change:%m-%d %H:%MZ}{day}: {rates}, {' of '.join(map(units.format_size, sums))}"
+    latest = f"{_of(moved, due, last.length)} {trend(steps)} in {start:{form}}-{end:{form}}Z"
+    ago = f"over since {ended:%m-%d %H:%MZ}; before: " if ended else ""
+    if not (ended or is_known):
+        name = "! " * in_force(view, now - CURRENT * last.length, now) + name
+        ago = f"no cycle is closed since {last.end:%m-%d %H:%MZ}; before: "
+    yield f"{name} {ago}{latest}"
+    sums = [(moved, due) for at, due, moved in every if at >= change]
+    moved, due = (sum(one[column] for one in sums) for column in (0, 1))
+    cycles, day = sum(row[0] >= change for row in rows), list_days(view).of(Cycle(start, last.length))
+    rates = _of(moved, due, cycles * last.length) if cycles else "no cycle is closed so far"
+    sizes = " of ".join(map(units.format_size, (moved, due)))
+    yield f"day {day}, since {change:%m-%d %H:%MZ}: {rates}, {sizes}"
 
 
 def _of(moved: int, due: int, time: timedelta) -> str:
-    """Return what moved and what was due as rates: `312 of 400 Gb/s (78.0 % +)`."""
-    rates = " of ".join(_gigabits(size / time.total_seconds()) for size in (moved, due))
-    part = f" ({units.percent(moved / due)} {figures.grade(moved / due)[1]})" if due else ""
-    return f"{rates} Gb/s{part}"
+    """Return what moved and what was due as rates: `312 of 400 Gb/s due (78.0 %)`."""
+    bits = [8e-9 * size / time.total_seconds() for size in (moved, due)]
+    rates = " of ".join(f"{one:,.{0 if one >= 100 else 1 if one >= 10 else 2}f}" for one in bits)
+    return f"{rates} Gb/s due" + (f" ({units.percent(moved / due)})" if due else "")
 
 
-def _gigabits(rate: float) -> str:
-    gigabits = 8e-9 * rate
-    return f"{gigabits:,.{0 if gigabits >= 100 else 1 if gigabits >= 10 else 2}f}"
-
-
-def _short(groups: Sequence[ShortGroup], short: int, count: int) -> str:
-    if not groups:
-        return f"short: none of {units.counted(count, 'links')}" if count else "short: unknown, no link is judged"
-    others = f", {units.counted(len(groups), 'groups')}" if len(groups) > 1 else ""
-    return f"{'! ' * groups[0].needs_action}short: {short:,} of {count:,} links{others}; {groups[0].line}"
+def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink], *, is_over: bool) -> str:
+    if groups:
+        short, others = sum(bool(link.cause) for link in links), units.counted(len(groups), "groups")
+        count = f"{short:,} of {len(links):,} links{f', {others}' * (len(groups) > 1)}"
+        return f"{'! ' * groups[0].needs_action}short: {count}; {groups[0].line}"
+    if links:
+        slow = sum(link.latest < short_links.ENOUGH for link in links)
+        again = f"; {slow:,} of them in the last cycle alone: wait for the next one" if slow else ""
+        return f"short: none of {units.counted(len(links), 'links')}{again}"
+    return (
+        f"short: {'nothing is due any more' if is_over else 'unknown, it takes two closed cycles to judge a link'}"
+    )
 
 
 def events(view: Reader, now: datetime) -> list[str]:
@@ -141,7 +152,7 @@ def events(view: Reader, now: datetime) -> list[str]:
     for name, at in begun | ended:  # the version of a menu that ends as another one begins was edited
         if at <= now:
             what = ("changes" if (name, at) in ended else "begins") if (name, at) in begun else "ends"
-            mark = {"at": at, "until": None, "kind": "menu", "who": "", "what": f"menu {name} {what}", "why": ""}
+            mark = {"at": at, "until": None, "kind": "menu", "who": "", "what": f"menu `{name}` {what}", "why": ""}
             known.append(mark)
 
     def place(mark: Mapping[str, Any]) -> tuple[bool, datetime]:
@@ -155,12 +166,6 @@ def _event(mark: Mapping[str, Any], now: datetime) -> str:
     by = f" by {mark['who']}" if mark["kind"] in {"pause", "change", "note"} else ""
     until = f", until {mark['until']:%H:%MZ}" if mark["until"] else ""
     return one_line(f"{at} {mark['what']}{until}{by}" + (f" ({mark['why']})" if mark["why"] else ""))
-
-
-def describe_silence(view: Reader, since: datetime, now: datetime) -> str:
-    """Return that nothing arrives, and what the links have in common."""
-    groups = grouped(judged(view, now))
-    return f"nothing has arrived anywhere since {since:%m-%d %H:%MZ}" + (f"; {groups[0].line}" if groups else "")
 
 
 def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:

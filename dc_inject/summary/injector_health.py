@@ -18,7 +18,7 @@ from dc_inject.ledger import LedgerView
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, ServiceError
 from dc_inject.planning import clocks
-from dc_inject.summary import first_lines
+from dc_inject.summary import short_links
 
 SILENT = timedelta(hours=1)  # without anything that arrives
 CYCLES = 2  # cycle lengths within which a cycle must have begun
@@ -51,7 +51,7 @@ def check(path: Path, name: str, now: datetime) -> str:
     with LedgerView.open(path) as view, view.snapshot():
         holder, began, length = view.holder(), view.last_turn(), view.cycle_length
         silent = view.silent_since()
-        nothing = "" if silent is None else first_lines.describe_silence(view, silent, now)
+        groups = short_links.grouped(short_links.judged(view, now)) if silent else []
         leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
     if holder is None:
         raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
@@ -69,7 +69,9 @@ def check(path: Path, name: str, now: datetime) -> str:
         )
     _require_writable(path)
     if silent is not None and now - silent >= SILENT:
-        raise ServiceError(f"{name}: {nothing}", f"`dc-inject explain {name}` shows what to do")
+        worst = "".join(f"; {group.line}" for group in groups[:1])
+        words = f"nothing has arrived anywhere since {silent:%m-%d %H:%MZ}{worst}"
+        raise ServiceError(f"{name}: {words}", f"`dc-inject explain {name}` shows what to do")
     return f"{name}: {words}; {holder}"
 
 

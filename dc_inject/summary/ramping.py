@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 
-from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Reader, Row
 from dc_inject.model import FlowKey
 from dc_inject.planning import ramp
@@ -16,20 +14,7 @@ from dc_inject.planning.ramp import FOLLOWS
 LESS = 0.8  # times what a link has moved: one that moves less than that is not growing
 
 
-@dataclass(frozen=True, slots=True)
-class Ramping:
-    """A link on which FTS may still be growing: what it carries by now (bytes per second), and until when.
-
-    `most` is the number of transfers at which FTS has stopped growing, where that is known.
-    """
-
-    key: FlowKey
-    carries: float
-    until: datetime
-    most: int | None = None
-
-
-def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
+def growing(view: Reader, now: datetime) -> Iterator[FlowKey]:
     """Yield the links that move less than is due while FTS may still be growing to the transfers that they take.
 
     Links of which nothing is on its way are left out, and links that move nothing, or less than they did: neither
@@ -38,8 +23,6 @@ def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
     few cycles does not begin again with each of them.
     """
     cycle, accounts = view.last_cycle(), view.accounts()
-    values = {signal.subject: str(signal.value) for signal in view.signals()}
-    most = {link: int(value[len(MOST) :]) for link, value in values.items() if value.startswith(MOST)}
     by_link: dict[FlowKey, list[Row]] = {}
     for row in view.rows(since=cycle.start - ramp.time(inf) - cycle.length) if cycle else ():
         by_link.setdefault(row.key, []).append(row)
@@ -54,7 +37,5 @@ def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
             continue
         if begun is None or last.cycle != cycle or not accounts[key].coming or moved >= FOLLOWS * rate:
             continue
-        begun = max(begun, view.since or begun)
-        since = max(now - begun, timedelta(0))
-        if ramp.possible(rate, since, moved):
-            yield Ramping(key, ramp.allowed(since), begun + ramp.time(rate), most.get(str(key.link)))
+        if ramp.possible(rate, max(now - max(begun, view.since or begun), timedelta(0)), moved):
+            yield key

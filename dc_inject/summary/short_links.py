@@ -15,7 +15,7 @@ Short links share a line if they have a cause, and a service or a site, in commo
 - Where more than half of what came to an end of late failed, the link is `failing`, held or not, and whom to call
   follows from the class of most failures, if that names an end.
 - Where little is on its way and something still arrives, or all of its due moved in the last closed cycle, none is
-  suspected: links get their rates back slowly.
+  suspected at first: links get their rates back slowly. Whom to call if they do not within three cycles is named.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dc_inject.engine import failing
 from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Reader, Row
-from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, units
+from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, units
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.link_plan import FAILING
 from dc_inject.summary import what_to_do, why
+from dc_inject.summary.days import list_days
 from dc_inject.summary.failed_files import count_failed
 from dc_inject.summary.menu_terms import site_of
-from dc_inject.summary.ramping import ramping
+from dc_inject.summary.ramping import growing
 
 CYCLES = 4  # closed ones that are judged
+RETURNS = 3  # cycles in which a link that moves something may return to its rate
+QUEUED = 0.25  # of what arrives in a cycle: with less on its way, no limit of FTS is what keeps a link back
 CURRENT = 2  # cycle lengths after the last closed cycle within which it is current
 ENOUGH = 0.7  # of the due: a link that moved less is short
 WORKS = 1 / 3  # of the due of the last closed cycle: who carries such a link works
@@ -63,7 +66,8 @@ class JudgedLink(NamedTuple):
     `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
     nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way,
     `latest` is the part of its due that it moved in the last closed cycle; it `works` if that is a third. `failed`
-    counts its files that failed of late, by class, if it is failing.
+    counts its files that failed of late, by class, if it is failing. `span` is the time judged, `returning`
+    until when it may be returning to its rate, where it moves less; `most` how many transfers FTS allows it.
     """
 
     key: FlowKey
@@ -78,6 +82,9 @@ class JudgedLink(NamedTuple):
     latest: float = 1.0
     until: datetime = EPOCH
     failed: Mapping[str, int] = MappingProxyType({})
+    span: timedelta = timedelta(hours=1)
+    returning: datetime | None = None
+    most: str = ""
 
     @property
     def works(self) -> bool:
@@ -135,30 +142,25 @@ class ShortGroup:
     @property
     def line(self) -> str:
         """Its key in the table of what to do, what happens on its links, whom to call, and why if known."""
-        held, due = self.links[0].held, sum(link.due for link in self.links)
-        moved = f"moved {units.percent(sum(link.moved for link in self.links) / due)}"
-        what = moved if self.since is None else f"nothing {compute_since(self.since, self.links[0].until)}"
-        coming = units.format_size(sum(link.coming for link in self.links))
-        on_way = f"{coming} on its way" if self.cause == UNEXPLAINED else what_to_do.entry(self.cause)["see"]
-        why = sentence(held) if held else on_way
-        for reason, files in self.failed.most_common(1):
-            why += f"; {reason}: {files:,} of {units.counted(self.failed.total(), 'failed files')}"
+        first, due = self.links[0], sum(link.due for link in self.links)
+        part = units.percent(sum(link.moved for link in self.links) / due)
+        span = units.format_duration(max(link.span for link in self.links))
+        moved = f"moved {part} of {'its' if len(self.links) == 1 else 'their'} due in {span}"
+        what = moved if self.since is None else f"nothing {compute_since(self.since, first.until)}"
+        words = {
+            UNEXPLAINED: f"{units.format_size(sum(link.coming for link in self.links))} on the way",
+            LIMIT: f"FTS runs at most {first.most} transfers at a time there",
+        }
+        why = sentence(first.held) if first.held else words.get(self.cause, what_to_do.entry(self.cause)["see"])
+        failed = _add_failed(self.links)
+        for reason, files in failed.most_common(1):
+            why += f"; {reason}: {files:,} of {units.counted(failed.total(), 'failed files')}"
         return f"{self.cause}: {self.subject}, {what}: call {self.call}; {why}"
 
     @property
-    def failed(self) -> Counter[str]:
-        """How many files of its links failed of late, by class, if they are failing."""
-        return _add_failed(self.links)
-
-    @property
-    def numbers(self) -> Numbers:
-        """The numbers of the hold on its first link, without the message, which the line has."""
-        held = self.links[0].held
-        return {name: value for name, value in (held.numbers if held else {}).items() if name != "message"}
-
-    @property
     def row(self) -> dict[str, Any]:
-        """The group for programs."""
+        """The group for programs; the numbers of its hold are without the message, which the line has."""
+        held = self.links[0].held
         return {
             "cause": self.cause,
             "subject": self.subject,
@@ -168,8 +170,8 @@ class ShortGroup:
             "nothing_since": units.format_time_or_none(self.since),
             "or_longer": self.since is not None and self.links[0].until - self.since > LOOKED_BACK,
             "line": self.line,
-            "numbers": self.numbers,
-            "failed": self.failed,
+            "numbers": {name: value for name, value in held.numbers.items() if name != "message"} if held else {},
+            "failed": _add_failed(self.links),
             "call": self.call,
             "needs_action": self.needs_action,
         }
@@ -194,10 +196,10 @@ def is_current(view: Reader, now: datetime) -> bool:
 def judged(view: Reader, now: datetime) -> list[JudgedLink]:
     """Return the links that were due anything in the last closed cycles, and why those are short that are.
 
-    None where no cycle has closed of late: what was short may not be so any more.
+    None where no cycle has closed of late, or the menus are over: what was short is not so any more.
     """
     last = view.last_closed()
-    if last is None or not is_current(view, now):
+    if last is None or not is_current(view, now) or list_days(view).ended_at(now):
         return []
     by_key: dict[FlowKey, list[Row]] = defaultdict(list)
     for row in view.rows(since=last.start - CYCLES * last.length):
@@ -216,13 +218,14 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
         source, destination = (sites.get(end, end) for end in key.link.ends)
         latest = closed[-1] if closed and closed[-1].cycle == last else None
         if due and latest is not None and latest.due:
-            part, until = latest.moved / latest.due, last.end
-            links.append(JudgedLink(key, source, destination, due, moved, None, coming, until=until, latest=part))
+            part, span = latest.moved / latest.due, last.end - max(first, closed[0].cycle.start)
+            one = JudgedLink(key, source, destination, due, moved, None, coming, latest=part, until=last.end)
+            links.append(one._replace(span=span, returning=_returns_until(closed)))
     if all(link.moved >= ENOUGH * link.due for link in links):
         return links
-    arrived, growing = view.last_arrivals(last.start - LOOKED_BACK), {one.key for one in ramping(view, now)}
+    arrived, grows = view.last_arrivals(last.start - LOOKED_BACK), set(growing(view, now))
     signals = view.signals()
-    limited = {signal.subject for signal in signals if str(signal.value).startswith(MOST)}
+    most = {one.subject: str(one.value)[len(MOST) :] for one in signals if str(one.value).startswith(MOST)}
     for number, link in enumerate(links):
         if link.moved < ENOUGH * link.due:
             rows = by_key[link.key][-2:]  # of the last closed cycle, and of the open one
@@ -232,8 +235,8 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
                 else arrived.get(link.key, last.start)
             )
             held = why.explain_outage(link.key.link.through, signals) or _held(rows)
-            is_limited, grows = str(link.key.link) in limited, link.key in growing
-            links[number] = _with_cause(link._replace(since=since, held=held), is_limited=is_limited, grows=grows)
+            one = link._replace(since=since, held=held, most=most.get(str(link.key.link), ""))
+            links[number] = _with_cause(one, grows=link.key in grows)
     return _with_failures(view, last, links, list(chain.from_iterable(by_key.values())))
 
 
@@ -258,18 +261,33 @@ def _due(row: Row, coming: int) -> int:
     return min(row.due, max(row.injected, 0)) if row.held and row.held.hold.harmless and not coming else row.due
 
 
-def _with_cause(link: JudgedLink, *, is_limited: bool, grows: bool) -> JudgedLink:
+def _returns_until(closed: Sequence[Row]) -> datetime | None:
+    """Return until when a link may be returning to its rate; None if it moved enough in its last closed cycle.
+
+    That counts from the first of the cycles until then in which it moved something, and less than enough; and
+    again from a cycle with less than half of what moved in the one before: that is news, as a cut is.
+    """
+    fell = len(closed) > 1 and 2 * closed[-1].moved < closed[-2].moved
+    slow = [*takewhile(lambda row: 0 < row.moved < ENOUGH * row.due, reversed(closed[-1 if fell else 0 :]))]
+    return slow[-1].cycle.start + RETURNS * slow[-1].cycle.length if slow else None
+
+
+def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
     """Return a short link with its cause: its hold, FTS's limit or growth, or none of them."""
     held, since = link.held, link.since
     stands = since is not None and 2 * link.coming >= link.due
     if held is not None and (held.hold is Hold.BACKLOG or (stands and held.hold not in STOPS)):
         held = None
-    few = not link.coming or link.latest >= 1 or (since is None and 2 * CYCLES * link.coming < link.due)
+    is_queued = CYCLES * link.coming >= QUEUED * link.latest * link.due > 0
+    is_late = link.returning is not None and link.returning <= link.until
     if held is not None:
         cause = held.hold.value
-    elif since is None and (is_limited or grows):
-        cause = LIMIT if is_limited else RAMP
+    elif link.latest >= 1:
+        cause = FEW
+    elif since is None and is_queued and (link.most or grows):
+        cause = LIMIT if link.most else RAMP
     else:
+        few = since is None and 2 * CYCLES * link.coming < link.due and not is_late
         cause = FEW if few else UNEXPLAINED
     return link._replace(cause=cause, held=held)
 
@@ -340,9 +358,10 @@ def _candidates(cause: str, link: JudgedLink, healthy: set[Party]) -> list[Party
         return [("site", link.destination)]
     if cause in AT_SOURCE:
         return [("site", link.source)]
-    if cause not in SUSPECTING:
+    if cause not in {*SUSPECTING, FEW}:
         return [link.parties[0]]
-    return [party for party in dict.fromkeys(link.parties) if party not in healthy]
+    suspects = [party for party in dict.fromkeys(link.parties) if party not in healthy]
+    return suspects or [*link.parties[1:]] * (cause == FEW)
 
 
 def _add_failed(links: Iterable[JudgedLink]) -> Counter[str]:
@@ -354,17 +373,23 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
     first = links[0]
     service = first.key.link.service
     operators = "whoever runs the workers" if service.reads else f"{service.title}'s operators"
-    if cause not in SUSPECTING:
+    if cause not in {*SUSPECTING, FEW}:
         names = {"operators": operators, "source": first.source, "destination": first.destination}
         numbers, entry = [link.held.numbers if link.held else {} for link in links], what_to_do.entry(cause)
         is_menus = all("message" in one and not one.get("overdue") for one in numbers)
         return str(entry.get("call_for_message" if is_menus else "call", entry["call"])).format_map(names)
-    common = set.intersection(*(set(link.parties) for link in links)) - healthy
+    common = set.intersection(*(set(link.parties) for link in links))
     for reason, _ in _add_failed(links).most_common(1):
         where = FILE_CLASSES.get(reason, FILE_CLASSES["other"]).where
         ends = {getattr(link, where) for link in links if where in {"source", "destination"}}
         if len(ends) == 1:
             return str(ends.pop())
     operators = operators.replace("Rucio's", "Rucio's and FTS's")  # which moves the bytes
-    suspects = [operators if kind == "service" else name for kind, name in first.parties if (kind, name) in common]
-    return " or ".join(dict.fromkeys(suspects)) or "the network between them"
+    of = {one: operators if one[0] == "service" else one[1] for one in first.parties if one in common}
+    suspects = [name for party, name in of.items() if party not in healthy]
+    if cause != FEW:
+        return " or ".join(dict.fromkeys(suspects)) or "the network between them"
+    suspects = suspects or [name for (kind, _), name in of.items() if kind == "site"][:1]
+    until = max((link.returning for link in links if link.returning), default=None)
+    later = f", {' or '.join(suspects)} if it is no better at {until:%H:%MZ}" if until else ""
+    return f"{what_to_do.entry(cause)['call']}{later}"

@@ -14,7 +14,6 @@ from dc_inject.summary import first_lines, tape, why
 from dc_inject.summary.closing import about, list_goals
 from dc_inject.summary.days import list_days
 from dc_inject.summary.marks import TROUBLES
-from dc_inject.summary.ramping import ramping
 
 CHANGES = 10  # how many of the last ones are shown
 NOTES = 5
@@ -46,13 +45,13 @@ def shown_moment(view: LedgerView, now: datetime) -> datetime:
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
-    cycle, injector = view.last_cycle(), _injector(view)
+    cycle = view.last_cycle()
     values = {
         "campaign": campaign,
         "simulated_in": view.simulated_in,
         "ledger": str(view.path),
         "at": units.format_time(now),
-        "injector": injector,
+        "injector": _injector(view),
         "cycle": None if cycle is None else {
             "start": units.format_time(cycle.start),
             "end": units.format_time(cycle.end),
@@ -63,9 +62,6 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "day": list_days(view).current(now),
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
-        "ramping": [{**link.key.names(), "carries": link.carries, "until": units.format_time(link.until),
-                     "most": link.most}
-                    for link in (ramping(view, now) if injector else ())],
         "tape": tape.rows(view),
         "held_before": [] if cycle is None else [
             row for row in _rows(view, Cycle(cycle.start - cycle.length, cycle.length)) if row["held"]

@@ -44,11 +44,9 @@ def holding_rows(
     A hold that only explains why older debt is forgiven is left out: nothing holds its link in this cycle.
     """
     yield from before
-    yield from (row for row in rows if row["held"] and not _of_older_debt(row))
-
-
-def _of_older_debt(row: Mapping[str, Any]) -> bool:
-    return row["held"] == Hold.NOT_RUNNING and "forgiven" in row["numbers"]
+    yield from (
+        r for r in rows if r["held"] and not (r["held"] == Hold.NOT_RUNNING and "forgiven" in r["numbers"])
+    )
 
 
 def explain_hold(key: FlowKey, ledger: Reader, since: datetime | None) -> Held | None:

@@ -116,7 +116,6 @@ def test_what_stands_now_is_told_in_words(made: Made) -> None:
         "me@here",
         "trouble: rucio does not work, since 2027-02-08T10:00:00Z: the password was refused",
         "403 Forbidden",
-        "notes: ",
     ):
         assert part in text, part
 
@@ -300,10 +299,10 @@ def test_what_control_advises_is_shown(made: Made) -> None:
     """The hold that it would have put on the link, and on what that rests."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
         ledger.record_decisions([decided(CYCLE)])
-    shown = run("status", made.path).stdout
+    shown = run("status", made.path, "--decisions", "1").stdout
     (line,) = [line for line in shown.splitlines() if "  advise  " in line]
     assert "backlog" in line
-    assert "in_flight=800 GB window=900 GB arrives=440 GB" in line
+    assert "800 GB in flight on the link, window 900 GB" in line
 
 
 def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
@@ -351,9 +350,6 @@ def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> N
     told = json.loads(run("status", made.path, "--format", "json").stdout)
     assert [(row["destination"], row["held"]) for row in told["held_before"]] == [("T1_DE_KIT_Disk", "pool-dry")]
     assert {row["held"] for row in told["rows"]} == {None}
-    lines = run("status", made.path).stdout.splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("held in the cycle before"))
-    assert lines[first + 2].split()[-3:] == ["pool-dry", "free=0", "B"]
 
 
 def test_goals_are_told_with_what_is_reached_of_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from dc_inject.apps.report import watch_figures
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.records import INJECTOR
 from dc_inject.model import Cycle
-from dc_inject.model.ports import Identity, Outcome
+from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from dc_inject.model.services import SIMULATED
 from dc_inject.summary import first_lines, marks, menu_terms, standing
 from tests.apps.report import campaigns_to_watch as watching
@@ -58,8 +59,8 @@ def made(tmp_path: Path) -> Callable[..., Path]:
 def test_the_rates_are_those_of_the_last_closed_cycle_and_since_the_menus_changed(ledger: Path):
     """In Gb/s, of what was due: 4.03 TB in 15 minutes are 35.8 Gb/s."""
     now, since, short, events, waits = shown(ledger)["first_lines"]
-    assert now.startswith("dc27 10:07:31Z: 27.7 of 35.8 Gb/s (77.5 % +) ▄▄▆▆▆▆▆▆▆▆▆▆ in 09:45-10:00Z")
-    assert since.startswith("since 02-08 04:00Z (day 1): 26.9 of 35.8 Gb/s")
+    assert now.startswith("dc27 10:07:31Z: 27.7 of 35.8 Gb/s due (77.5 %) ▄▄▆▆▆▆▆▆▆▆▆▆ in 09:45-10:00Z")
+    assert since.startswith("day 1, since 02-08 04:00Z: 26.9 of 35.8 Gb/s due")
     assert short.startswith("! short: 3 of 14 links, 3 groups; failing: ")
     assert events.index("us-mesh") < events.index("LHCOPN") < events.index("40 Gb/s")
     assert waits.startswith("! waits")
@@ -77,9 +78,52 @@ def test_old_figures_are_not_called_current(made, cycles: int, later: int, is_kn
 
 def test_a_campaign_that_has_ended_is_over_and_not_stuck(made):
     path = made()
-    ended = BEGIN + timedelta(days=2)
-    assert " over since 02-08 04:45Z" in shown(path, ended)["first_lines"][0]
+    first = shown(path, BEGIN + timedelta(days=2))["first_lines"][0]
+    assert " over since 02-09 04:00Z" in first
+    assert " 0.00 of 0.80 Gb/s " in first
     assert " over " not in shown(path, BEGIN + 6 * LENGTH)["first_lines"][0]
+
+
+def test_after_the_menus_the_last_cycle_in_which_anything_was_due_is_shown_and_nothing_is_short(made):
+    """What arrives later, of what was due before, counts in the sum alone."""
+    menu, late = MENU.replace("end: 2027-02-09 04:00", "end: 2027-02-08 04:45"), Cycle(BEGIN + 3 * LENGTH, LENGTH)
+    path = made(menu=menu)
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        short = shown(path, late.start - SECOND)["short"]
+        assert [group["needs_action"] for group in short] == [True]
+        ledger.open_cycle(late, {KIT: (0, None)}, late.start)
+        one = injection(KIT, 0, late)
+        ledger.add_injections([one], late.start)
+        ledger.call([one.key], late.start)
+        ledger.answer([Outcome(one.key, one.key)], late.start, {})
+        ledger.observe([Observation(one.key, Status.COMPLETE, files_done=10)], late.start)
+        ledger.close_cycle(late, late.end)
+    values = shown(path, late.end)
+    first, since, third, *_ = values["first_lines"]
+    assert " 0.00 of 0.80 Gb/s " in first
+    assert f"{late.start - LENGTH:%H:%M}-{late.start:%H:%M}Z" in first
+    assert since.endswith("100 GB of 270 GB")
+    assert (values["short"], third.startswith("!")) == ([], False)
+
+
+def test_what_fell_in_the_last_cycle_alone_is_counted_beside_a_total_that_fell(tmp_path: Path):
+    """One cycle is no news, but nobody reads of 0 % and then of no link that is short."""
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
+        ledger.bind("dc27", LENGTH, [ME], BEGIN)
+        ledger.begin(BEGIN)
+        for number in range(5):
+            cycle = Cycle(BEGIN + number * LENGTH, LENGTH)
+            ledger.open_cycle(cycle, {KIT: (100 * GB, None)}, cycle.start)
+            if number < 4:
+                one = injection(KIT, number, cycle)
+                ledger.add_injections([one], cycle.start)
+                ledger.call([one.key], cycle.start)
+                ledger.answer([Outcome(one.key, one.key)], cycle.start, {})
+                ledger.observe([Observation(one.key, Status.COMPLETE, files_done=10)], cycle.start)
+            ledger.close_cycle(cycle, cycle.end)
+    lines = [shown(tmp_path / "dc27.sqlite", BEGIN + cycles * LENGTH)["first_lines"] for cycles in (5,)]
+    assert "(0.0 %)" in lines[0][0]
+    assert re.findall("[0-9]+", lines[0][2]) == ["1", "1"]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +254,8 @@ def test_the_block_ends_with_what_to_run_and_marks_only_what_a_person_has_to_act
     groups = [{"needs_action": call != "nobody", "line": call} for call in ("KIT", "nobody", "RAL")]
     status = {"first_lines": ["a"], "short": groups, "more": "dc-inject explain x"}
     assert first_lines.block(status) == ["a", "nobody", "! RAL", "more: dc-inject explain x"]
-    assert first_lines.block(status, 1) == ["a", "nobody", "more: dc-inject explain x"]
+    assert first_lines.block(status, 80, 3) == ["a", "nobody", "more: dc-inject explain x"]
+    assert first_lines.block(status, 5, 7) == ["a", "more: dc-inject explain x"], "that is folded to five rows"
     assert first_lines.block({**status, "short": [], "more": ""}) == ["a"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
 from dc_inject.model.ports import Observation, Outcome, Status
@@ -126,6 +127,7 @@ def made(tmp_path: Path) -> Made:
         injected: int = 100,
         down: bool = False,
         before: Any = None,
+        most: str = "",
         **look: Any,
     ) -> list[JudgedLink]:
         path, now = tmp_path / "dc27.sqlite", START + len(moved) * LENGTH
@@ -146,6 +148,8 @@ def made(tmp_path: Path) -> Made:
                 ledger.close_cycle(cycle, cycle.end)
             if down:
                 ledger.signal("service", "rucio", None, now, "503")
+            if most:
+                ledger.signal("fts_queue", str(FNAL.link), f"{MOST}{most}", now)
         with LedgerView.open(path) as view:
             return judged(view, now)
 
@@ -201,6 +205,46 @@ def test_a_link_that_moves_all_of_its_due_again_accuses_nobody(made: Made, last:
     assert next(link.cause for link in links if link.key == FNAL) == cause
 
 
+def test_links_that_return_to_their_rates_name_whom_to_call_if_they_do_not(made: Made):
+    """After three cycles in which something moved, and too little, a person has to act, whatever is on its way."""
+    (group,) = grouped(made(20, 20, injected=20))
+    assert (group.cause, group.needs_action) == ("few-bytes", False)
+    assert re.search(rf"T1_US_FNAL_Disk .* {START + 3 * LENGTH:%H:%M}Z", group.call)
+
+
+@pytest.mark.parametrize(
+    ("moved", "cause"), [([20, 20, 20], "silent"), ([20] * 5, "silent"), ([45, 45, 45, 20], "few-bytes")]
+)
+def test_links_that_do_not_return_to_their_rates_need_action(made: Made, moved: list[int], cause: str):
+    """One cycle in which a link falls to less than a half is no news."""
+    (group,) = grouped(made(*moved, injected=moved[0]))
+    assert (group.cause, group.needs_action) == (cause, cause == "silent")
+    assert "T1_US_FNAL_Disk" in group.call
+
+
+def test_links_that_return_to_their_rates_share_a_line_with_their_site():
+    """Also where it carries links that work."""
+    short = [link(one, RAL, cause="few-bytes")._replace(latest=0.5) for one in (CERN, IHEP)]
+    (group,) = grouped([*WORKS, *short])
+    assert (group.subject, group.needs_action) == ("all 2 links into RAL", False)
+
+
+@pytest.mark.parametrize(
+    ("moved", "injected", "cause"),
+    [
+        ([40, 40, 40], 100, "fts-limit"),
+        ([20, 20], 20, "few-bytes"),  # nothing waits
+        ([100, 0, 0, 0, 100], 300, "few-bytes"),  # all of its due moves again
+    ],
+)
+def test_a_limit_of_fts_is_the_cause_only_where_bytes_wait_for_it(
+    made: Made, moved: list[int], injected: int, cause: str
+):
+    (group,) = grouped(made(*moved, injected=injected, most="40"))
+    assert group.cause == cause
+    assert ("40 transfers" in group.line) == (cause == "fts-limit")
+
+
 def test_a_slow_link_is_short_though_nothing_holds_it(made: Made):
     fnal, kit = sorted(made(100, 60, 60, 60, 60), key=lambda link: link.cause, reverse=True)
     assert (fnal.cause, fnal.since, kit.cause) == ("silent", None, "")
@@ -243,8 +287,7 @@ def test_a_link_whose_attempts_fail_is_failing_before_a_hold_names_it(
     """Nothing arrives, as on a cut link; but files are known to have failed, with their reasons."""
     (group,) = grouped(made(0, 0, 0, **look))
     (link,) = group.links
-    assert (group.cause, group.failed.most_common(1)) == ("failing", [failed])
-    assert group.row["failed"] == dict(group.failed)
+    assert (group.cause, group.row["failed"].most_common(1)) == ("failing", [failed])
     assert f"failing: {link.key.link.shown}" in group.line
     assert call in group.call
 
@@ -253,7 +296,7 @@ def test_what_failed_long_ago_accuses_nobody_now(made: Made):
     """The source has been repaired since; fewer files have failed at the destination."""
     before = {**JOB, "reasons": {"source-error": 99}, "error": "SOURCE [5] Input/output error"}
     (group,) = grouped(made(*[0] * 12, before=before, **{**JOB, "error": AT_END["error"]}))
-    assert (group.failed, group.call) == ({"destination-error": 90}, FNAL.link.destination)
+    assert (group.row["failed"], group.call) == ({"destination-error": 90}, FNAL.link.destination)
 
 
 def test_one_failed_file_of_many_that_arrive_is_no_failing_link(made: Made):

@@ -22,10 +22,10 @@ WARNING = "bold red"
 ROWS = 2  # of a terminal, that one of the first lines may take
 
 
-def heading(standing: Standing, width: int, most: int = 0, *, ascii_only: bool = False) -> list[Text]:
-    """Return the first lines, with at most so many other groups of short links, folded to a width."""
+def heading(standing: Standing, width: int, rows: int, *, ascii_only: bool = False) -> list[Text]:
+    """Return the first lines, and the other groups of short links that find room in some rows, folded."""
     folded: list[Text] = []
-    for line in first_lines.block(standing.status, most):
+    for line in first_lines.block(standing.status, width, rows):
         words = line.translate(ASCII).encode("ascii", "replace").decode() if ascii_only else line
         text = Text(words, WARNING if line.startswith("!") else "" if folded else "bold")
         folded += text.wrap(Console(width=width), width)[:ROWS]

@@ -34,7 +34,7 @@ from dc_inject.summary.first_lines import one_line
 EVERY = 2.0  # seconds between two readings of the ledger, at least
 REST = 50  # times as long as a reading takes nothing is read: the engine needs the processor more
 REDRAW = 1.0  # seconds
-SHORT = 3  # groups of short links
+ROOM = 16  # rows of a terminal in which other groups of short links are shown
 ENDING = 5.0  # seconds in which the last lines have to be written, or the terminal is left as it is
 
 
@@ -62,7 +62,7 @@ def lines(standing: Standing | None, width: int, *, ascii_only: bool = False) ->
     """Return what is to be seen of a campaign: its first lines, and the other groups of links that are short."""
     shown = [Text(("-" if ascii_only else "─") * width, "dim")]
     if standing is not None:
-        shown += live_lines.heading(standing, width, SHORT, ascii_only=ascii_only)
+        shown += live_lines.heading(standing, width, ROOM, ascii_only=ascii_only)
     for line in shown:
         line.truncate(width, overflow="crop" if ascii_only else "ellipsis")
     return shown

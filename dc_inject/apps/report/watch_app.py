@@ -32,6 +32,7 @@ REST = 10  # times as long as a reading takes nothing is read
 NAME = 16  # characters of a name, at least
 EVENTS = 6  # lines, where there is room
 ROOMY = 40  # lines of a screen
+BELOW = 6  # rows for the table's head, the chosen link, a selection, a filter and the keys
 LINKS = "link"
 GROUPS = (LINKS, "scenario", "source", "destination")
 ORDERS = (SHORT, "ratio", "held", "due", "injected", "moved", "scenario", "source", "destination")
@@ -187,16 +188,17 @@ class WatchApp(App[None]):
     # ------------------------------------------------------------------ showing
 
     def _show(self) -> None:
-        self._show_heading()
         self._show_table()
+        self._show_heading()
         self._show_chosen()
         happened = self._standing.status["events"][:EVENTS] if self.size.height >= ROOMY else ()
         events = [tables.cut(event, self.size.width - 2, end=True) for event in happened]
         self._events.update(Text("\n".join(events), "dim"))  # the first lines have the last ones
 
     def _show_heading(self) -> None:
-        most = max(self.size.height // 3, 9) + 2  # ten, what the last one is for, and a trouble
-        lines = live_lines.heading(self._standing, self.size.width - 2)
+        free = self.size.height - len(self._lines) - BELOW - (EVENTS if self.size.height >= ROOMY else 0)
+        most = max(self.size.height // 3 + 2, 11, free)
+        lines = live_lines.heading(self._standing, self.size.width - 2, most)
         if self._trouble is not None:
             lines.insert(1, self._trouble)
         self._heading.update(Text("\n").join(lines[:most]))

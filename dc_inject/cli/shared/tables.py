@@ -80,6 +80,11 @@ def width() -> int:
     return shutil.get_terminal_size().columns if _is_terminal(sys.stdout) else WIDTH
 
 
+def height() -> int:
+    """Return how many lines the terminal has; 0 without one."""
+    return shutil.get_terminal_size().lines if _is_terminal(sys.stdout) else 0
+
+
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 

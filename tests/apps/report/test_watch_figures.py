@@ -114,7 +114,7 @@ def test_names_and_reasons_move_no_cursor(tmp_path: Path) -> None:
         ledger.signal("service", evil, None, NOW, evil)
         ledger.note(f"trace\n{evil}", NOW)
     standing = watch_figures.read(path, str(path), NOW, LAST)
-    texts = [line.plain for line in live_lines.heading(standing, 200)] + standing.status["events"]
+    texts = [line.plain for line in live_lines.heading(standing, 200, 11)] + standing.status["events"]
     assert sum("Evil" in text for text in texts) >= 4
     assert all(text.isprintable() for text in texts), texts
 
@@ -124,7 +124,7 @@ def test_before_the_first_cycle_there_is_something_to_read(tmp_path: Path) -> No
     with Ledger.open(path, synchronous="OFF") as ledger:
         ledger.bind("dc27", watching.LENGTH, [watching.ME], NOW)
     standing = watch_figures.read(path, "dc27", NOW, LAST)
-    assert len(standing.status["first_lines"]) == len(live_lines.heading(standing, 80)) == 5
+    assert len(standing.status["first_lines"]) == len(live_lines.heading(standing, 80, 11)) == 5
     with pytest.raises(LedgerError):
         watch_figures.read(path, "another", NOW, LAST)
 
@@ -132,7 +132,7 @@ def test_before_the_first_cycle_there_is_something_to_read(tmp_path: Path) -> No
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_lines_fit_whatever_the_width_and_may_be_ascii(ledger: Path, width: int, ascii_only: bool) -> None:
-    lines = live_lines.heading(watching.standing(ledger), width, ascii_only=ascii_only)
+    lines = live_lines.heading(watching.standing(ledger), width, 11, ascii_only=ascii_only)
     assert max(line.cell_len for line in lines) <= width
     assert 6 <= len(lines) <= 11  # the last one is what to run
     if ascii_only:
