@@ -99,7 +99,9 @@ class Inventories:
         """Store the answer for a source, whenever it comes."""
         self._reading.discard(pool)
         if error is not None or items is None:
-            self.failed[pool] = error or Temporary("the service answered nothing")
+            self.failed[pool] = met = error or Temporary("the service answered nothing")
+            hint = f" ({met.hint})" if met.hint else ""
+            self._context.warn(pool, f"the inventory of {pool.source} is unknown: {met.message}{hint}")
             return
         self._context.ledger.store_inventory(service, pool, items, self._context.clock.now())
         if coverage is not None:

@@ -101,8 +101,5 @@ def injections(names: Iterable[str]) -> str:
 def describe_right(service: str, right: bool | None) -> str:
     """Return in words whether this account may end at a service what it began; None: unknown."""
     ends = f"end {SERVICES[service].injections} early"
-    return (
-        f"it is unknown whether this account may {ends}"
-        if right is None
-        else f"may {'' if right else 'NOT '}{ends}"
-    )
+    unknown = f"it is unknown whether this account may {ends}"
+    return unknown if right is None else f"may {'' if right else 'NOT '}{ends}"

@@ -71,7 +71,7 @@ def test_nothing_is_told_of_entries_while_a_source_is_not_read(tmp_path, caplog)
 
 
 @pytest.mark.parametrize("sources", ["AX", "X"])
-def test_a_source_that_does_not_answer_holds_its_own_links_only(tmp_path, sources):
+def test_a_source_that_does_not_answer_holds_its_own_links_only(tmp_path, sources, caplog):
     """It is asked again at once, in case its answer was lost, and then once a cycle if others can be planned."""
     flows = [flow(source, "B", 1.0) for source in sources]
     one = world(tmp_path, campaign(flows), {source: items(source, 200, 10 * GB) for source in sources})
@@ -84,6 +84,7 @@ def test_a_source_that_does_not_answer_holds_its_own_links_only(tmp_path, source
     one.backend.fault = fault
     one.heard.at[events.Planned] = lambda: planned.append(one.clock.now())
     one.run(cycles=2)
+    assert any("the inventory of X" in record.getMessage() for record in caplog.records)
     rows = {(row.cycle.start, row.key.link.source): row for row in one.ledger.rows()}
     assert {row.held.hold for (_, source), row in rows.items() if source == "X"} == {
         Hold.SOURCE_UNAVAILABLE if "A" in sources else Hold.API_ERRORS
