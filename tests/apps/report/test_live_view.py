@@ -200,7 +200,7 @@ def test_without_colours_and_without_letters_beyond_ascii(
 
 def test_a_mini_challenge_is_shown_and_ends_as_ever(service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command itself: its log stays, in its order, and the lines are gone at the end."""
-    monkeypatch.setattr(log_output, "_terminal", lambda: True)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: stream.name == "<stderr>")
     monkeypatch.setattr(live_view, "REDRAW", 0.01)
     monkeypatch.setenv("TERM", "xterm")
     service()
@@ -238,7 +238,7 @@ def test_a_view_that_breaks_leaves_the_log(monkeypatch: pytest.MonkeyPatch, caps
 def test_it_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And for people who have not asked for something else."""
     assert log_output.talk() is False
-    monkeypatch.setattr(log_output, "_terminal", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     file = tmp_path / "dc27.log"
     assert log_output.talk() is True
