@@ -99,6 +99,7 @@ class ReadsBackend:
         self._rses: set[str] = set()  # that are sources
         self._now = now
         self._queue = Queue(at_work)
+        self._closed = False
 
     def check(self) -> Identity:
         """Return who we are; raises NeedsOperator if there can be no workers."""
@@ -136,7 +137,8 @@ class ReadsBackend:
         """Return how far readers are; everything here is exact."""
         del exact
         keys = [entry.injection.key for entry in entries]
-        waiting = {key for key in keys if key in self._queue}  # first: it may begin meanwhile
+        # First: it may begin meanwhile.
+        waiting = None if self._closed else {key for key in keys if key in self._queue}
         found: dict[str, Progress] = {}
         for answer in self._cluster.ask(records.load, keys):
             for key, progress in answer.items():
@@ -154,6 +156,7 @@ class ReadsBackend:
 
     def close(self) -> None:
         """End the workers of this machine; what their readers have left is due again."""
+        self._closed = True
         self._queue.clear()
         self._cluster.close()
 
@@ -274,15 +277,20 @@ class Queue:
             self._begin(place)
 
 
-def observation(entry: Entry, progress: Progress | None, waiting: set[str] | frozenset[str]) -> Observation:
+def observation(entry: Entry, progress: Progress | None, waiting: set[str] | frozenset[str] | None) -> Observation:
     """Return how an entry stands, by its record, if there is one, or whether it waits for a reader.
 
+    Without `waiting` its worker was ended at the end of the run: what it had not read is taken back, which shows
+    nothing of the source.
     What a reader that was stopped has not read is gone with it; what could not be read, or was left by a reader
     that died, has failed, and is due again.
     """
     key, item, asked = entry.injection.key, entry.injection.item, entry.end_asked_at is not None
+    if waiting is None and not asked and (progress is None or progress.dead):
+        read = max(entry.moved, progress.read if progress else 0)
+        return Observation(key, Status.ABSENT, moved=read, exact=True, size=read)
     if progress is None:
-        if key in waiting and not asked:
+        if waiting and key in waiting and not asked:
             return Observation(key, Status.WAITING, key, moved=0, exact=True)
         if entry.state not in {State.LIVE, State.COMPLETE} or asked:
             return Observation(key, Status.ABSENT)

@@ -17,11 +17,22 @@ from dc_inject.apps.reads.pacing import TokenBucket
 from dc_inject.apps.reads.reader import Task, read
 from dc_inject.apps.reads.records import Progress, Record
 from dc_inject.backends.fts.inventory import SourceRefused
-from dc_inject.model import Bundle, DatasetFilter, Entry, File, FileFilter, JobOptions, Link, ReadOptions, State
+from dc_inject.model import (
+    Bundle,
+    DatasetFilter,
+    Entry,
+    File,
+    FileFilter,
+    JobOptions,
+    Link,
+    ReadOptions,
+    State,
+    transitions,
+)
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 from dc_inject.model.ports import VANISHED, RseFacts, Status
 from dc_inject.storage import NotFound
-from tests.backends.support import injection, live
+from tests.backends.support import CYCLE, injection, live
 
 MB = 10**6
 SOURCE = "root://se.example.org//dc"
@@ -378,7 +389,21 @@ def test_at_the_end_no_bundle_begins_in_place_of_one_that_ends(backend, site):
     backend.close()
     assert not site.begun
     observed = backend.observe(both)
-    assert [(seen.status, seen.moved, seen.failed) for seen in observed] == [(Status.ABSENT, None, 16 * MB)] * 2
+    assert [(seen.status, seen.moved, seen.size, seen.failed) for seen in observed] == [
+        (Status.ABSENT, 0, 0, 0)
+    ] * 2
+
+
+def test_what_an_ended_worker_had_not_read_is_taken_back_and_is_no_failure(backend, site):
+    """Or else the links of a run that was started again would get a tenth of their rates."""
+    (one,) = entries(backend, 1)
+    record = Record(records.folder(), one.injection.key)
+    record.write(Progress(read=9 * MB, files=1, size=16 * MB))
+    record.close()
+    assert backend.observe([one])[0].failed == 7 * MB
+    backend.close()
+    seen = transitions.observed(one, backend.observe([one])[0], CYCLE.end)
+    assert (seen.state, seen.moved, seen.injected, seen.failed) == (State.ENDED, 9 * MB, 9 * MB, 0)
 
 
 def test_bundles_that_workers_do_not_take_are_not_lost(backend, site):
