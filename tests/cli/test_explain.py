@@ -12,9 +12,10 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Hold
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.ports import Outcome
 from dc_inject.summary import short_links, what_to_do
 from tests.apps.report import campaigns_to_watch as watching
-from tests.cli.ledgers import run
+from tests.cli.ledgers import KIT, injection, run
 from tests.metrics.prometheus import RULES
 
 
@@ -55,6 +56,14 @@ def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
     assert [row["key"] for row in rows] == ["failing", "destination-full", "pool-dry"]
     assert "free=12 GB" in rows[1]["line"]
     assert rows[1]["call"] == "T2_US_MIT"
+    assert {row["contact"] for row in rows} == {""}
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        one = injection(KIT, 0)
+        ledger.add_injections([one], watching.NOW)
+        ledger.call([one.key], watching.NOW)
+        ledger.answer([Outcome(one.key, one.key)], watching.NOW, {})
+    (text,) = {row["contact"] for row in json.loads(run("explain", path, "--format", "json").stdout)}
+    assert one.contact in text
     later = watching.NOW + 4 * watching.LENGTH  # the injector is dead: what was short then may not be so any more
     monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: later)
     assert json.loads(run("explain", path, "--format", "json").stdout) == []
@@ -76,8 +85,13 @@ def test_a_ledger_that_cannot_be_read_is_no_unknown_word(tmp_path: Path, monkeyp
     assert isinstance(run("explain", tmp_path / "none.sqlite").exception, LedgerError)
 
 
-def test_another_word_is_refused_with_the_nearest_one(tmp_path: Path):
+def test_another_word_is_refused_with_the_nearest_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """That may be a campaign."""
     error = run("explain", "destinationfull").exception
     assert isinstance(error, UsageError)
     assert "destination-full" in (error.hint or "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "dc_inject").mkdir()
+    with Ledger.open(tmp_path / "dc_inject" / "rehearsal.sqlite"):
+        assert "rehearsal" in (run("explain", "rehersal").exception.hint or "")
     assert isinstance(run("explain", "dc27", "--ledger", tmp_path / "none.sqlite").exception, LedgerError)

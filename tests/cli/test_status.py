@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.model import Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
@@ -60,6 +61,19 @@ def test_the_summary_agrees_with_the_ledger_to_the_byte(made: Made) -> None:
     assert told["total"]["injected_ratio"] == 400 / 1350
     assert told["total"]["moved_ratio"] == 150 / 400
     assert told["total"]["held"] == {"pool-dry": 1}
+
+
+def test_a_terminal_shows_last_what_is_short_folded_between_words(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt is below it; a pipe has it first."""
+    first = run("status", made.path).stdout.splitlines()[1:5]
+    monkeypatch.setattr(tables, "_is_terminal", lambda _: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "24")
+    lines = run("status", made.path).stdout.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert " ".join(" ".join(lines[-24:]).split()).endswith(" ".join(first))
 
 
 def test_reasons_that_need_nobody_are_counted_apart(made: Made) -> None:

@@ -140,6 +140,18 @@ def test_slow_deletions_are_never_the_menus(seen: Seen) -> None:
     assert set(into_pic) == {("deletion-lag", "PIC, then Rucio's operators")}
 
 
+def test_after_stuck_rules_each_line_names_the_site_and_at_last_that_it_is_to_be_called(seen: Seen) -> None:
+    """They end after 1 h 40 min; dc_inject itself gives the site little until more arrives there."""
+    into_cnaf = {
+        at: [group for group in groups if {link.destination for link in group.links} == {"CNAF"}]
+        for at, (groups, _, _) in seen.items()
+        if 1.75 * HOUR < at <= 3 * HOUR
+    }
+    assert all(len(groups) in {1, 2} for groups in into_cnaf.values())
+    assert {"CNAF" in group.call for groups in into_cnaf.values() for group in groups} == {True}
+    assert [group.needs_action for group in into_cnaf[2.5 * HOUR]] == [True]
+
+
 def test_where_fts_stands_still_no_site_is_blamed(seen: Seen) -> None:
     """It is the first of the lines about what is short, and an event."""
     groups, lines, _ = seen[3.5 * HOUR]
