@@ -394,6 +394,11 @@ def test_the_only_campaign_need_not_be_named_to_read_it(
     copy.write_bytes(made.path.read_bytes())
     named = run(*command, "dc27")
     assert run(*command).stdout == named.stdout
+    monkeypatch.setenv(f"DC_INJECT_{command[0].upper()}_LEDGER", str(made.path))
+    copy.rename(copy.with_name("dc28.sqlite"))
+    assert run(*command).exit_code == 0
+    copy.with_name("dc28.sqlite").rename(copy)
+    monkeypatch.delenv(f"DC_INJECT_{command[0].upper()}_LEDGER")
     assert isinstance(run("stop").exception, UsageError)
     copy.with_name("other.sqlite").write_bytes(made.path.read_bytes())
     error = run(*command).exception

@@ -47,7 +47,8 @@ class CampaignToRead(CampaignArgument):
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:  # noqa: ANN401  as in click
         """Return the ledger of --ledger, or the only campaign with one in its default place, if it is one."""
-        names = [str(given)] if (given := ctx.params.get("ledger_path")) else ledger_files.campaigns()
+        given = ctx.params.get("ledger_path")
+        names = [str(given)] if isinstance(given, Path) else ledger_files.campaigns()
         return names[0] if len(names) == 1 else super().get_default(ctx, call)
 
 
@@ -103,6 +104,7 @@ TO_READ = click.argument(
 LEDGER = click.option(
     "--ledger",
     "ledger_path",
+    is_eager=True,  # `CampaignToRead` asks for it, wherever it was set
     type=click.Path(path_type=Path, dir_okay=False),
     help="The ledger's file [default: CAMPAIGN.sqlite in $XDG_STATE_HOME/dc_inject].",
 )
