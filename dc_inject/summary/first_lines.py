@@ -137,7 +137,7 @@ def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink]
         return f"{'! ' * groups[0].needs_action}short: {count}; {groups[0].line}"
     if links:
         slow = sum(link.latest < short_links.ENOUGH for link in links)
-        again = f"; {slow:,} of them in the last cycle alone: wait for the next one" if slow else ""
+        again = f"; {slow:,} moved too little in the last cycle: wait for the next one" if slow else ""
         return f"short: none of {units.counted(len(links), 'links')}{again}"
     return (
         f"short: {'nothing is due any more' if is_over else 'unknown, it takes two closed cycles to judge a link'}"
