@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -162,10 +162,11 @@ class Opening:
             raise Temporary(f"waiting for {reasons}")
 
     def _ask_facts(
-        self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
+        self, flows: Collection[Flow], deadline: datetime, *, last_try: bool
     ) -> dict[tuple[str, str], RseFacts]:
         context = self._context
         names: dict[str, set[str]] = {}
+        sources = {(flow.link.through, flow.link.source) for flow in flows}
         for flow in flows:
             names.setdefault(flow.link.through, set()).update(flow.link.ends)
         batches = [
@@ -179,7 +180,7 @@ class Opening:
         readings: list[Reading] = [
             ("availability", name, None, error.message) for batch, error in errors for name in batch.subjects
         ]
-        for (_, name), fact in facts.items():
+        for (service, name), fact in facts.items():
             readings += [(signal, name, None, why) for signal, why in fact.missing.items()]
             readings.append(("availability", name, "known", ""))
             if fact.deletable is not None:
@@ -187,8 +188,10 @@ class Opening:
                 why = f"{DELETIONS_OFF}, and {units.format_size(undeleted)} of ours stays there"
                 readings.append(("deletion", fact.name, None if undeleted else "known", why if undeleted else ""))
             for signal in ("free", "quota_left", "readable", "writable", "site"):
-                value = getattr(fact, signal)
-                if signal not in fact.missing and value is not None:
+                if (value := getattr(fact, signal)) is None or signal in fact.missing:
+                    continue
+                # Nothing reads at a destination, and its folder need not exist.
+                if value or signal != "readable" or (service, name) in sources:
                     readings.append((signal, name, int(value) if isinstance(value, bool) else value, ""))
         context.ledger.record_signals(readings, context.clock.now())
         return facts
@@ -271,9 +274,8 @@ class Opening:
 
 def _closed(hold: Hold, verb: str, fact: RseFacts) -> Held:
     """Return the hold of an end that is down or closed, with what is known of it."""
-    why = fact.closed.get("readable" if verb == "read" else "writable", "")
-    message = {"message": why[:200]} if why else {}
-    return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}", **message})
+    why = fact.closed.get("readable" if verb == "read" else "writable", "")[:200]
+    return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}"} | ({"message": why} if why else {}))
 
 
 def measure_goals(

@@ -166,18 +166,17 @@ def level(text: str) -> Level:
 
 def clock(text: str) -> timedelta:
     """Read a time of the day: `08:00` to `23:59`; returns the time since midnight."""
-    match = _CLOCK.fullmatch(text)
-    if match is None:
+    if (match := _CLOCK.fullmatch(text)) is None:
         _not(text, "a time of the day", "00:00 to 23:59")
     return timedelta(hours=int(match["hour"]), minutes=int(match["minute"]))
 
 
 def part(text: str) -> float:
     """Read a part of one that is not zero."""
-    value = fraction(text)
-    if value == 0:
-        raise WrongError(f"{text!r} must be above 0", "write up to 100 %, such as 25 % or 0.25")
-    return value
+    with suppress(WrongError):  # whatever is wrong with it, the hint names the bounds
+        if fraction(text) > 0:
+            return fraction(text)
+    raise WrongError(f"{shown(text)!r} is not a part of one", "write more than 0 %, up to 100 %, such as 0.25")
 
 
 def share(text: str) -> float:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from dc_inject.engine.context import Settings
 from dc_inject.model import Cycle, Hold, Limits
 from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import RseFacts
 from dc_inject.planning import plan
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
@@ -74,3 +77,14 @@ def test_while_it_drains_past_its_end_nothing_is_due_and_nobody_is_missing(tmp_p
     assert not [row for row in rows if row.held and row.held.hold is Hold.NOT_RUNNING and row.cycle < over]
     assert sum(row.due for row in rows if row.cycle < over) == 2 * DUE
     assert sum(row.forgiven for row in rows) == 0
+
+
+@pytest.mark.parametrize("closed", ["A", "B"])
+def test_only_what_is_read_can_be_closed_for_reading(tmp_path, monkeypatch, closed):
+    """A destination's folder need not exist."""
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 10 * GB)})
+    facts = {name: RseFacts(name, readable=name != closed, writable=True) for name in ("A", "B")}
+    monkeypatch.setattr(one.backend, "sites", lambda rses: {name: facts[name] for name in rses})
+    one.run(cycles=1)
+    signals = [(signal.subject, signal.value) for signal in one.ledger.signals() if signal.name == "readable"]
+    assert [subject for subject, value in signals if value == 0] == (["A"] if closed == "A" else [])
