@@ -15,7 +15,9 @@ Short links share a line if they have a cause, and a service or a site, in commo
 - Where more than half of what came to an end of late failed, the link is `failing`, held or not, and whom to call
   follows from the class of most failures, if that names an end.
 - Where little is on its way and something still arrives, or all of its due moved in the last closed cycle, none is
-  suspected at first: links get their rates back slowly. Whom to call if they do not within three cycles is named.
+  suspected at first: links get their rates back slowly. Whom to call if they do not within eight cycles is
+  named.
+- Where nothing is on its way, nothing can arrive, and none is suspected either.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ from dc_inject.summary.menu_terms import site_of
 from dc_inject.summary.ramping import growing
 
 CYCLES = 4  # closed ones that are judged
-RETURNS = 3  # cycles in which a link that moves something may return to its rate
+RETURNS = (
+    8  # cycles in which a link that moves something may return to its rate, as long as it takes after failures
+)
 QUEUED = 0.25  # of what arrives in a cycle: with less on its way, no limit of FTS is what keeps a link back
 CURRENT = 2  # cycle lengths after the last closed cycle within which it is current
 ENOUGH = 0.7  # of the due: a link that moved less is short
@@ -202,7 +206,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
     if last is None or not is_current(view, now) or list_days(view).ended_at(now):
         return []
     by_key: dict[FlowKey, list[Row]] = defaultdict(list)
-    for row in view.rows(since=last.start - CYCLES * last.length):
+    for row in view.rows(since=last.start - RETURNS * last.length):
         by_key[row.key].append(row)
     accounts, sites, first = view.accounts(), site_of(view), last.start - (CYCLES - 1) * last.length
     links = []
@@ -212,7 +216,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
         dues = {row.cycle.start: _due(row, coming) for row in closed}
         due = min(
             sum(size for at, size in dues.items() if at >= first),
-            sum(size for at, size in dues.items() if at < last.start),
+            sum(size for at, size in dues.items() if first - last.length <= at < last.start),
         )
         moved = sum(row.moved for row in closed if row.cycle.start >= first)
         source, destination = (sites.get(end, end) for end in key.link.ends)
@@ -288,7 +292,7 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
         cause = LIMIT if link.most else RAMP
     else:
         few = since is None and 2 * CYCLES * link.coming < link.due and not is_late
-        cause = FEW if few else UNEXPLAINED
+        cause = FEW if few or not link.coming else UNEXPLAINED
     return link._replace(cause=cause, held=held)
 
 

@@ -90,7 +90,7 @@ def test_after_the_menus_the_last_cycle_in_which_anything_was_due_is_shown_and_n
     path = made(menu=menu)
     with Ledger.open(path, synchronous="OFF") as ledger:
         short = shown(path, late.start - SECOND)["short"]
-        assert [group["needs_action"] for group in short] == [True]
+        assert [group["cause"] for group in short] == ["few-bytes"]
         assert shown(path, late.start)["short"] == []
         ledger.open_cycle(late, {KIT: (0, None)}, late.start)
         one = injection(KIT, 0, late)

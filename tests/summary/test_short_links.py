@@ -206,18 +206,25 @@ def test_a_link_that_moves_all_of_its_due_again_accuses_nobody(made: Made, last:
 
 
 def test_links_that_return_to_their_rates_name_whom_to_call_if_they_do_not(made: Made):
-    """After three cycles in which something moved, and too little, a person has to act, whatever is on its way."""
+    """After eight cycles with too little, and something on its way, a person has to act."""
     (group,) = grouped(made(20, 20, injected=20))
     assert (group.cause, group.needs_action) == ("few-bytes", False)
-    assert re.search(rf"T1_US_FNAL_Disk .* {START + 3 * LENGTH:%H:%M}Z", group.call)
+    assert re.search(rf"T1_US_FNAL_Disk .* {START + 8 * LENGTH:%H:%M}Z", group.call)
 
 
 @pytest.mark.parametrize(
-    ("moved", "cause"), [([20, 20, 20], "silent"), ([20] * 5, "silent"), ([45, 45, 45, 20], "few-bytes")]
+    ("moved", "more", "cause"),
+    [
+        ([20] * 7, 1, "few-bytes"),
+        ([20] * 8, 1, "silent"),
+        ([20] * 10, 1, "silent"),
+        ([20] * 10, 0, "few-bytes"),  # nothing is on its way, and so nothing can arrive
+        ([45] * 8 + [20], 1, "few-bytes"),
+    ],
 )
-def test_links_that_do_not_return_to_their_rates_need_action(made: Made, moved: list[int], cause: str):
+def test_links_that_do_not_return_to_their_rates_need_action(made: Made, moved: list[int], more: int, cause: str):
     """One cycle in which a link falls to less than a half is no news."""
-    (group,) = grouped(made(*moved, injected=moved[0]))
+    (group,) = grouped(made(*moved, injected=moved[0] + more))
     assert (group.cause, group.needs_action) == (cause, cause == "silent")
     assert "T1_US_FNAL_Disk" in group.call
 
