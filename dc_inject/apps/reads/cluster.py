@@ -196,12 +196,11 @@ class AtSite(Dask):
         try:
             return Client(self.address, security=Security(require_encryption=True), timeout=ANSWERS_WITHIN)
         except (OSError, TimeoutError, TypeError) as error:
-            hint = "name ca-file, cert and key of the scheduler's TLS in Dask's configuration; see the how-to"
+            wrong = "refused the connection, or needs a certificate"
+            hint = "name ca-file, cert and key of its TLS in ~/.config/dask/distributed.yaml; see the how-to"
             if type(error) in {OSError, TimeoutError}:  # not of TLS: nothing answers
-                hint = "start it, or wait for it"
-            raise NeedsOperator(
-                f"the scheduler at {self.address} cannot be reached: {type(error).__name__}", hint, passing=True
-            ) from None
+                wrong, hint = "does not answer", "start it, or wait for it"
+            raise NeedsOperator(f"the scheduler at {self.address} {wrong}", hint, passing=True) from None
 
 
 async def _kill(nannies: Iterable[Any]) -> None:

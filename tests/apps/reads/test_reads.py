@@ -402,7 +402,9 @@ def test_what_an_ended_worker_had_not_read_is_taken_back_and_is_no_failure(backe
     record.close()
     assert backend.observe([one])[0].failed == 7 * MB
     backend.close()
-    seen = transitions.observed(one, backend.observe([one])[0], CYCLE.end)
+    (observed,) = backend.observe([one])
+    assert (observed.files_stuck, dict(observed.reasons), observed.error) == (0, {}, ""), "its files did not fail"
+    seen = transitions.observed(one, observed, CYCLE.end)
     assert (seen.state, seen.moved, seen.injected, seen.failed) == (State.ENDED, 9 * MB, 9 * MB, 0)
 
 
