@@ -12,15 +12,17 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
     base  = max(slow x size, one round)                    what a file takes when nothing is in its way
     rate  = files that arrived in max(T, base), over that time;   best = its highest of two hours
     runs  = rate x base                                    files that move (Little's law); other files wait
-    x     = lower quartile of (time taken / base) of all files that arrived in that time, or are late
+    x     = lower quartile of (time taken / base) of files that arrived in that time, or are late
 
 The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
 show it, since the first may have been on its way for another rule. A file is late when it is on its way for more
 than AIM x base, and longer than all files that arrived in that time, since others count once they arrive. Its age
 is the time that it has taken so far, and it counts as often as such files come: with max(T, base) / age. Time in
 which nothing arrived anywhere through a service, though files of two links should have, is no latency. The lower
-quartile, since a queue slows all files of a link, while retries, failing files and a broken source slow some:
-while x <= AIM, files older than OVER x base wait in no queue and do not count as in flight.
+quartile, since a queue slows all files of a link, while a broken source slows some.
+
+A file is overtaken when a file arrives that was asked for a base later. Queues are served in their order, so it
+waits in none: it is tried again after a pause, or its source is broken. It counts neither in x nor as in flight.
 
 The window of a link, W, in files, after each observation:
 
@@ -86,6 +88,7 @@ class Arrival:
     took: float
     size: float
     shows: bool = True  # so many at once show how long files take
+    is_first: bool = True  # no file that was asked for later had arrived before it
 
 
 class Flight(NamedTuple):
@@ -107,6 +110,7 @@ class LinkState:
     size: float = 0.0  # bytes of a mean file
     slow: float | None = None  # seconds per byte
     least: float = 0.0  # seconds between two observations: nothing is seen to be faster
+    passed: float = 0.0  # files on their way that were asked for before it were overtaken
     files: float = 0.0  # in flight, as last seen, with what was released since
     rate: float = 0.0
     lately: float = 0.0  # the mean rate of about an hour
@@ -215,30 +219,29 @@ def renew_link(
         stood = service.silent(arrival.at - arrival.took, arrival.at)
         took = max(arrival.took - stood - link.least / 2, 1.0)  # it was seen half a round later, in the mean
         if arrival.shows and not stood:
-            slow = took / max(arrival.size, 1.0)
-            link.slow = min(link.slow or slow, slow)
-        link.arrived.append(replace(arrival, took=took))
+            link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
+        link.arrived.append(replace(arrival, took=took, is_first=arrival.at - arrival.took >= link.passed))
+    link.passed = max([link.passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
     link.fresh = []
-    flights = [flight._replace(age=flight.age - service.silent(now - flight.age, now)) for flight in flights]
-    if flights:
-        mean = sum(f.files * f.size for f in flights) / sum(f.files for f in flights)
+    first = [f for f in flights if now - f.age >= link.passed]
+    flights = [f._replace(age=f.age - service.silent(now - f.age, now)) for f in first]
+    link.files = sum(f.files for f in flights)
+    if link.files:
+        mean = sum(f.files * f.size for f in flights) / link.files
         link.size = 0.7 * link.size + 0.3 * mean if link.size else mean
     over = max(cycle, link.base)
-    span = min(over, max(now - link.began, cycle / ROUNDS))
     link.arrived = [arrival for arrival in link.arrived if now - arrival.at < over]
-    link.rate = sum(arrival.files for arrival in link.arrived) / span
+    link.rate = sum(a.files for a in link.arrived) / min(over, max(now - link.began, cycle / ROUNDS))
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
     passed = max(now - (link.renewed or link.began or now), 0.0)
     if link.slow:
         link.slow *= 2 ** min(passed / DAY, 1.0)
     link.lately = _mean(link.lately, link.rate, passed)
-    link.ratios = [(one.files, one.took / link.takes(one.size)) for one in link.arrived if link.slow]
+    link.ratios = [(a.files, a.took / link.takes(a.size)) for a in link.arrived if link.slow and a.is_first]
     longest = max([AIM, *(ratio for _, ratio in link.ratios)])
-    late = [flight for flight in flights if flight.age > longest * link.takes(flight.size) > 0]
+    late = [f for f in flights if f.age > longest * link.takes(f.size) > 0]
     link.ratios += [(f.files * min(1.0, over / f.age), f.age / link.takes(f.size)) for f in late]
     link.is_slowed = slowness(link.ratios) > AIM and link.freed < now
-    counts_all = link.is_slowed or not link.slow
-    link.files = sum(f.files for f in flights if counts_all or f.age <= OVER * link.takes(f.size))
     reach = min(GAIN * link.base if link.slow else link.lifetime, LIFE * link.lifetime)
     link.shy = link.shy and now - link.yielded <= ALONE
     grown = link.allowed * (SHY if link.shy else GROW) ** min(passed / over, 10)

@@ -16,7 +16,6 @@ from dc_inject.control.law import (
     HOURS,
     LEAST,
     LIFE,
-    OVER,
     ROUNDS,
     SHY,
     Arrival,
@@ -156,15 +155,26 @@ def test_nothing_is_seen_to_be_faster_than_a_round() -> None:
     assert one.window == near(GAIN * TARGET * ROUND / CYCLE)
 
 
-def test_files_that_nobody_waits_for_are_not_in_flight_while_the_others_take_no_longer() -> None:
-    """A file that is stuck would close the window of its link for days."""
-    one = link()
-    now = carry(one, START, 20, TARGET / ROUNDS, BASE)
-    look(one, flights(7, ROUND) + flights(3, 1.1 * OVER * BASE), now)
-    assert one.files == 7
-    now = carry(one, now, 20, TARGET / ROUNDS, 2 * BASE)
-    look(one, flights(7, ROUND) + flights(3, 1.1 * OVER * BASE), now)
-    assert one.files == 10
+def test_a_file_that_a_later_one_has_overtaken_waits_in_no_queue() -> None:
+    """It is tried again after a pause, say: it counts neither in flight nor as slow, also once it arrives."""
+    one, took = link(), BASE + ROUND / 2
+    one.fresh = [Arrival(START, 1, took, GB)]
+    look(one, [*flights(3, took + 1.01 * BASE), *flights(5, took + 0.99 * BASE)], START)
+    assert (one.files, len(one.ratios)) == (5, 2)
+    one.fresh = [Arrival(START + 1, 3, took + 1.01 * BASE + 1, GB)]
+    look(one, [], START + 1)
+    assert (one.files, one.ratios, one.is_slowed) == (0, [(1, near(1.0))], False)
+    assert sum(arrival.files for arrival in one.arrived) == 4
+
+
+def test_in_a_queue_that_is_served_in_its_order_all_files_are_in_flight() -> None:
+    one, rounds = link(), 20
+    for number in range(1, 2 * rounds):
+        now = START + number * ROUND
+        one.fresh = [Arrival(now, 3, rounds * ROUND, GB)] if number >= rounds else []
+        look(one, [f for age in range(min(number, rounds)) for f in flights(3, age * ROUND)], now)
+    assert one.files == 3 * rounds
+    assert one.is_slowed
 
 
 # --------------------------------------------------------------------------- how slow files are
@@ -202,18 +212,14 @@ def test_a_file_is_as_late_as_its_size_says() -> None:
 
 
 def test_files_that_are_tried_again_after_a_long_pause_show_no_queue() -> None:
-    """They count once, when they arrive: seen on their way time and again they would outnumber the others."""
-    one = link()
-    pause = 8 * CYCLE
-    waiting = [flight for age in range(8 * ROUNDS) for flight in flights(3, age * ROUND)]
-    for number in range(ROUNDS):
-        one.arrived += [
-            Arrival(START - number * ROUND, 2, BASE, GB),
-            Arrival(START - number * ROUND, 3, pause, GB),
-        ]
-    look(one, waiting, START)
-    assert sum(files for files, _ in one.ratios) == 5 * ROUNDS
-    assert (slowness(one.ratios), one.is_slowed) == (1.0, False)
+    """One of six works at once; all that arrive late were overtaken, though they outnumber the others."""
+    one, pause = link(base=ROUND), 2 * ROUNDS
+    for number in range(1, 2 * pause):
+        now = START + number * ROUND
+        one.fresh = [Arrival(now, 1, 1.5 * ROUND, GB), Arrival(now, 5, pause * ROUND, GB)][: 1 + number // pause]
+        look(one, [f for age in range(min(number, pause)) for f in flights(5, age * ROUND)], now)
+        assert not one.is_slowed
+    assert one.files < 5 * 4
 
 
 def test_files_that_are_on_their_way_for_longer_than_any_that_arrived_are_late() -> None:
