@@ -340,7 +340,7 @@ def test_the_readme_names_the_two_commands():
 def test_every_hold_is_explained_once_and_in_the_order_of_precedence():
     text = (ROOT / "docs" / "reference" / "holds.md").read_text()
     sections = re.findall(r"^## (\S+)\n\n(\S.+)", text, re.MULTILINE)
-    assert [name for name, _ in sections] == [hold.value for hold in Hold]
+    assert [name for name, _ in sections] == [hold.value for hold in Hold], "explain it: ## NAME, in this order"
 
 
 def test_every_class_of_failure_is_explained():

@@ -72,16 +72,18 @@ class Hold(StrEnum):
     `too-coarse` is not named `grain`, which is the menu's word for how large a dataset may be before smaller ones
     are preferred: the hold compares the smallest dataset with the budget, whatever the grain.
 
-    `words` are those of the sentence about a step of a mini-challenge that was held.
+    `short` is what it means, for tables; `words` are those of the sentence about a step of a mini-challenge that
+    was held.
     """
 
+    short: str
     words: str
     traits: Trait
 
-    def __new__(cls, value: str, words: str = "", traits: Trait = Trait.NONE) -> Hold:
-        """Make a member of its name, its words and its traits."""
+    def __new__(cls, value: str, short: str = "", words: str = "", traits: Trait = Trait.NONE) -> Hold:
+        """Make a member of its name, its short text, its words and its traits."""
         member = str.__new__(cls, value)
-        member._value_, member.words, member.traits = value, words, traits
+        member._value_, member.short, member.words, member.traits = value, short, words, traits
         return member
 
     @classmethod
@@ -91,47 +93,46 @@ class Hold(StrEnum):
             f"the ledger has a hold that is unknown here: {value!r:.60}", "use the dc_inject that wrote it"
         )
 
-    PAUSED = "paused", "it was paused by hand", Trait.OUTRANKS
-    OUTSIDE_WINDOW = "outside-window", "its time was over", Trait.HARMLESS | Trait.OUTRANKS
-    EXCLUDED = "excluded", "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS
-    NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT
-    CREDENTIALS = "credentials", "the credentials were refused", Trait.OUTAGE | Trait.OUTRANKS
-    LOCAL = "local", "this machine or its configuration did not work", Trait.OUTAGE | Trait.OUTRANKS
-    SOURCE_UNAVAILABLE = (
-        "source-unavailable",
-        "the source was not available",
-        Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL,
-    )
-    DESTINATION_UNAVAILABLE = (
-        "destination-unavailable",
-        "the destination was not available",
-        Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL,
-    )
-    QUARANTINED = "quarantined", "the service refuses what was chosen", Trait.HOPELESS | Trait.ITEMS
-    FAILING = "failing", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
-    BACKLOG = "backlog", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
-    DELETION_LAG = (
-        "deletion-lag",
+    # fmt: off
+    PAUSED = "paused", "stopped by hand", "it was paused by hand", Trait.OUTRANKS
+    OUTSIDE_WINDOW = ("outside-window", "outside its window in the menu",
+        "its time was over", Trait.HARMLESS | Trait.OUTRANKS)
+    EXCLUDED = ("excluded", "an exclusion of the menu",
+        "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS)
+    NOT_RUNNING = ("not-running", "no injector ran",
+        "no injector ran", Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT)
+    CREDENTIALS = ("credentials", "refused or expired",
+        "the credentials were refused", Trait.OUTAGE | Trait.OUTRANKS)
+    LOCAL = ("local", "this machine or its configuration",
+        "this machine or its configuration did not work", Trait.OUTAGE | Trait.OUTRANKS)
+    SOURCE_UNAVAILABLE = ("source-unavailable", "the source is down or closed",
+        "the source was not available", Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL)
+    DESTINATION_UNAVAILABLE = ("destination-unavailable", "the destination is down or closed",
+        "the destination was not available", Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL)
+    QUARANTINED = ("quarantined", "the service refuses what was chosen",
+        "the service refuses what was chosen", Trait.HOPELESS | Trait.ITEMS)
+    FAILING = "failing", "most transfers fail", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
+    BACKLOG = "backlog", "enough is in flight already", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
+    DELETION_LAG = ("deletion-lag", "files are deleted late there, or not at all",
         "the destination does not delete the data of ended rules in time",
-        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL,
-    )
-    DESTINATION_FULL = (
-        "destination-full",
+        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL)
+    DESTINATION_FULL = ("destination-full", "no space, or too little for the rates",
         "the destination has too little space (or --space is too small)",
-        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL,
-    )
-    QUOTA = "quota", "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES
-    SITE_LIMIT = "site-limit", "a limit of the menu applied", Trait.HOPELESS
-    CAMPAIGN_LIMIT = "campaign-limit", "a limit of the menu applied", Trait.HOPELESS
-    FTS_QUEUE = "fts-queue", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
-    POOL_DRY = (
-        "pool-dry",
-        "the source has no datasets or files left",
-        Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES,
-    )
-    API_ERRORS = "api-errors", "{service} did not answer, or refused calls", Trait.OUTAGE
-    OVERLOAD = "overload", "{service} did not take all calls in time", Trait.OUTAGE
-    TOO_COARSE = "too-coarse", "", Trait.HARMLESS | Trait.ITEMS | Trait.NO_LIMIT
+        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL)
+    QUOTA = ("quota", "the account's quota is used up",
+        "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES)
+    SITE_LIMIT = "site-limit", "the menu's own limit on a site", "a limit of the menu applied", Trait.HOPELESS
+    CAMPAIGN_LIMIT = ("campaign-limit", "the menu's own limit on the campaign",
+        "a limit of the menu applied", Trait.HOPELESS)
+    FTS_QUEUE = "fts-queue", "the queue in FTS is too long (0.1.0)", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
+    POOL_DRY = ("pool-dry", "nothing left to inject",
+        "the source has no datasets or files left", Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES)
+    API_ERRORS = ("api-errors", "the service fails or does not answer",
+        "{service} did not answer, or refused calls", Trait.OUTAGE)
+    OVERLOAD = "overload", "no time for all calls", "{service} did not take all calls in time", Trait.OUTAGE
+    TOO_COARSE = ("too-coarse", "the next dataset is too large for what is left",
+        "", Trait.HARMLESS | Trait.ITEMS | Trait.NO_LIMIT)
+    # fmt: on
 
     @property
     def harmless(self) -> bool:
@@ -139,30 +140,6 @@ class Hold(StrEnum):
         return Trait.HARMLESS in self.traits
 
 
-# What each means, for tables.
-IN_SHORT: Mapping[Hold, str] = {
-    Hold.PAUSED: "stopped by hand",
-    Hold.OUTSIDE_WINDOW: "outside its window in the menu",
-    Hold.EXCLUDED: "an exclusion of the menu",
-    Hold.NOT_RUNNING: "no injector ran",
-    Hold.CREDENTIALS: "refused or expired",
-    Hold.LOCAL: "this machine or its configuration",
-    Hold.SOURCE_UNAVAILABLE: "the source is down or closed",
-    Hold.DESTINATION_UNAVAILABLE: "the destination is down or closed",
-    Hold.QUARANTINED: "the service refuses what was chosen",
-    Hold.FAILING: "most transfers fail",
-    Hold.BACKLOG: "enough is in flight already",
-    Hold.DELETION_LAG: "files are deleted late there, or not at all",
-    Hold.DESTINATION_FULL: "no space, or too little for the rates",
-    Hold.QUOTA: "the account's quota is used up",
-    Hold.SITE_LIMIT: "the menu's own limit on a site",
-    Hold.CAMPAIGN_LIMIT: "the menu's own limit on the campaign",
-    Hold.FTS_QUEUE: "the queue in FTS is too long (0.1.0)",
-    Hold.POOL_DRY: "nothing left to inject",
-    Hold.API_ERRORS: "the service fails or does not answer",
-    Hold.OVERLOAD: "no time for all calls",
-    Hold.TOO_COARSE: "the next dataset is too large for what is left",
-}
 _SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
 _OF = ("by", "why", "storage", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
 _OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
@@ -219,7 +196,7 @@ def sentence(held: Held) -> str:
         message = _SMALL_POOL
     names = [str(held.numbers[name]) for name in _OF if isinstance(held.numbers.get(name), str)]
     names += [_most(held.numbers)] if "most" in held.numbers else []
-    words = str(message) if message else IN_SHORT[held.hold] + (f" ({', '.join(names)})" if names else "")
+    words = str(message) if message else held.hold.short + (f" ({', '.join(names)})" if names else "")
     return f"{words}; {also} would hold it nearly as much" if also else words
 
 

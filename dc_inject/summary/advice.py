@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from dc_inject.ledger import Reader
 from dc_inject.ledger.series import Advised
 from dc_inject.model import FlowKey, Hold
-from dc_inject.model.holds import IN_SHORT
 from dc_inject.summary import why
 from dc_inject.summary.why import HeldLink
 
@@ -45,7 +44,7 @@ def advised(ledger: Reader) -> Advice:
     return Advice(
         given,
         [
-            HeldLink(key, hold, IN_SHORT[hold], len(of), max(of) if hold is Hold.BACKLOG else sum(of))
+            HeldLink(key, hold, hold.short, len(of), max(of) if hold is Hold.BACKLOG else sum(of))
             for (key, hold), of in sorted(held_back.items())
         ],
     )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dc_inject.engine import rate_changes
-from dc_inject.model import FlowKey, Link, overrides, urls
+from dc_inject.model import FlowKey, Held, Hold, Link, holds, overrides, urls
 from dc_inject.model.overrides import Kind, Override
 
 ONE, OTHER = "http://127.0.0.1:1/a", "root://127.0.0.1:2//b"
@@ -43,3 +43,9 @@ def test_what_is_set_for_a_link_is_said_with_an_arrow():
     assert rate_changes.sentence(one, "is set") == f"{BOTH}: scale 0.5 is set (me)"
     assert overrides.shown("*") == "all of it"
     assert overrides.shown("raw") == "raw"
+
+
+@pytest.mark.parametrize("hold", Hold)
+def test_every_hold_has_a_short_text(hold):
+    assert hold.short
+    assert holds.sentence(Held(hold)) == hold.short

@@ -10,7 +10,6 @@ import pytest
 from dc_inject.cli.shared import summary_output
 from dc_inject.ledger import ControlDecision, Ledger
 from dc_inject.model import Cycle, FlowKey, Hold
-from dc_inject.model.holds import IN_SHORT
 from dc_inject.summary import advice
 from dc_inject.summary.why import HeldLink
 from tests.cli import ledgers
@@ -40,7 +39,7 @@ def test_held_back_is_what_was_in_flight_beyond_the_window_once_injected(ledger)
     """A link of which nothing would have been held back is left out: its window was wide enough."""
     decided(ledger, (KIT, "advise", Hold.BACKLOG, 75 * GB), (MESH, "advise", Hold.BACKLOG, 900 * GB))
     (only,) = advice.advised(ledger).held
-    assert only == HeldLink(KIT, Hold.BACKLOG, IN_SHORT[Hold.BACKLOG], 1, 75 * GB)
+    assert only == HeldLink(KIT, Hold.BACKLOG, Hold.BACKLOG.short, 1, 75 * GB)
     (row,) = advice.rows(advice.advised(ledger).held)
     assert (row["hold"], row["links"], row["cycles"], row["held_back"]) == ("backlog", 1, 1, 75 * GB)
 
