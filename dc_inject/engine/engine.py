@@ -159,8 +159,9 @@ class Engine:
         """Log, count and keep the trace of an unexpected error; then go on."""
         self._context.ledger.note(redaction.trace(error), now)
         log.error(
-            "unexpected %s; injection continues, and the trace is in the ledger's notes", type(error).__name__
-        )
+            "unexpected %s; injection continues, and the trace is in the ledger's notes",
+            type(error).__name__, exc_info=error,
+        )  # fmt: skip
         self._context.report(UnexpectedError(type(error).__name__))
         if self._cycle is not None and not self._context.ledger.is_planned(self._cycle):
             self._tries += 1
@@ -376,12 +377,12 @@ class Engine:
             self._refuse_menus(str(error))
         except Exception as error:  # noqa: BLE001  a menu must not be able to stop what is in force
             self._context.ledger.note(redaction.trace(error), self._clock.now())
-            self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes")
+            self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes", error)
 
-    def _refuse_menus(self, why: str) -> None:
+    def _refuse_menus(self, why: str, unexpected: Exception | None = None) -> None:
         self.menus_refused = True
         log.warning(
-            "the menus are not taken up, the last good ones stay in force:\n%s", why,
+            "the menus are not taken up, the last good ones stay in force:\n%s", why, exc_info=unexpected,
             extra={"event": "menus-refused", "fields": {"why": why}},
         )  # fmt: skip
         self._context.ledger.signal("menus", "files", None, self._clock.now(), why)

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_the_log_shows_no_secret(capsys: pytest.CaptureFixture[str], fmt: str) -
     assert "sent Authorization" in told
     assert "ValueError: https://h/x?***" in told
     assert SECRET not in told
+
+
+def test_a_line_above_the_live_view_has_no_traceback_and_a_file_keeps_it() -> None:
+    try:
+        raise ValueError
+    except ValueError:
+        record = logging.LogRecord("dc_inject", logging.ERROR, "", 1, "unexpected %s", ("it",), sys.exc_info())
+    for _ in range(2):  # whichever comes first
+        assert log_output.BriefFormatter().format(record).endswith(" ERROR unexpected it")
+        assert "ValueError" in log_output.TextFormatter().format(record)
 
 
 def test_a_line_of_json_has_a_time_a_level_a_message_and_typed_fields(capsys: pytest.CaptureFixture[str]) -> None:

@@ -270,7 +270,7 @@ def test_a_changed_menu_is_taken_up_at_the_next_cycle_and_changes_the_future_onl
 
 
 @pytest.mark.parametrize("step", [events.Observed, events.Intended, events.Answered, events.CycleOpened])
-def test_an_error_that_nobody_expected_ends_no_run(tmp_path, step):
+def test_an_unexpected_error_ends_no_run_and_its_trace_is_logged(tmp_path, caplog, step):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
     one.heard.forgiving = True
     count = iter(range(10**6))
@@ -283,6 +283,17 @@ def test_an_error_that_nobody_expected_ends_no_run(tmp_path, step):
     one.run(cycles=4)
     assert abs(sum(row.injected for row in one.ledger.rows()) - sum(r.due for r in one.ledger.rows())) < DUE
     assert one.heard.of(events.UnexpectedError)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError]
+
+
+def test_menus_that_raise_an_unexpected_error_are_refused_and_its_trace_is_logged(tmp_path, caplog):
+    now = {"menus": campaign([LINK])}
+    one = world(tmp_path, lambda: now["menus"], {"A": items("A", 400, 5 * GB)})
+    engine = one.engine()
+    now.clear()
+    engine.run(until=START + CYCLE)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [KeyError]
+    assert one.heard.of(events.MenusRefused)
 
 
 def test_a_blocked_destination_is_held_and_other_links_go_on(tmp_path):

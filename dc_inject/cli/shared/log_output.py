@@ -11,6 +11,7 @@ A log that cannot be written, as on a full disk, never stops an injection: that 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import os
@@ -69,7 +70,16 @@ class TextFormatter(logging.Formatter):
 
 
 class BriefFormatter(TextFormatter):
-    """A line above the live view: its time is written as that of events, and its level only if it is a warning."""
+    """A line above the live view: its time is written as that of events, and its level only if it is a warning.
+
+    It has no traceback, which files and notes keep.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        record = copy.copy(record)
+        record.exc_info = record.exc_text = None
+        return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  a method of logging
         """Return the line."""
