@@ -9,7 +9,7 @@ no room when the cycle ends stays in the debt.
 Quantities, per link. Times are seconds, T is the length of a cycle, a round is the time between two observations:
 
     slow  = least time that a file took, for its size (s per byte)
-    base  = max(slow x size, one round)                    what a file takes when nothing is in its way
+    base  = max(slow x size, one round, STILL)             what a file takes when nothing is in its way
     rate  = files that arrived in max(T, base), over that time;   best = its highest of two hours
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of files that arrived in that time, or are late
@@ -17,8 +17,7 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
 The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
 show it, since the first may have been on its way for another rule. A file is late when it is on its way for more
 than AIM x base, and longer than all files that arrived in that time, since others count once they arrive. Its age
-is the time that it has taken so far, and it counts as often as such files come: with max(T, base) / age. Time in
-which nothing arrived anywhere through a service, though files of two links should have, is no latency. The lower
+is the time that it has taken so far, and it counts as often as such files come: with max(T, base) / age. The lower
 quartile, since a queue slows all files of a link, while a broken source slows some.
 
 A file is overtaken when a file arrives that was asked for a base later. Queues are served in their order, so it
@@ -34,9 +33,14 @@ how long its files take.
 
 The window of a storage, S, for all links from it (or all links to it) together:
 
-    free --(x > OVER over all its files, of two links or more, in an hour fewer than FALLS of the most ran)--> held
+    free --(x > OVER over all its files, of two links or more, in an hour fewer than FALLS of the most ran,
+            and it has not stood for two hours)--> held
     held --(nothing had to wait for S for four hours)--> free
     held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
+
+A storage stands while nothing has arrived there for LONG rounds, and x > OVER: an overloaded one still moves files,
+one that fails does not, nor one behind an FTS that is stuck. It is no alarm for two hours then, since FTS has taken
+transfers away from links whose files failed, and gives them back slowly.
 
 S begins with the most that ran. After each round, of max(T, what files take there), it is multiplied by
 
@@ -74,7 +78,8 @@ HOUR = 3600.0
 HOURS = 2 * HOUR  # for which the highest rate counts
 ALONE = 4 * HOUR  # for which a storage is given up, and no link yields to one that gained nothing by it
 TRIAL = 2  # rounds in which a fast link has to gain by what is left to it
-LONG = 2.5  # rounds in which nothing arrives anywhere, though files of two links should have: the service stands
+STILL = 80.0  # seconds: the least that a file is taken to need, so that GAIN x STILL bridges a restart of FTS
+LONG = 2.5  # rounds in which nothing arrives at a storage that stands
 ROUNDS = 5  # observations in a cycle
 DAY = 24 * HOUR
 
@@ -133,7 +138,7 @@ class LinkState:
 
     def takes(self, size: float) -> float:
         """Return how long a file of so many bytes takes when nothing is in its way; 0 while that is not known."""
-        return max(self.slow * size, self.least) if self.slow else 0.0
+        return max(self.slow * size, self.least, STILL) if self.slow else 0.0
 
     @property
     def base(self) -> float:
@@ -177,54 +182,21 @@ class StorageState:
     lately: float = 0.0  # the mean of about an hour
     renewed: float = 0.0
     most: list[tuple[float, float]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ServiceState:
-    """When nothing arrived anywhere through a service; seconds since 1970. All of it is kept."""
-
     moved: float = 0.0  # when anything last arrived
-    stands: bool = False  # nothing has arrived since, though it should have
-    silences: list[tuple[float, float]] = field(default_factory=list)  # begin and end of the last ten
-
-    def silent(self, since: float, until: float) -> float:
-        """Return for how long of a time nothing arrived anywhere."""
-        silences = [*self.silences, (self.moved, until)] if self.stands else self.silences
-        return sum(max(min(end, until) - max(begin, since), 0.0) for begin, end in silences)
+    stood: float = 0.0  # when it last stood
 
 
-def renew_service(
-    service: ServiceState, links: Sequence[tuple[LinkState, Iterable[Flight]]], now: float, cycle: float
-) -> None:
-    """Note whether a service stands, after an observation of links with what is on their way.
-
-    One link alone may stand for reasons of its own.
-    """
-    ages = [[*(f.age for f in flights), *(one.took for one in link.fresh)] for link, flights in links]
-    late = sum(max(own, default=0.0) > OVER * link.base > 0 for own, (link, _) in zip(ages, links, strict=True))
-    if service.moved and now - service.moved > LONG * cycle / ROUNDS and late > 1:
-        service.stands = True
-    if any(link.fresh for link, _ in links):
-        if service.stands:
-            service.silences = [*service.silences[-9:], (service.moved, now)]
-        service.moved, service.stands = now, False
-
-
-def renew_link(
-    link: LinkState, flights: Sequence[Flight], service: ServiceState, now: float, cycle: float
-) -> None:
+def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: float) -> None:
     """Set the window of a link after an observation, from what has arrived and what is on its way."""
     link.is_seen = False
     for arrival in link.fresh:
-        stood = service.silent(arrival.at - arrival.took, arrival.at)
-        took = max(arrival.took - stood - link.least / 2, 1.0)  # it was seen half a round later, in the mean
-        if arrival.shows and not stood:
+        took = max(arrival.took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
+        if arrival.shows:
             link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
         link.arrived.append(replace(arrival, took=took, is_first=arrival.at - arrival.took >= link.passed))
     link.passed = max([link.passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
     link.fresh = []
-    first = [f for f in flights if now - f.age >= link.passed]
-    flights = [f._replace(age=f.age - service.silent(now - f.age, now)) for f in first]
+    flights = [f for f in flights if now - f.age >= link.passed]
     link.files = sum(f.files for f in flights)
     if link.files:
         mean = sum(f.files * f.size for f in flights) / link.files
@@ -259,9 +231,13 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
     storage.lately = _mean(storage.lately, run, now - storage.renewed if storage.renewed else 0.0)
     storage.renewed = now
     most, slower = highest(storage.most), slowness(ratio for link in links for ratio in link.ratios)
+    if storage.moved and now - storage.moved > LONG * cycle / ROUNDS and slower > OVER:
+        storage.stood = now
+    storage.moved = max((arrival.at for link in links for arrival in link.arrived), default=storage.moved)
     if storage.window is None:
         slowed = {link.place for link in links if link.ratios and link.freed < now}
-        if len(slowed) > 1 and slower > OVER and storage.lately < FALLS * most:
+        is_short = storage.lately < FALLS * most and now - storage.stood > HOURS
+        if len(slowed) > 1 and slower > OVER and is_short:
             storage.window, storage.decided, storage.refused = most, now, now
             storage.floor = FLOOR * most
     elif now - storage.decided >= max(cycle, slower * run / max(sum(link.rate for link in links), 1e-9)):

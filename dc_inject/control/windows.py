@@ -19,7 +19,7 @@ from typing import Any
 
 from dc_inject.control import law
 from dc_inject.control.governor import Governor
-from dc_inject.control.law import LinkState, ServiceState, StorageState
+from dc_inject.control.law import LinkState, StorageState
 from dc_inject.ledger import ControlDecision, Ledger
 from dc_inject.model import Entry, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.ports import Observation, Status
@@ -42,7 +42,7 @@ def kinds() -> Mapping[str, Any]:
 
     strictly = with_config(ConfigDict(strict=True, allow_inf_nan=False))
     strictly(law.Arrival)
-    of = {"link": LinkState, "service": ServiceState, "from": StorageState, "to": StorageState}
+    of = {"link": LinkState, "from": StorageState, "to": StorageState}
     return {"name": TypeAdapter(tuple[str, str, str, str])} | {n: TypeAdapter(strictly(k)) for n, k in of.items()}
 
 
@@ -54,7 +54,6 @@ class Windows(Governor):
         self._ledger = ledger
         self._links: dict[FlowKey, LinkState] = {}
         self._storages: defaultdict[str, StorageState] = defaultdict(StorageState)
-        self._services: defaultdict[str, ServiceState] = defaultdict(ServiceState)
         self._members: defaultdict[str, list[FlowKey]] = defaultdict(list)  # of storages, sorted
         self._taken: Counter[FlowKey] = Counter()  # files that may go out at this moment
         self._released: Counter[FlowKey] = Counter()  # files that went out since their windows were set
@@ -181,12 +180,8 @@ class Windows(Governor):
             if left := max(entry.injection.item.files - entry.files_done - entry.files_stuck, 0):
                 flights[entry.injection.flow].append(law.Flight(left, _age(entry, moment), _size(entry)))
         cycle = law.ROUNDS * max(self._links[key].least for key in keys)
-        services = {key.link.through for key in keys}
-        for name in services:
-            its = [(self._links[key], flights[key]) for key in keys if key.link.through == name]
-            law.renew_service(self._services[name], its, now, cycle)
         for key in keys:
-            law.renew_link(self._links[key], flights[key], self._services[key.link.through], now, cycle)
+            law.renew_link(self._links[key], flights[key], now, cycle)
             self._released.pop(key, None)
         names = sorted({name for key in keys for name in _storages(key)})
         places = {name: (self._storages[name], [self._links[k] for k in self._members[name]]) for name in names}
@@ -194,11 +189,11 @@ class Windows(Governor):
             law.renew_storage(storage, links, now, cycle)
         waiting = {name: [link for link in links if link.waits] for name, (_, links) in places.items()}
         for key in sorted(keys):
-            at = [(*places[name], waiting[name]) for name in _storages(key)]
-            law.yield_to_fast(self._links[key], at, now, cycle)
+            there = [(*places[name], waiting[name]) for name in _storages(key)]
+            law.yield_to_fast(self._links[key], there, now, cycle)
         others = {key: self._links[key] for name in names for key in self._members[name]}
         changed = {key for key, link in others.items() if link.freed > now or link.alone > now} | set(keys)
-        self._write(moment, changed, names, services)
+        self._write(moment, changed, names)
 
     # ------------------------------------------------------------------ what is kept
 
@@ -209,12 +204,9 @@ class Windows(Governor):
             insort(self._members[name], key)
         return link
 
-    def _write(
-        self, now: datetime, links: Iterable[FlowKey], storages: Iterable[str] = (), services: Iterable[str] = ()
-    ) -> None:
+    def _write(self, now: datetime, links: Iterable[FlowKey], storages: Iterable[str] = ()) -> None:
         states: dict[str, object] = {subject_of(key): self._links[key] for key in links}
         states |= {name: self._storages[name] for name in storages}
-        states |= {f"service {name}": self._services[name] for name in services}
         self._ledger.record_signals(
             ((NAME, name, text_of(name, state), "") for name, state in states.items()), now
         )
@@ -223,16 +215,16 @@ class Windows(Governor):
         """Take up what is kept; what cannot be read is learnt again."""
         for signal in self._ledger.signals(NAME):
             kind, _, name = signal.subject.partition(" ")
+            if kind not in kinds():
+                continue  # of an earlier version
             try:
                 state = kinds()[kind].validate_json(str(signal.value))
                 if kind == "link":
                     scenario, *link = kinds()["name"].validate_json(name)
                     self._know(FlowKey(scenario, Link(*link)), state)
-                elif kind == "service":
-                    self._services[name] = state
                 else:
                     self._storages[signal.subject] = state
-            except (KeyError, ValueError):
+            except ValueError:
                 log.warning("the state of control of %s cannot be read, and is learnt again", signal.subject)
         for entry in self._ledger.entries(State.CALLED, State.LIVE):
             since, known = entry.called_at or entry.accepted_at, self._links.get(entry.injection.flow)

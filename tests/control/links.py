@@ -15,7 +15,6 @@ from dc_inject.control.law import (
     Flight,
     LinkState,
     Place,
-    ServiceState,
     StorageState,
     renew_link,
     renew_storage,
@@ -57,8 +56,8 @@ def flights(count: float, age: float = ROUND) -> list[Flight]:
 
 
 def look(one: LinkState, seen: Sequence[Flight], now: float) -> None:
-    """Renew a link after a look at it, through a service that was never silent."""
-    renew_link(one, seen, ServiceState(), now, CYCLE)
+    """Renew a link after a look at it."""
+    renew_link(one, seen, now, CYCLE)
 
 
 def carry(one: LinkState, now: float, rounds: int, files: float, took: float, waiting: float = 0.0) -> float:

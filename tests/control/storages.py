@@ -88,13 +88,16 @@ class ModelStorage(Storage):
 
     def _wait(self, source: ModelStorage, size: int) -> None:
         """Wait for as long as the copy takes at the slower of both storages."""
-        deadline = time.monotonic() + LONGEST
+        before = time.monotonic()
+        deadline = before + LONGEST
         slow = [place for place in (self, source) if place.model.rate]
         marks = [place.enter() for place in slow]
         left = float(size)
         try:
-            while slow and left > 0 and time.monotonic() < deadline and not self.closing.wait(TICK):
-                left -= TICK * min(place.part(mark) for place, mark in zip(slow, marks, strict=True))
+            while slow and left > 0 and before < deadline and not self.closing.wait(TICK):
+                now = time.monotonic()
+                left -= (now - before) * min(place.part(mark) for place, mark in zip(slow, marks, strict=True))
+                before = now
         finally:
             for place, mark in zip(slow, marks, strict=True):
                 place.leave(mark)

@@ -19,9 +19,6 @@ from dc_inject.control.law import (
     ROUNDS,
     SHY,
     Arrival,
-    ServiceState,
-    renew_link,
-    renew_service,
     slowness,
 )
 from tests.control.links import BASE, CYCLE, GB, ROUND, START, TARGET, carry, flights, link, look, near
@@ -80,25 +77,6 @@ def test_a_link_that_comes_back_after_days_gets_no_window_without_bounds() -> No
         windows.append(one.window)
         assert one.base == pytest.approx(2 * BASE)
     assert max(windows) == min(windows)
-
-
-def test_of_the_times_in_which_a_service_stood_the_last_ten_are_kept() -> None:
-    service, now = ServiceState(), START
-    for _ in range(30):
-        now += CYCLE
-        links = [link(base=ROUND, fresh=[Arrival(now, 1, CYCLE, GB)]) for _ in "ab"]
-        renew_service(service, [(one, []) for one in links], now, CYCLE)
-    assert service.silences == [(now - (10 - n) * CYCLE, now - (9 - n) * CYCLE) for n in range(10)]
-
-
-def test_time_in_which_a_service_stood_shows_nothing_of_how_long_files_take() -> None:
-    one, service = link(base=None, renewed=START), ServiceState(silences=[(START, START + 300)])
-    one.fresh = [Arrival(START + 400, 5, 400, GB)]
-    renew_link(one, [], service, START + 400, CYCLE)
-    assert (one.slow, [arrival.took for arrival in one.arrived]) == (None, [pytest.approx(100 - ROUND / 2)])
-    one.fresh = [Arrival(START + 800, 5, 400, GB), Arrival(START + 800, 5, 100, GB, shows=False)]
-    renew_link(one, [], service, START + 800, CYCLE)
-    assert one.slow == near((400 - ROUND / 2) / GB)
 
 
 def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:

@@ -11,9 +11,11 @@ from dc_inject.control.law import (
     AIM,
     ALONE,
     FALLS,
+    HOUR,
     OVER,
     ROUNDS,
     SLOW,
+    Arrival,
     LinkState,
     StorageState,
     renew_storage,
@@ -77,6 +79,29 @@ def test_a_queue_without_a_loss_is_no_alarm_and_a_loss_without_a_queue_is_none(p
         renew(storage, links, START + number * ROUND)
     assert storage.window is None
     assert part > FALLS or ratio < OVER
+
+
+@pytest.mark.parametrize(("quiet", "hours", "is_held"), [(3, 1, False), (3, 2.1, True), (2, 1, True)])
+def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_two_hours(
+    quiet: int, hours: float, is_held: bool
+) -> None:
+    """FTS gives transfers back slowly to links whose files failed; an overloaded storage still moves files."""
+    storage, links = StorageState(), [busy(1.0, 1.0), busy(1.0, 1.0)]
+    for one in links:
+        one.arrived = [Arrival(START, 1, QUICK, GB)]
+    renew(storage, links, START)
+    for one in links:
+        one.rate, one.ratios = 0.5, [(10.0, 1.5 * OVER)]
+    now = START + quiet * ROUND
+    until, held_once = now + hours * HOUR + CYCLE, False
+    while now < until:
+        for one in links:
+            one.arrived = [Arrival(now, 1, QUICK, GB)]
+        storage.most = [(now, 2 * QUICK)]
+        renew(storage, links, now)
+        held_once = held_once or storage.window is not None
+        now += ROUND
+    assert held_once is is_held
 
 
 @pytest.mark.parametrize(("ratio", "factor"), [(1.21 * AIM, 1 / 1.1), (1.44 * AIM, 1 / 1.2)])

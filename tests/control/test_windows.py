@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.control.law import FIRST, LONG, ROUNDS
+from dc_inject.control.law import FIRST, ROUNDS
 from dc_inject.control.windows import FINE, NAME, SPARE, text_of
 from dc_inject.model import FlowKey, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
@@ -187,44 +187,10 @@ def test_an_observation_of_a_link_whose_state_cannot_be_read_is_dropped(make: Ma
     one.governor.observed(before, [Observation(key, Status.MOVING) for key in before], one.now)
     (subject,) = (s.subject for s in one.ledger.signals(NAME) if s.subject.startswith("link"))
     one.ledger.signal(NAME, subject, '["old"]', one.now)
+    one.ledger.signal(NAME, "service fts", "{}", one.now)
     one.restart()
     one.governor.turn(one.now)
     assert one.plan()[AB].window["window"] == 0
-
-
-# --------------------------------------------------------------------------- silence
-
-
-@pytest.mark.parametrize("arrives", [1, 20])
-def test_a_time_of_silence_makes_nothing_late(make: Make, arrives: int) -> None:
-    """Neither what arrives after it, nor what is still on its way."""
-    one = make(AB, DB)
-    settled(one, AB, DB)
-    for key in (AB, DB):
-        one.ask(key, 2)
-    one.look()
-    one.look({AB: arrives, DB: arrives}, after=10 * LONG * ROUND)
-    state = one.link(AB)
-    assert max(ratio for _, ratio in state.ratios) < 2
-    assert max(arrival.took for arrival in state.arrived) < 2 * ROUND.total_seconds()
-
-
-@pytest.mark.parametrize("both", [False, True])
-def test_time_in_which_nothing_arrives_anywhere_is_no_latency(make: Make, both: bool) -> None:
-    """On a single link it may be the link's own."""
-    keys = (AB, DB) if both else (AB,)
-    one = make(AB, DB)
-    settled(one, AB, DB)
-    for key in keys:
-        one.ask(key, 2)
-    stands = 6 * ROUNDS
-    for _ in range(stands):
-        one.look({} if both else {DB: 0})
-    one.look(dict.fromkeys(keys, 20))
-    late = [arrival for arrival in one.link(AB).arrived if arrival.at == (one.now - MOMENT).timestamp()]
-    assert late
-    assert all((arrival.took < LONG * ROUND.total_seconds()) is both for arrival in late)
-    assert (max(ratio for _, ratio in one.link(AB).ratios or [(0, 1.0)]) > LONG) is not both
 
 
 # --------------------------------------------------------------------------- the plan
