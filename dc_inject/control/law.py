@@ -38,9 +38,9 @@ The window of a storage, S, for all links from it (or all links to it) together:
     held --(nothing had to wait for S for four hours)--> free
     held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
 
-A storage stands while nothing has arrived there for LONG rounds, and x > OVER: an overloaded one still moves files,
-one that fails does not, nor one behind an FTS that is stuck. It is no alarm for two hours then, since FTS has taken
-transfers away from links whose files failed, and gives them back slowly.
+A storage stands while nothing has arrived there for LONG rounds, and x > OVER: its transfers fail, or FTS is stuck;
+an overloaded one still moves files. It is not held for two hours then, since FTS has taken transfers away from
+links whose files failed, and gives them back slowly.
 
 S begins with the most that ran. After each round, of max(T, what files take there), it is multiplied by
 

@@ -291,7 +291,8 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
     elif since is None and is_queued and (link.most or grows):
         cause = LIMIT if link.most else RAMP
     else:
-        few = since is None and 2 * CYCLES * link.coming < link.due and not is_late
+        # Control alone lets 0.44 of a cycle's due be on its way, and a part of a dataset.
+        few = since is None and 1.5 * CYCLES * link.coming < link.due and not is_late
         cause = FEW if few or not link.coming else UNEXPLAINED
     return link._replace(cause=cause, held=held)
 
