@@ -38,7 +38,7 @@ The window of a storage, S, for all links from it (or all links to it) together:
     held --(nothing had to wait for S for four hours)--> free
     held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
 
-A storage stands while nothing has arrived there for LONG rounds, and x > OVER: its transfers fail, or FTS is stuck;
+A storage stands while nothing has arrived there for LONG rounds and x > OVER: its transfers fail, or FTS is stuck;
 an overloaded one still moves files. It is not held for two hours then, since FTS has taken transfers away from
 links whose files failed, and gives them back slowly.
 
