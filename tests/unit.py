@@ -228,7 +228,7 @@ TESTS_LEFT_OUT = {
         "test_they_are_told_an_hour_before_held_at_the_end_and_used_as_soon_as_they_are_renewed": DAYS,
         "test_tokens_of_an_hour_that_somebody_renews_all_the_time_are_no_trouble_until_nobody_does": DAYS,
     },
-    "engine/test_failing.py": {
+    "ledger/test_failing.py": {
         "test_a_link_goes_on_failing_when_what_is_stuck_expires": DAYS,
         "test_a_link_that_works_again_is_let_go_by_what_its_probe_brought": DAYS,
         "test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_while_it_still_is": DAYS,

@@ -12,9 +12,8 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from dc_inject.engine import failing
 from dc_inject.engine.context import EngineContext
-from dc_inject.ledger import Row
+from dc_inject.ledger import Row, failing
 from dc_inject.model import (
     Campaign,
     Cycle,

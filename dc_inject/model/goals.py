@@ -5,7 +5,7 @@
     left of an again  =  what of the pool is not at the destination - debt
 
 The debt was due and is not injected (yet): what is known to have failed is debt again, with a goal or without
-(`backends/fts/failed_files.py`). What expired before it had arrived is in none of the three, so with a goal it is
+(`failed_files.py`). What expired before it had arrived is in none of the three, so with a goal it is
 due again by itself; without a goal it stays injected and does not come back. A cycle is due its rate's integral,
 but no more than what is left. `control.py` may also bound what is in flight.
 """

@@ -8,15 +8,13 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from dc_inject.ledger import Reader
-from dc_inject.model import FlowKey, State
+from dc_inject.model import FlowKey, State, failed_files
 
 MOST = 1000  # rules and jobs with such files that are looked at, at most, the newest
 
 
 def classify(reason: str) -> str:
     """Return the class of Rucio's reason for failed files, which quotes FTS."""
-    from dc_inject.backends.fts import failed_files  # noqa: PLC0415  only when something has failed
-
     where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
     return failed_files.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
 

@@ -30,9 +30,8 @@ from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dc_inject.engine import failing
 from dc_inject.engine.queues import MOST
-from dc_inject.ledger import Reader, Row
+from dc_inject.ledger import Reader, Row, failing
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, units
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence

@@ -18,11 +18,11 @@ from typing import Any, Protocol, TypeVar
 from dc_inject.apps.reads import records
 from dc_inject.apps.reads.pacing import TokenBucket
 from dc_inject.apps.reads.records import Progress, Record
-from dc_inject.backends.fts.failed_files import classify
 from dc_inject.backends.fts.sites import may_open
 from dc_inject.credentials import Credentials
 from dc_inject.model import ReadOptions, urls
 from dc_inject.model.errors import Permanent, ServiceError
+from dc_inject.model.failed_files import classify
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import WebDav, trust, xrootd
 from dc_inject.storage.http_transport import of_status

@@ -18,10 +18,9 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from dc_inject.engine import failing
 from dc_inject.engine.calls import Batch, Calls, in_parts
 from dc_inject.engine.reconciler import observing
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, failing
 from dc_inject.model import (
     Bundle,
     Campaign,

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Slow
-from dc_inject.backends.fts.failed_files import FAILED, FINISHED, UNFIT, classify
 from dc_inject.backends.fts.jobs import AT_ONCE, OVER, Jobs, Row, choose_size
 from dc_inject.model import Bundle, Entry, Item, State, TapeFiles, units, urls
 from dc_inject.model.errors import ServiceError
+from dc_inject.model.failed_files import FAILED, FINISHED, UNFIT, classify
 from dc_inject.model.ports import VANISHED, Observation, Status
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ word of a short list.
 
 The way back to the debt:
 
-1. `_with_files` in `observing.py` adds up the bytes of a job's failed files. A job that FTS does not know any more
-   has failed with all that was not seen to move (`_note_missing`).
+1. `_with_files` in `backends/fts/observing.py` adds up the bytes of a job's failed files. A job that FTS does not
+   know any more has failed with all that was not seen to move (`_note_missing`).
 2. `_measured` in `model/transitions.py` keeps those bytes in `Entry.failed`, which only grows.
 3. `Entry.injected` (`model/types.py`) is less by as much; triggers in `ledger/schema.sql` keep the account in the
    same way. `_lost` in `engine/closing.py` counts it in the cycle in which it became known.

@@ -4,7 +4,7 @@ FTS reports each file that failed. Rucio reports no failures before a rule is ov
 given up for now, perhaps until the rule expires, long after the link works again. So the bytes that became stuck
 in the last cycles are set against those that arrived, and count as failed; what is stuck waits in no queue. What
 was stuck in those cycles is kept as a signal in the ledger. The hold `failing` rests on it, with control or
-without (`planning/link_plan.py`, `rooms.py`).
+without (`planning/link_plan.py`, `engine/rooms.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dc_inject.ledger import Ledger, Reader, Row, Signal
+from dc_inject.ledger.ledger import Ledger, Reader
+from dc_inject.ledger.types import Row, Signal
 from dc_inject.model import Cycle, Flow, FlowKey, State
 
 CYCLES = 3  # over which it is measured

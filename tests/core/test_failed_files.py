@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.backends.fts.failed_files import UNFIT, classify
 from dc_inject.model.causes import FILE_CLASSES, Party
+from dc_inject.model.failed_files import UNFIT, classify
 
 
 @pytest.mark.parametrize(

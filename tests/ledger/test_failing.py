@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.engine import failing
+from dc_inject.ledger import failing
 from dc_inject.model import Control, Hold, Mode, losses
 from dc_inject.model.ports import Status
 from tests.apps.rebuild.test_rebuilding import rebuild
