@@ -208,7 +208,7 @@ def inject(
             wrap_menus=wrap_menus,
             planner=planner,
         )
-        watching.engine = engine
+        watching.stop = engine.stop
         reads = any(SERVICES[name].reads for name in start.backends)
         lasting = "stay live, except readers on this machine" if reads else "stay live"
         fate = "will be ended" if ends_afterwards else lasting

@@ -14,6 +14,7 @@ from dc_inject.engine.call_limits import Breaker, Limit, LinkWaits
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.spaces import Looks
 from dc_inject.ledger import Ledger
+from dc_inject.ledger.types import BLAMED
 from dc_inject.model import FlowKey, Held, Hold, Injection, Numbers
 from dc_inject.model.errors import LinkRefused, NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 SLICES_AGAIN = timedelta(hours=1)  # after which slices are tried again that the service has refused
 _WHY = 200  # characters of a message that a row has
-BLAMED = "blamed"  # the signal that has the hold of a service's last error
 LOG_AGAIN = timedelta(minutes=5)  # trouble that lasts is not logged more often
 
 

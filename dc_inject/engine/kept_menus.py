@@ -9,9 +9,8 @@ from pathlib import Path
 
 from dc_inject import menu
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import LedgerView, MenuInForce, Reader, ledger_files
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.ledger import place as ledger_place
-from dc_inject.menu.includes import Load
 from dc_inject.model import Campaign
 from dc_inject.model.errors import LedgerError, MenuError
 from dc_inject.system import files
@@ -19,18 +18,14 @@ from dc_inject.system import files
 _CAMPAIGN = re.compile(rb"^campaign:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
-def drafts(view: Reader, load: Load) -> list[menu.MenuDraft]:
-    """Return the menus in force; what the ledger does not keep of them is loaded. Raises MenuError."""
-    return [draft_of(record, view, load) for record in view.menus_in_force()]
-
-
 def last_good(view: Reader, paths: Sequence[Path]) -> list[menu.MenuDraft]:
     """Return the menus in force as they were when they were read of these paths; none if any of them differs."""
+    load, menus = files.make_loader(*paths), view.menus_in_force()
     try:
-        kept = drafts(view, files.make_loader(*paths))
+        kept = [menu.read_kept(one.text, one.name, one.digest, view.menu_parts(one.digest), load) for one in menus]
     except MenuError:
         return []
-    whole = [draft.digest for draft in kept] == [record.digest for record in view.menus_in_force()]
+    whole = [draft.digest for draft in kept] == [record.digest for record in menus]
     return kept if whole else []
 
 
@@ -74,18 +69,6 @@ def take_up(menus: Menus, read_now: Sequence[menu.MenuDraft], last: Sequence[men
             if last:
                 return menus.take_up(last)
         raise
-
-
-def draft_of(record: MenuInForce, view: Reader, load: Load) -> menu.MenuDraft:
-    """Return a menu that a ledger keeps; what it does not keep of it is loaded. Raises MenuError."""
-    parts = view.menu_parts(record.digest)
-
-    def kept(name: str, most: int) -> bytes:
-        return parts[name][:most] if name in parts else load(name, most)
-
-    draft = menu.read(record.text, record.name, kept)
-    with_mark = "\ufeff" + record.text  # a mark of byte order is in the digest, but not in the text
-    return draft if draft.digest == record.digest else menu.read(with_mark, record.name, kept)
 
 
 def _texts(paths: Sequence[Path]) -> Iterator[bytes]:

@@ -23,7 +23,6 @@ LINKS_AT_ONCE = 20  # that one call asks for queues
 # or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
 OLD = timedelta(minutes=10)
 AT_MOST = "Hit upper range limit"  # words of the optimizer: it adds nothing more
-MOST = "most:"  # before the number of transfers, in the signal `fts_queue` of a link that has the most
 
 
 def record(context: EngineContext, demands: Iterable[Demand], deadline: datetime) -> None:
@@ -42,7 +41,7 @@ def record(context: EngineContext, demands: Iterable[Demand], deadline: datetime
     queues = {link: queue for _, answer in answers for link, queue in answer.items()}
     unanswered = {link: error.message for batch, error in errors for link in batch.subjects}
     now = context.clock.now()
-    most: dict[str, str] = {}
+    most: dict[str, int] = {}
     missing: dict[str, str] = {}  # subject -> why it is missing; nothing where it is known
     for link in chain.from_iterable(links_of.values()):
         queue = queues.get(link)
@@ -52,8 +51,8 @@ def record(context: EngineContext, demands: Iterable[Demand], deadline: datetime
         missing[str(link)] = unanswered[link] if link in unanswered else _why_unknown(queue, now)
         if queue is not None:
             missing.setdefault(queue.by, "")
-            if AT_MOST in queue.decision:
-                most[str(link)] = f"{MOST}{queue.limit}"
+            if AT_MOST in queue.decision and queue.limit:
+                most[str(link)] = queue.limit
     readings = (
         ("fts_queue", subject, None if why else most.get(subject, "known"), why)
         for subject, why in missing.items()

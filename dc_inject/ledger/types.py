@@ -158,6 +158,9 @@ class Change:
     why: str
 
 
+BLAMED = "blamed"  # the signal that has the hold of a service's last error
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """The latest reading of a signal; without a value the signal is missing, for the reason `why`."""

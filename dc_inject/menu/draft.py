@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from dc_inject.menu import addresses, checks, nodes, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
-from dc_inject.menu.includes import Load, MenuReader
+from dc_inject.menu.includes import Load, MenuReader, load_kept_first
 from dc_inject.menu.nodes import Complain, Map, Node, Text
 from dc_inject.menu.schema import Document, SiteEntry, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
@@ -92,6 +92,13 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     if reader.problems:
         raise MenuError(reader.problems)
     return MenuDraft(name, data.decode("utf-8-sig"), reader.digest, expressions, menu, document, reader.parts)
+
+
+def read_kept(text: str, name: str, digest: str, parts: Mapping[str, bytes], load: Load) -> MenuDraft:
+    """Read a menu of which the text and some parts were kept; the others are loaded. Raises MenuError."""
+    whole = load_kept_first(parts, load)
+    draft = read(text, name, whole)  # a mark of byte order is in the digest, but not in the text
+    return draft if draft.digest == digest else read("\ufeff" + text, name, whole)
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:

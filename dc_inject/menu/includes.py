@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -219,6 +219,11 @@ class MenuReader:
             f"`{second}` is also in {first.place.file}:{first.place.line}",
             "keep it in one of the included files, or write it in the menu itself",
         )
+
+
+def load_kept_first(parts: Mapping[str, bytes], load: Load) -> Load:
+    """Return a loader that has the parts that were kept, and loads others."""
+    return lambda name, most: parts[name][:most] if name in parts else load(name, most)
 
 
 def path_of(file: Text) -> str:

@@ -7,9 +7,8 @@ closed, and if it holds, the run stops in good order, as at Ctrl-C. What is inco
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Reader
 from dc_inject.menu.values import WrongError
 from dc_inject.model import thresholds as grammar
@@ -44,11 +43,11 @@ def refuse_without_links(conditions: Sequence[Threshold], keys: Sequence[FlowKey
 
 
 class AbortOn:
-    """An observer that stops an engine once a condition holds after a cycle; another one hears everything too."""
+    """An observer that calls `stop` once a condition holds after a cycle; another one hears everything too."""
 
     def __init__(self, conditions: Sequence[Threshold], ledger: Reader, observer: Observer) -> None:
         """Take the conditions, the ledger of the engine's thread, and who is notified, too."""
-        self.engine: Engine | None = None
+        self.stop: Callable[[], None] | None = None  # stops the engine, once there is one
         self._conditions = conditions
         self._ledger = ledger
         self._observer = observer
@@ -57,13 +56,13 @@ class AbortOn:
     def event(self, event: Event) -> None:
         """Pass an event on; after the close of a cycle, look whether a condition holds."""
         self._observer.event(event)
-        if not isinstance(event, CycleClosed) or self.engine is None or self._held:
+        if not isinstance(event, CycleClosed) or self.stop is None or self._held:
             return
         judgements = thresholds.judged(self._ledger, period(self._ledger, ReportScope()), self._conditions)
         self._held = [judgement for judgement in judgements if judgement.outcome is ThresholdOutcome.MET]
         for judgement in self._held:
             log.warning("stopping, because %s: %s", judgement.threshold.text, judgement.reason)
-            self.engine.stop()
+            self.stop()
 
     def judge(self, *, menus_too: bool) -> None:
         """Raise ThresholdMissed if a condition has stopped the engine; then judge the thresholds of the menus.

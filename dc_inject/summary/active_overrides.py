@@ -7,7 +7,6 @@ from datetime import datetime
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.engine import kept_menus
 from dc_inject.ledger import MenuInForce, Pause, Reader
 from dc_inject.model import Menu
 from dc_inject.model.errors import MenuError
@@ -65,7 +64,12 @@ def menus(view: Reader) -> list[Menu]:
 
     Their texts are in the ledger, with what they include; large parts are read from their files.
     """
-    return [resolved(draft, view) for draft in kept_menus.drafts(view, files.load)]
+    return [resolved(read_kept(record, view), view) for record in view.menus_in_force()]
+
+
+def read_kept(record: MenuInForce, view: Reader) -> menu.MenuDraft:
+    """Return a menu that a ledger keeps. Raises MenuError."""
+    return menu.read_kept(record.text, record.name, record.digest, view.menu_parts(record.digest), files.load)
 
 
 def resolved(draft: menu.MenuDraft, view: Reader) -> Menu:

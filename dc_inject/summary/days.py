@@ -21,6 +21,7 @@ from typing import Any
 
 from dc_inject import menu
 from dc_inject.ledger import MenuInForce, Reader
+from dc_inject.menu.includes import load_kept_first
 from dc_inject.model import EPOCH, Cycle
 from dc_inject.model.units import format_time
 from dc_inject.system import files
@@ -115,9 +116,4 @@ def list_days(view: Reader) -> Days:
 
 @lru_cache(maxsize=256)  # `watch` reads them every few seconds
 def _window(record: MenuInForce, parts: tuple[tuple[str, bytes], ...]) -> tuple[datetime, datetime, tzinfo] | None:
-    kept = dict(parts)
-
-    def load(name: str, most: int) -> bytes:
-        return kept[name][:most] if name in kept else files.load(name, most)
-
-    return menu.window_of(record.text, record.name, load)
+    return menu.window_of(record.text, record.name, load_kept_first(dict(parts), files.load))

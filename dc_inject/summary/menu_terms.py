@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from dc_inject import menu
-from dc_inject.engine import kept_menus
 from dc_inject.ledger import Reader
 from dc_inject.model import Exclusion, FlowKey
 from dc_inject.model.errors import MenuError
 from dc_inject.model.urls import host_of
 from dc_inject.summary import active_overrides
-from dc_inject.system import files
 
 
 def site_of(view: Reader) -> Mapping[str, str]:
@@ -47,4 +45,4 @@ def _drafts(view: Reader, word: bytes) -> Iterator[menu.MenuDraft]:
     for record in view.last_menus():
         if any(word in part for part in (record.text.encode(), *view.menu_parts(record.digest).values())):
             with suppress(MenuError):  # it was read before, but one of its files may be gone
-                yield kept_menus.draft_of(record, view, files.load)
+                yield active_overrides.read_kept(record, view)

@@ -30,7 +30,6 @@ from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Reader, Row, failing
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, units
 from dc_inject.model.causes import FILE_CLASSES
@@ -87,7 +86,7 @@ class JudgedLink(NamedTuple):
     failed: Mapping[str, int] = MappingProxyType({})
     span: timedelta = timedelta(hours=1)
     returning: datetime | None = None
-    most: str = ""
+    most: int = 0
 
     @property
     def works(self) -> bool:
@@ -228,7 +227,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
         return links
     arrived, grows = view.last_arrivals(last.start - LOOKED_BACK), set(growing(view, now))
     signals = view.signals()
-    most = {one.subject: str(one.value)[len(MOST) :] for one in signals if str(one.value).startswith(MOST)}
+    most = {one.subject: int(one.value) for one in view.signals("fts_queue") if isinstance(one.value, int | float)}
     for number, link in enumerate(links):
         if link.moved < ENOUGH * link.due:
             rows = by_key[link.key][-2:]  # of the last closed cycle, and of the open one
@@ -238,7 +237,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
                 else arrived.get(link.key, last.start)
             )
             held = why.explain_outage(link.key.link.through, signals) or _held(rows)
-            one = link._replace(since=since, held=held, most=most.get(str(link.key.link), ""))
+            one = link._replace(since=since, held=held, most=most.get(str(link.key.link), 0))
             links[number] = _with_cause(one, grows=link.key in grows)
     return _with_failures(view, last, links, list(chain.from_iterable(by_key.values())))
 

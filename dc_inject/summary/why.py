@@ -15,9 +15,9 @@ from datetime import datetime
 from statistics import median
 from typing import Any, NamedTuple
 
-from dc_inject.engine.context import BLAMED
 from dc_inject.ledger import Reader, Row, Signal
 from dc_inject.ledger.series import HeldFlow
+from dc_inject.ledger.types import BLAMED
 from dc_inject.model import FlowKey, Held, Hold, State
 from dc_inject.model.holds import Trait, read_hold, sentence
 

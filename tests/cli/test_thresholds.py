@@ -137,7 +137,7 @@ def test_a_condition_stops_the_engine_once_it_holds(tmp_path: Path) -> None:
     watching = AbortOn([parse("injected_ratio < 0.5 over 30 min")], made.ledger, made.heard)
     engine = made.engine()
     engine._context.observer = watching
-    watching.engine = engine
+    watching.stop = engine.stop
     engine.run(until=START + timedelta(hours=4))
     assert engine.stopping
     with pytest.raises(ThresholdMissed, match=r"injected_ratio < 0.5 over 30 min: it is 0"):

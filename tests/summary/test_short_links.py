@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dc_inject.engine.queues import MOST
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
 from dc_inject.model.ports import Observation, Outcome, Status
@@ -127,7 +126,7 @@ def made(tmp_path: Path) -> Made:
         injected: int = 100,
         down: bool = False,
         before: Any = None,
-        most: str = "",
+        most: int = 0,
         **look: Any,
     ) -> list[JudgedLink]:
         path, now = tmp_path / "dc27.sqlite", START + len(moved) * LENGTH
@@ -149,7 +148,7 @@ def made(tmp_path: Path) -> Made:
             if down:
                 ledger.signal("service", "rucio", None, now, "503")
             if most:
-                ledger.signal("fts_queue", str(FNAL.link), f"{MOST}{most}", now)
+                ledger.signal("fts_queue", str(FNAL.link), most, now)
         with LedgerView.open(path) as view:
             return judged(view, now)
 
@@ -247,7 +246,7 @@ def test_links_that_return_to_their_rates_share_a_line_with_their_site():
 def test_a_limit_of_fts_is_the_cause_only_where_bytes_wait_for_it(
     made: Made, moved: list[int], injected: int, cause: str
 ):
-    (group,) = grouped(made(*moved, injected=injected, most="40"))
+    (group,) = grouped(made(*moved, injected=injected, most=40))
     assert group.cause == cause
     assert ("40 transfers" in group.line) == (cause == "fts-limit")
 
