@@ -2,5 +2,3 @@
 
 from dc_inject.control.governor import Governor
 from dc_inject.control.windows import Windows
-
-__all__ = ["Governor", "Windows"]

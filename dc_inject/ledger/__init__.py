@@ -14,25 +14,3 @@ from dc_inject.ledger.types import (
     SummaryLine,
     Totals,
 )
-
-__all__ = [
-    "BoundIdentity",
-    "Change",
-    "ControlDecision",
-    "Finding",
-    "Ledger",
-    "LedgerView",
-    "MenuInForce",
-    "Pause",
-    "Reader",
-    "Row",
-    "Signal",
-    "SummaryLine",
-    "Totals",
-    "campaign_of",
-    "default_folder",
-    "default_path",
-    "files",
-    "place",
-    "shard_of",
-]

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from dc_inject.metrics.counting import Metrics
-
-__all__ = ["Metrics"]

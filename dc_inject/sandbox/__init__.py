@@ -6,23 +6,3 @@ from .handle import default_folder
 from .sandbox import Sandbox, Status, own_addresses
 from .storage import Stored
 from .xrootd import default_xrootd, ensure_xrootd
-
-__all__ = [
-    "RELEASES",
-    "Dataset",
-    "Grid",
-    "Link",
-    "Rse",
-    "Sandbox",
-    "Status",
-    "Stored",
-    "default_environment",
-    "default_folder",
-    "default_xrootd",
-    "ensure_environment",
-    "ensure_xrootd",
-    "is_complete",
-    "make_datasets",
-    "own_addresses",
-    "read_grid",
-]

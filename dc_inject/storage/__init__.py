@@ -28,28 +28,6 @@ from dc_inject.storage.types import (
 from dc_inject.storage.webdav import WebDav
 from dc_inject.storage.xrootd import Xrootd
 
-__all__ = [
-    "MOST_ENTRIES",
-    "VERBS",
-    "Access",
-    "AccessDenied",
-    "Body",
-    "DirEntry",
-    "FileStatus",
-    "Later",
-    "NotFound",
-    "OnTape",
-    "Reach",
-    "Storage",
-    "StorageAt",
-    "Storages",
-    "WebDav",
-    "Writable",
-    "Xrootd",
-    "trust",
-]
-
-
 StorageAt = Callable[[str], Storage]  # gives the storage of a URL
 
 

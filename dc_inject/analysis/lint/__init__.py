@@ -23,16 +23,6 @@ from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem
 from dc_inject.model.transfers import FILE_SPEED
 
-__all__ = [
-    "PoolSize",
-    "find_late_starts",
-    "findings",
-    "list_exceeded_limits",
-    "pool_findings",
-    "space_findings",
-    "transfer_findings",
-]
-
 
 def findings(
     campaign: Campaign, file_speed: float = FILE_SPEED, services_with_limits: Collection[str] = ()
