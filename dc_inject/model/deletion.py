@@ -8,6 +8,7 @@ docs/explanation/deletion.md explains why that can be believed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 from dc_inject.model import naming, samples, urls
 from dc_inject.model.errors import Permanent
@@ -121,29 +122,10 @@ DatasetOfOurs = SliceDataset | SampleDataset
 Ours = StoredFile | StoredFolder | Rule | Job | DatasetOfOurs
 
 
+@singledispatch
 def address(ours: Ours) -> str:
     """Return the URL, id or DID of a thing of ours that may be deleted or ended; raises NotOurs for any other."""
-    match ours:
-        case CopiedFile():
-            return _copied_file(ours)
-        case CopyFolder():
-            return _copy_folder(ours)
-        case SampleFile():
-            return _sample_file(ours)
-        case SampleFolder():
-            return _sample_folder(ours)
-        case RegisteredFile():
-            return _registered_file(ours)
-        case Rule():
-            return _rule(ours)
-        case Job():
-            return _job(ours)
-        case SliceDataset():
-            return _slice_dataset(ours)
-        case SampleDataset():
-            return _sample_dataset(ours)
-        case _:
-            raise _not_ours(repr(type(ours).__name__), "it is nothing that we make")
+    raise _not_ours(repr(type(ours).__name__), "it is nothing that we make")
 
 
 def is_ours(thing: Ours) -> bool:
@@ -169,6 +151,7 @@ def folder(injection: Injection) -> CopyFolder:
 # --------------------------------------------------------------------------- proofs
 
 
+@address.register
 def _copied_file(file: CopiedFile) -> str:
     prefix, url = _canonical(file.prefix), _canonical(file.url)
     copy = naming.read_copy(prefix, url)
@@ -181,6 +164,7 @@ def _copied_file(file: CopiedFile) -> str:
     return url
 
 
+@address.register
 def _copy_folder(folder: CopyFolder) -> str:
     """Prove a folder by its place and form; the folder above all campaigns is never deleted."""
     prefix, url = _canonical(folder.prefix), _canonical(folder.url)
@@ -192,6 +176,7 @@ def _copy_folder(folder: CopyFolder) -> str:
     return url
 
 
+@address.register
 def _sample_file(file: SampleFile) -> str:
     sample_set, prefix = file.set, _canonical(file.prefix)
     if (
@@ -202,6 +187,7 @@ def _sample_file(file: SampleFile) -> str:
     return _canonical(sample_set.url(prefix, file.number))
 
 
+@address.register
 def _sample_folder(folder: SampleFolder) -> str:
     sample_set, prefix = folder.set, _canonical(folder.prefix)
     if samples.from_folder(sample_set.name, sample_set.shape) != sample_set:
@@ -210,6 +196,7 @@ def _sample_folder(folder: SampleFolder) -> str:
     return urls.parent(inner) if folder.whole_name else inner
 
 
+@address.register
 def _registered_file(file: RegisteredFile) -> str:
     top, url, sample_set = _canonical(file.top), _canonical(file.url), file.set
     if not sample_set.per or samples.from_dataset(sample_set.dataset_of(1), sample_set.before) != sample_set:
@@ -227,6 +214,7 @@ def _registered_file(file: RegisteredFile) -> str:
     return url
 
 
+@address.register
 def _rule(rule: Rule) -> str:
     """Prove a rule: what Rucio shows under its id now is what was made for the injection.
 
@@ -248,6 +236,7 @@ def _rule(rule: Rule) -> str:
     return rule.id
 
 
+@address.register
 def _job(job: Job) -> str:
     """Prove a job by its id: FTS computes it from VO and key, so that no other job can have it."""
     if not (job.vo and job.key) or job.id != naming.job_id(job.vo, job.key):
@@ -255,6 +244,7 @@ def _job(job: Job) -> str:
     return job.id
 
 
+@address.register
 def _slice_dataset(dataset: SliceDataset) -> str:
     injection, did = dataset.injection, _did(dataset.injection)
     item = injection.item
@@ -266,6 +256,7 @@ def _slice_dataset(dataset: SliceDataset) -> str:
     return did
 
 
+@address.register
 def _sample_dataset(dataset: SampleDataset) -> str:
     did, sample_set = f"{dataset.scope}:{dataset.name}", dataset.set
     if not dataset.scope or samples.from_dataset(dataset.name, sample_set.before) != sample_set:

@@ -21,6 +21,13 @@ class Event:
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
+class KeysEvent(Event):
+    """Something that has just been done with the injections of these keys."""
+
+    keys: Sequence[str]
+
+
 class Observer(Protocol):
     """Receives events: metrics, or a test that breaks the program there."""
 
@@ -65,11 +72,8 @@ class MenusRefused(Event):
 # --------------------------------------------------------------------------- submitting
 
 
-@dataclass(frozen=True, slots=True)
-class Intended(Event):
+class Intended(KeysEvent):
     """Intents of a cycle are written."""
-
-    keys: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +85,12 @@ class SetAside(Event):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Calling(Event):
+class Calling(KeysEvent):
     """It is written that a service is about to be asked for these."""
 
-    keys: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class Called(Event):
+class Called(KeysEvent):
     """A call has come back, and nothing of it is written yet."""
-
-    keys: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,46 +119,28 @@ class Observed(Event):
     observations: Sequence[Observation]
 
 
-@dataclass(frozen=True, slots=True)
-class EndRequested(Event):
+class EndRequested(KeysEvent):
     """It is written that a service is about to be asked to end these."""
 
-    keys: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class EndCalled(Event):
+class EndCalled(KeysEvent):
     """A call to end these has come back."""
 
-    keys: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class Ended(Event):
+class Ended(KeysEvent):
     """A service has accepted to end these."""
 
-    keys: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class Removing(Event):
+class Removing(KeysEvent):
     """The files of these are about to be deleted."""
 
-    keys: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class RemoveCalled(Event):
+class RemoveCalled(KeysEvent):
     """A call that deletes, or asks whether the bytes of these are gone, has come back."""
 
-    keys: Sequence[str]
 
-
-@dataclass(frozen=True, slots=True)
-class Removed(Event):
+class Removed(KeysEvent):
     """It is written that the bytes of these are gone."""
-
-    keys: Sequence[str]
 
 
 # --------------------------------------------------------------------------- trouble
