@@ -5,7 +5,7 @@ Everything here is pure: the same Situation gives the same Plan, whatever the or
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -32,8 +32,8 @@ def plan(situation: Situation) -> Plan:
     plans = LinkPlans(situation, situation.demands)
     constraints = _constraints(situation, plans.lines, intended)
     set_budgets(plans.lines, constraints)
-    choose(plans.lines, constraints, plans.leaving, _rules_left(situation))
-    _drop_beyond_limits(situation, plans.lines)
+    choose(plans.lines, constraints, plans.leaving, count_rules_left(situation))
+    drop_beyond_limits(situation, plans.lines)
     return Plan(situation.cycle, tuple(map(_decision, plans.lines)), _injections(situation, plans.lines))
 
 
@@ -53,8 +53,8 @@ def refill(
     for line in plans.lines:
         line.unspent = room[line.demand.flow.key]
     constraints = _constraints(situation, plans.lines, used)
-    choose(plans.lines, constraints, plans.leaving, _rules_left(situation, len(standing)), budgets_stand=True)
-    _drop_beyond_limits(situation, plans.lines, standing)
+    choose(plans.lines, constraints, plans.leaving, count_rules_left(situation, len(standing)), budgets_stand=True)
+    drop_beyond_limits(situation, plans.lines, standing)
     return _injections(situation, plans.lines)
 
 
@@ -77,20 +77,6 @@ def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[
         spent,
         used,
     )
-
-
-def _rules_left(situation: Situation, chosen: int = 0) -> int:
-    return count_rules_left(situation.limits, situation.cycle.length, situation.rules_last_hour, chosen)
-
-
-def _drop_beyond_limits(
-    situation: Situation, lines: Sequence[LinkPlan], standing: Sequence[Injection] = ()
-) -> None:
-    spent = situation.rules_last_hour, situation.files_in_flight
-    now = len(standing), sum(injection.item.files for injection in standing)
-    chosen = Counter(injection.link.through for injection in standing)
-    submits = {service: count - chosen[service] for service, count in situation.submits.items()}
-    drop_beyond_limits(lines, situation.limits, situation.cycle.length, spent, now, submits)
 
 
 def _decision(line: LinkPlan) -> FlowDecision:

@@ -14,12 +14,12 @@ acts, failures bound the choice too (`limits.py`): then debt saved up for a data
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject.model import Bundle, File, Held, Hold, Item, Limits, Mode, Numbers
+from dc_inject.model import Bundle, File, Held, Hold, Injection, Item, Mode, Numbers
 from dc_inject.model.goals import Recycle, SecondHop
 from dc_inject.model.holds import Trait, name_others
 from dc_inject.model.items import blocked, bundled
@@ -27,6 +27,7 @@ from dc_inject.planning import limits
 from dc_inject.planning.limits import HOUR, Constraint, leading
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 from dc_inject.planning.pool import Pool, SelectionPolicy
+from dc_inject.planning.situation import Situation
 from dc_inject.planning.slices import TakenRanges, cut
 
 SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
@@ -197,24 +198,20 @@ def _bundles(files: Sequence[File], files_at_most: int, at_most: int, *, apart: 
 
 
 def drop_beyond_limits(
-    lines: Sequence[LinkPlan],
-    limits: Limits,
-    length: timedelta,
-    spent: tuple[int, int],
-    chosen: tuple[int, int],
-    submits: Mapping[str, int],
+    situation: Situation, lines: Sequence[LinkPlan], standing: Sequence[Injection] = ()
 ) -> None:
     """Drop items beyond the campaign's limits on rules and files: by priority, then evenly among the lines.
 
-    Items that a service cannot take within the cycle are dropped, too: `submits` are the rules or jobs that each
-    service can take. There, lines have their turns as a whole, since one call submits all items of a line, which
-    is less work for the service. `spent` are the rules of the last hour and the files in flight, `chosen` the
-    rules and files that this cycle already has. The items of a line that were chosen last are dropped first. The
-    order of the lines is drawn again in each cycle, so that a line with one item has its turn as often as a line
-    with many.
+    Items that a service cannot take within the cycle are dropped, too. There, lines have their turns as a whole,
+    since one call submits all items of a line, which is less work for the service. `standing` are the injections
+    that this cycle already has. The items of a line that were chosen last are dropped first. The order of the
+    lines is drawn again in each cycle, so that a line with one item has its turn as often as a line with many.
     """
-    rules = count_rules_left(limits, length, spent[0], chosen[0])
-    files = max(0, limits.files_in_flight - spent[1] - chosen[1])
+    limits, chosen = situation.limits, Counter(injection.link.through for injection in standing)
+    submits = {service: count - chosen[service] for service, count in situation.submits.items()}
+    rules = count_rules_left(situation, len(standing))
+    files = sum(injection.item.files for injection in standing)
+    files = max(0, limits.files_in_flight - situation.files_in_flight - files)
     order = sorted(
         (-line.claim.priority, _turn(line, index, submits), line.seed, i, index)
         for i, line in enumerate(lines)
@@ -247,13 +244,14 @@ def _turn(line: LinkPlan, index: int, submits: Mapping[str, int]) -> float:
     return drawn if line.claim.link.through in submits else (index + drawn) / len(line.items)
 
 
-def count_rules_left(limits: Limits, length: timedelta, spent: int, chosen: int) -> int:
-    """Return how many rules and jobs may still be made in a cycle, of those that an hour may have.
+def count_rules_left(situation: Situation, chosen: int = 0) -> int:
+    """Return how many rules and jobs may still be made in a cycle that has `chosen` some, by those of an hour.
 
     Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
     """
-    paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
-    return max(0, min(limits.rules_per_hour - spent, paced) - chosen)
+    in_an_hour = situation.limits.rules_per_hour
+    paced = -(-in_an_hour * max(situation.cycle.length, QUARTER) // HOUR)
+    return max(0, min(in_an_hour - situation.rules_last_hour, paced) - chosen)
 
 
 def why(line: LinkPlan) -> Held | None:
