@@ -286,7 +286,7 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
     menus = tuple(
         replace(
             menu,
-            flows=tuple(_scaled(flow, scale) for flow in menu.flows if not links or str(flow.link) in links),
+            flows=tuple(rates.scaled(flow, scale) for flow in menu.flows if not links or str(flow.link) in links),
             target=None if links or menu.target is None else menu.target * scale,
         )
         for menu in campaign.menus
@@ -320,11 +320,6 @@ def _require_countable(flow: Flow, part: float) -> None:
             f"a ledger counts at most {units.format_size(COUNTABLE)} of a link"
         )
         raise MenuError([Problem(flow.menu, flow.line, message, "lower --scale")])
-
-
-def _scaled(flow: Flow, part: float) -> Flow:
-    goal = None if flow.goal is None else flow.goal.scaled(part)
-    return replace(flow, rate=flow.rate * part, goal=goal)
 
 
 def _check_copies(menus: Sequence[Menu], complain: Complain) -> bool:

@@ -72,6 +72,12 @@ def shorten_to_goal(flow: Flow) -> Flow:
     return replace(flow, end=flow.start + low * _MICROSECOND)
 
 
+def scaled(flow: Flow, factor: float) -> Flow:
+    """Return a flow with its rate and goal multiplied."""
+    goal = None if flow.goal is None else flow.goal.scaled(factor)
+    return replace(flow, rate=flow.rate * factor, goal=goal)
+
+
 def with_landed(flows: Iterable[Flow]) -> list[Flow]:
     """Return flows in their order, each second hop with a goal of its own: the volume of all that lands for it."""
     all_flows = list(flows)

@@ -44,7 +44,7 @@ def changed(flows: Sequence[Flow], overrides: Iterable[Override]) -> tuple[Flow,
             result[number] = flow
     scales = [override for override in in_order if override.kind is Kind.SCALE]
     return tuple(
-        _scaled(flow, math.prod(o.value for o in scales if covers(o.subject, flow.key))) for flow in result
+        rates.scaled(flow, math.prod(o.value for o in scales if covers(o.subject, flow.key))) for flow in result
     )
 
 
@@ -69,10 +69,3 @@ def _sharing(flows: Iterable[Flow], rate: float) -> list[Flow]:
 def _paced(flow: Flow) -> Goal | None:
     """Return the goal of a flow that has a rate of its own now."""
     return replace(flow.goal, steady=False) if isinstance(flow.goal, Volume) else flow.goal
-
-
-def _scaled(flow: Flow, part: float) -> Flow:
-    if part == 1:
-        return flow
-    goal = None if flow.goal is None else flow.goal.scaled(part)
-    return replace(flow, rate=flow.rate * part, goal=goal)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 from dc_inject.menu import fields as f
@@ -36,7 +35,9 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
         names = sorted({str(flow.link) for flow in near} or {flow.scenario for flow in draft.preview.flows})
         raise UsageError(f"the menu has no {subject}", f"{'links' if near else 'scenarios'}: {units.some(names)}")
     _refuse_elsewhere([flow for flow in draft.preview.flows if flow.key in chosen], draft)
-    wanted = tuple(_times(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows)
+    wanted = tuple(
+        rates.scaled(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows
+    )
     meant: dict[Place, Text] = {}
     others: set[Place] = set()
     for amount, is_meant in _amounts(draft, scenario, link):
@@ -60,11 +61,6 @@ def compare(wanted: Iterable[Flow], read_again: Iterable[Flow]) -> None:
         same = flow.key == again.key and near(flow.rate, again.rate) and flow.shape == again.shape
         if not (same and same_goal(flow, again)):
             raise UsageError(f"the rate of {flow.key} cannot be scaled alone, with its shape", EXPAND)
-
-
-def _times(flow: Flow, factor: float) -> Flow:
-    goal = None if flow.goal is None else flow.goal.scaled(factor)
-    return replace(flow, rate=flow.rate * factor, goal=goal)
 
 
 def _meant(flow: Flow, scenario: str, link: str) -> bool:
