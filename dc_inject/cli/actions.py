@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli.shared import common, completion, params, subjects
+from dc_inject.cli.shared import common, params, subjects
 from dc_inject.cli.shared.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView, Reader
 from dc_inject.ledger.records import NOTE
@@ -95,13 +95,7 @@ def resume(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
 
 
 @click.command("set")
-@click.argument(
-    "words",
-    nargs=-1,
-    required=True,
-    metavar=f"{subjects.METAVAR} rate|scale VALUE",
-    shell_complete=completion.subjects,
-)
+@subjects.words(metavar=f"{subjects.METAVAR} rate|scale VALUE")
 @common.WHY
 @common.LEDGER
 def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
@@ -161,13 +155,7 @@ def _factor(text: str) -> float:
 
 
 @click.command()
-@click.argument(
-    "words",
-    nargs=-1,
-    required=True,
-    metavar=f"{subjects.METAVAR} [rate|scale]",
-    shell_complete=completion.subjects,
-)
+@subjects.words(metavar=f"{subjects.METAVAR} [rate|scale]")
 @common.WHY
 @common.LEDGER
 def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import click
@@ -21,22 +21,14 @@ from dc_inject.model.overrides import EVERYTHING
 
 METAVAR = "[CAMPAIGN] SCENARIO|SRC DST|'*'"
 PART = click.argument("part", nargs=-1, metavar="[SCENARIO|SRC DST|'*']", shell_complete=completion.subjects)
-WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR, shell_complete=completion.subjects)
-
-
-class SubjectKind(StrEnum):
-    """What a subject is."""
-
-    CAMPAIGN = "campaign"
-    SCENARIO = "scenario"
-    LINK = "link"
+words = partial(click.argument, "words", nargs=-1, required=True, shell_complete=completion.subjects)
+WORDS = words(metavar=METAVAR)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What a command is about; `name` is how ledgers keep it: `*`, a scenario, or a link as `SRC:DST`."""
 
-    kind: SubjectKind
     name: str
 
     def __str__(self) -> str:
@@ -47,7 +39,7 @@ class Subject:
         return overrides.covers(self.name, flow)
 
 
-CAMPAIGN = Subject(SubjectKind.CAMPAIGN, EVERYTHING)
+CAMPAIGN = Subject(EVERYTHING)
 
 
 def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
@@ -102,9 +94,10 @@ def require_known(view: Reader, subject: Subject) -> None:
     flows = view.accounts()
     if not flows or any(subject.covers(flow) for flow in flows):
         return
-    names = {str(flow.link) if subject.kind is SubjectKind.LINK else flow.scenario for flow in flows}
+    kind = "link" if ":" in subject.name else "scenario"  # whose names have none
+    names = {str(flow.link) if kind == "link" else flow.scenario for flow in flows}
     raise UsageError(
-        f"campaign {view.campaign or view.path.stem} has had no {subject.kind} {subject.name!r} so far",
+        f"campaign {view.campaign or view.path.stem} has had no {kind} {subject.name!r} so far",
         units.did_you_mean(subject.name, names),
     )
 
@@ -118,14 +111,13 @@ def _subject(words: Sequence[str]) -> Subject:
     try:
         match words:
             case [source, destination]:
-                name = f"{addresses.end_name(source)}:{addresses.end_name(destination)}"
-                return Subject(SubjectKind.LINK, name)
+                return Subject(f"{addresses.end_name(source)}:{addresses.end_name(destination)}")
             case [word] if word == EVERYTHING:
                 return CAMPAIGN
-            case [word] if ":" in word:  # which no scenario's name has
-                return Subject(SubjectKind.LINK, addresses.link(word))
+            case [word] if ":" in word:
+                return Subject(addresses.link(word))
             case [word]:
-                return Subject(SubjectKind.SCENARIO, word)
+                return Subject(word)
     except ValueError as error:
         message, hint = values.explain(error)
         raise UsageError(message, hint) from None
