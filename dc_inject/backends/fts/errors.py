@@ -101,10 +101,7 @@ def translate(
 
 def _is_of_fts(body: str) -> bool:
     """Return whether a 404 has one of the two forms that FTS writes: of a request, or of one job."""
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
+    answer = _read(body)
     if not isinstance(answer, dict):
         return False
     status = (
@@ -115,10 +112,14 @@ def _is_of_fts(body: str) -> bool:
 
 def _message(body: str) -> str:
     """Return the text of an error's body, if it is from FTS and no page of a proxy before it."""
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return "" if body.lstrip().startswith("<") else body.strip()
+    answer = _read(body)
     if isinstance(answer, dict):
         return str(answer.get("message") or answer.get("http_message") or answer.get("status") or "")
-    return ""
+    return "" if answer is not None or body.lstrip().startswith("<") else body.strip()
+
+
+def _read(body: str) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -46,10 +46,10 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
         if connection.status not in {401, 403, 404} and isinstance(error, Temporary | NeedsOperator):
             raise
     try:
-        rows = {(row["source_se"], row["dest_se"]): int(row["active"]) for row in _rows(connection)}
+        rows: Sequence[Row] = connection.call("get", "/optimizer/current")
     except ServiceError:
-        rows = {}
-    return list(_optimized(pairs, rows))
+        rows = ()
+    return list(_optimized(pairs, {(row["source_se"], row["dest_se"]): int(row["active"]) for row in rows}))
 
 
 def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueue]:
@@ -60,9 +60,7 @@ def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueu
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
         ours = [row for row in rows if all(row[name] == end for name, end in ends.items())]
         newest = sorted(ours, key=_at, reverse=True)[:_LATELY]
-        lately = [
-            row for row in newest if _at(newest[0]) - _at(row) <= _APART
-        ]  # without an earlier use of the link
+        lately = [row for row in newest if _at(newest[0]) - _at(row) <= _APART]  # no earlier use of the link
         if lately:
             now, sizes = lately[0], [_number(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
             rate = sum(_number(row["throughput"]) for row in lately) / len(lately)
@@ -94,21 +92,11 @@ def _number(value: object) -> float:
     return number
 
 
-def _rows(connection: Connection) -> Sequence[Row]:
-    rows: Sequence[Row] = connection.call("get", "/optimizer/current")
-    return rows
-
-
 def _optimized(pairs: Sequence[Pair], rows: Mapping[Pair, int]) -> Iterator[TransferLimit]:
     for pair in pairs:
-        optimized = rows.get(pair)
-        yield (
-            TransferLimit(*pair, LINK_LIMIT, "default")
-            if optimized is None
-            else TransferLimit(*pair, optimized, "optimizer")
-        )
+        yield _limit(pair, rows.get(pair), LINK_LIMIT, "optimizer")
     for pair in _ends(pairs):
-        yield TransferLimit(*pair, STORAGE_LIMIT, "default")
+        yield _limit(pair, None, STORAGE_LIMIT)
 
 
 def _configured(
@@ -127,8 +115,8 @@ def _ends(pairs: Sequence[Pair]) -> list[Pair]:
     return [(source, "") for source in sorted(sources)] + [("", storage) for storage in sorted(destinations)]
 
 
-def _limit(pair: Pair, limit: int | None, usual: int) -> TransferLimit:
-    return TransferLimit(*pair, usual, "default") if limit is None else TransferLimit(*pair, limit, "config")
+def _limit(pair: Pair, limit: int | None, usual: int, origin: str = "config") -> TransferLimit:
+    return TransferLimit(*pair, usual, "default") if limit is None else TransferLimit(*pair, limit, origin)
 
 
 def _of_link(source: str, destination: str, links: Sequence[Row]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rucio.common.exception import InvalidObject, RucioException
 
@@ -50,20 +50,23 @@ class Did(NamedTuple):
 
 def metadata(connection: Connection, dids: Iterable[Did]) -> Iterator[Row]:
     """Give Rucio's own metadata of DIDs; one that does not exist has no row."""
-    return bulk(
-        dids,
-        lambda batch: connection.call("get_metadata_bulk", [did.row() for did in batch], plugin=METADATA_PLUGIN),
-    )
+    return bulk(connection, "get_metadata_bulk", dids, plugin=METADATA_PLUGIN)
 
 
-def bulk(dids: Iterable[Did], read: Callable[[Sequence[Did]], list[Row]]) -> Iterator[Row]:
-    """Give the rows that `read` has for DIDs, a few calls for all of them.
+def bulk(connection: Connection, method: str, dids: Iterable[Did], **more: Any) -> Iterator[Row]:
+    """Give the rows that a call of Rucio has for DIDs, a few calls for all of them.
 
     A name that Rucio's schema refuses would spoil the whole call: then each half is asked for itself, until the
     bad one is alone and left out. What is no word of the schema may be the server's own fault: where not one
     name is answered for, that error is raised, so that a server that fails is not taken for one that has nothing.
     """
-    return split_into_batches(sorted(set(dids)), read)
+    return split_into_batches(sorted(set(dids)), lambda batch: rows_of(connection, method, batch, **more))
+
+
+def rows_of(connection: Connection, method: str, dids: Iterable[Did], **more: Any) -> list[Row]:
+    """Return the rows that one call has for DIDs."""
+    rows: list[Row] = connection.call(method, [did.row() for did in dids], **more)
+    return rows
 
 
 def split_into_batches(

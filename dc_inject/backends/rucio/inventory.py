@@ -20,6 +20,7 @@ from dc_inject.model.errors import Permanent
 from dc_inject.model.ports import Note
 from dc_inject.planning import pool
 
+DATASET_REPLICAS = "list_dataset_replicas_bulk"
 _DEEPEST = 20  # containers within containers
 _WILD = re.compile(r"[*?\[]")
 _LONG = timedelta(hours=12)  # protocols of RSEs hardly ever change
@@ -52,17 +53,17 @@ def inventory(
 def _locked(connection: Connection, source: str) -> Iterator[Dataset]:
     for row in connection.stream("get_dataset_locks_by_rse", source):
         if row["state"] == "OK" and not naming.is_slice(row["name"]):  # a slice is there as a part of its parent
-            yield Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+            yield _dataset(row)
 
 
 def _looked_up(connection: Connection, source: str, members: frozenset[str]) -> Iterator[Dataset]:
-    rows = bulk(
-        map(Did.read, members),
-        lambda dids: connection.call("list_dataset_replicas_bulk", [did.row() for did in dids]),
-    )
-    for row in rows:
+    for row in bulk(connection, DATASET_REPLICAS, map(Did.read, members)):
         if row["rse"] == source and complete(row):
-            yield Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+            yield _dataset(row)
+
+
+def _dataset(row: Row) -> Dataset:
+    return Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
 
 
 def complete(replica: Row) -> bool:
@@ -153,7 +154,7 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     wanted = map(Did.read, {*inside, *_matching(connection, patterns)})
     there: dict[str, set[Did]] = {}  # what passes, by RSE
     where = urls.parse(source)[:3] if urls.is_url(source) else source
-    for row in bulk(wanted, lambda dids: connection.call("list_dataset_replicas_bulk", [d.row() for d in dids])):
+    for row in bulk(connection, DATASET_REPLICAS, wanted):
         did = Did.of(row)
         whole = Dataset(str(did), count(row["available_bytes"]), count(row["available_length"]))
         fits = pool.matches(whole, datasets, in_container=whole.name in inside)
@@ -187,13 +188,7 @@ def _matching(connection: Connection, patterns: Iterable[Did]) -> Iterator[str]:
 
 def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -> Iterator[File]:
     schemes = [urls.parse(source).scheme] if urls.is_url(source) else list(urls.PORTS)
-    rows = bulk(
-        dids,
-        lambda part: connection.call(
-            "list_replicas", [did.row() for did in part], schemes=schemes, rse_expression=rse
-        ),
-    )
-    for row in rows:
+    for row in bulk(connection, "list_replicas", dids, schemes=schemes, rse_expression=rse):
         url = _below(row, source)
         if url and row["bytes"]:
             yield File(url, count(row["bytes"]), f"adler32:{row['adler32']}" if row.get("adler32") else "")

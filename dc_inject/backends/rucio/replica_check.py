@@ -12,13 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.dids import Did, bulk, metadata, split_into_batches
-from dc_inject.backends.rucio.inventory import complete
+from dc_inject.backends.rucio.dids import Did, bulk, metadata, rows_of, split_into_batches
+from dc_inject.backends.rucio.inventory import DATASET_REPLICAS, complete
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Dataset, Item
 from dc_inject.model.errors import Permanent
@@ -97,11 +96,7 @@ class ReplicaCheck:
         return left
 
     def _dataset_replicas(self, dids: Iterable[Did]) -> dict[tuple[Did, str], Row]:
-        rows = bulk(
-            dids,
-            lambda part: self._connection.call("list_dataset_replicas_bulk", [did.row() for did in part]),
-        )
-        return {(Did.of(row), row["rse"]): row for row in rows}
+        return {(Did.of(row), row["rse"]): row for row in bulk(self._connection, DATASET_REPLICAS, dids)}
 
     def _locks(self, dids: Mapping[ItemId, Did]) -> dict[tuple[Did, str], list[Row]]:
         locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
@@ -176,7 +171,10 @@ class ReplicaCheck:
 def list_locks(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     """Return the dataset locks of datasets at all RSEs."""
     return list(
-        bulk(dids, lambda part: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in part]))
+        split_into_batches(
+            sorted(set(dids)),
+            lambda part: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in part]),
+        )
     )
 
 
@@ -224,7 +222,7 @@ def list_files(connection: Connection, lengths: Mapping[Did, int]) -> dict[Did, 
     files: dict[Did, dict[Did, int]] = {did: {} for did in lengths}
     rows = split_into_batches(
         sorted(lengths),
-        lambda batch: _rows(connection, "bulk_list_files", batch),
+        lambda batch: rows_of(connection, "bulk_list_files", batch),
         lambda batch: sum(lengths[did] for did in batch) > _FILES_AT_ONCE,
     )
     for row in rows:
@@ -246,7 +244,7 @@ def replica_states(
         return sorted(set().union(*(places[did] for did in batch)))
 
     def read(batch: Sequence[Did]) -> list[Row]:
-        return _rows(
+        return rows_of(
             connection,
             "list_replicas",
             batch,
@@ -263,8 +261,3 @@ def replica_states(
     return {
         (Did.of(row), rse): answers.name(state) for row in rows for rse, state in (row.get("states") or {}).items()
     }
-
-
-def _rows(connection: Connection, method: str, dids: Sequence[Did], **more: Any) -> list[Row]:
-    rows: list[Row] = connection.call(method, [did.row() for did in dids], **more)
-    return rows
