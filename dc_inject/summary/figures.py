@@ -35,6 +35,7 @@ from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
 from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
+from dc_inject.summary.criteria import GRADES
 from dc_inject.summary.days import ONE, Days, list_days
 
 BY = ("day", "hour", "cycle", "calendar-day")  # what a step may be
@@ -44,7 +45,6 @@ LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
 POLICY = "policy"  # the signal with the way in which a simulation injects, where it is not by control
 SERIES = {"due": "target", "injected": "injected", "moved": "moved"}  # over time, and how people call them
-GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "!"), (float("-inf"), "red", "!!"))
 METHOD = """
 Everything is from the ledger of dc_inject: what it was to inject, what it injected, and what it saw arrive. Other
 traffic on the same links is not in it. The ratios published of DC24 included production traffic; these do not.

@@ -22,8 +22,9 @@ from dc_inject.model import EPOCH, Cycle, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.model.services import SERVICES, injections
 from dc_inject.summary import marks, short_links
+from dc_inject.summary.criteria import CURRENT, ENOUGH
 from dc_inject.summary.days import list_days
-from dc_inject.summary.short_links import CURRENT, ShortGroup, grouped, is_current
+from dc_inject.summary.short_links import ShortGroup, grouped, is_current
 
 HEIGHTS = " ▁▂▃▄▅▆▇"
 STEPS = 12  # cycles of a trend, at most
@@ -136,7 +137,7 @@ def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink]
         count = f"{short:,} of {len(links):,} links{f', {others}' * (len(groups) > 1)}"
         return f"{'! ' * groups[0].needs_action}short: {count}; {groups[0].line}"
     if links:
-        slow = sum(link.latest < short_links.ENOUGH for link in links)
+        slow = sum(link.latest < ENOUGH for link in links)
         again = f"; {slow:,} moved too little in the last cycle: wait for the next one" if slow else ""
         return f"short: none of {units.counted(len(links), 'links')}{again}"
     return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from dc_inject.ledger import LedgerView
@@ -19,10 +19,7 @@ from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, ServiceError
 from dc_inject.planning import clocks
 from dc_inject.summary import short_links
-
-SILENT = timedelta(hours=1)  # without anything that arrives
-CYCLES = 2  # cycle lengths within which a cycle must have begun
-LEAST_FREE = 100_000_000  # bytes on the ledger's disk
+from dc_inject.summary.criteria import CURRENT, LEAST_FREE, SILENT
 
 
 def check_all(paths: Sequence[Path], name: str, now: datetime) -> list[str]:
@@ -59,7 +56,7 @@ def check(path: Path, name: str, now: datetime) -> str:
         raise LedgerError(f"{name}: {leapt}", clocks.HINT)
     if began is None or length is None:
         words = "no cycle has begun yet"
-    elif now - began <= CYCLES * length:
+    elif now - began <= CURRENT * length:
         words = f"a cycle began at {began:%Y-%m-%d %H:%M:%SZ}"
     else:
         age = units.format_duration(now - began)

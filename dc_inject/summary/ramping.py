@@ -10,8 +10,7 @@ from dc_inject.ledger import Reader, Row
 from dc_inject.model import FlowKey
 from dc_inject.planning import ramp
 from dc_inject.planning.ramp import FOLLOWS
-
-LESS = 0.8  # times what a link has moved: one that moves less than that is not growing
+from dc_inject.summary.criteria import LESS
 
 
 def growing(view: Reader, now: datetime) -> Iterator[FlowKey]:

@@ -37,19 +37,12 @@ from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.link_plan import FAILING
 from dc_inject.summary import what_to_do, why
+from dc_inject.summary.criteria import CURRENT, ENOUGH, JUDGED, LITTLE, QUEUED, RETURNS, WORKS
 from dc_inject.summary.days import list_days
 from dc_inject.summary.failed_files import count_failed
 from dc_inject.summary.menu_terms import site_of
 from dc_inject.summary.ramping import growing
 
-CYCLES = 4  # closed ones that are judged
-RETURNS = (
-    8  # cycles in which a link that moves something may return to its rate, as long as it takes after failures
-)
-QUEUED = 0.25  # of what arrives in a cycle: with less on its way, no limit of FTS is what keeps a link back
-CURRENT = 2  # cycle lengths after the last closed cycle within which it is current
-ENOUGH = 0.7  # of the due: a link that moved less is short
-WORKS = 1 / 3  # of the due of the last closed cycle: who carries such a link works
 LOOKED_BACK = timedelta(days=1)  # for the last arrival of a link
 UNEXPLAINED, FEW, LIMIT, RAMP = "silent", "few-bytes", "fts-limit", "fts-ramp"  # causes that are no holds
 SUSPECTING = frozenset({UNEXPLAINED, Hold.FAILING.value})  # causes that any party may have
@@ -206,7 +199,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
     by_key: dict[FlowKey, list[Row]] = defaultdict(list)
     for row in view.rows(since=last.start - RETURNS * last.length):
         by_key[row.key].append(row)
-    accounts, sites, first = view.accounts(), site_of(view), last.start - (CYCLES - 1) * last.length
+    accounts, sites, first = view.accounts(), site_of(view), last.start - (JUDGED - 1) * last.length
     links = []
     for key, rows in by_key.items():
         coming = accounts[key].coming
@@ -249,7 +242,7 @@ def _with_failures(
     suspects = [link.key for link in links if link.cause in {UNEXPLAINED, FEW} and not link.works]
     parts = failing.recent_parts(view, last, rows, suspects) if suspects else {}
     fails = {link.key for link in links if link.cause == Hold.FAILING or parts.get(link.key, 0.0) > FAILING}
-    counts = count_failed(view, last.start - 2 * CYCLES * last.length) if fails else {}
+    counts = count_failed(view, last.start - 2 * JUDGED * last.length) if fails else {}
     return [
         link._replace(cause=FAILS.hold, held=link.held or FAILS, failed=counts.get(link.key, {}))
         if link.key in fails
@@ -280,7 +273,7 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
     stands = since is not None and 2 * link.coming >= link.due
     if held is not None and (held.hold is Hold.BACKLOG or (stands and held.hold not in STOPS)):
         held = None
-    is_queued = CYCLES * link.coming >= QUEUED * link.latest * link.due > 0
+    is_queued = JUDGED * link.coming >= QUEUED * link.latest * link.due > 0
     is_late = link.returning is not None and link.returning <= link.until
     if held is not None:
         cause = held.hold.value
@@ -289,8 +282,7 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
     elif since is None and is_queued and (link.most or grows):
         cause = LIMIT if link.most else RAMP
     else:
-        # Control alone lets 0.44 of a cycle's due be on its way, and a part of a dataset.
-        few = since is None and 1.5 * CYCLES * link.coming < link.due and not is_late
+        few = since is None and JUDGED * link.coming < LITTLE * link.due and not is_late
         cause = FEW if few or not link.coming else UNEXPLAINED
     return link._replace(cause=cause, held=held)
 
