@@ -20,7 +20,6 @@ class CallRecord(Protocol):
 
     def begin(self) -> None:
         """Forget the last call."""
-        ...
 
 
 E = TypeVar("E")

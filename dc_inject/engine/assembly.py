@@ -64,7 +64,6 @@ class Connect(Protocol):
         origin: Origin | None,
     ) -> Mapping[str, Backend]:
         """Return them; `timeout` is in seconds, `endpoint` that of FTS, and `origin` goes into what is made."""
-        ...
 
 
 class CampaignObserver(Observer, Protocol):
@@ -72,7 +71,6 @@ class CampaignObserver(Observer, Protocol):
 
     def in_force(self, campaign: Campaign) -> None:
         """Hear which menus are in force, at the start and after each change."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,11 +119,6 @@ def by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return result
 
 
-def in_parts(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Cut things into parts of at most so many, each for one call."""
-    return [items[start : start + size] for start in range(0, len(items), size)]
-
-
 def _as_service_error(error: BaseException) -> ServiceError:
     """Return a ServiceError as it is; anything else is a fault of ours, whose call may have been carried out."""
     if isinstance(error, ServiceError):

@@ -57,13 +57,11 @@ class Planner(Protocol):
 
     def plan(self, situation: Situation) -> Plan:
         """Return what each demand gets in this cycle."""
-        ...
 
     def refill(
         self, situation: Situation, room: Mapping[FlowKey, int], standing: Sequence[Injection] = ()
     ) -> tuple[Injection, ...]:
         """Return injections in place of those that could not be used; `room` are the bytes left, by flow."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.calls import by_service, in_parts
+from dc_inject.engine.calls import by_service
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import RemoveCalled, Removed, Removing
-from dc_inject.model.ports import Removal
+from dc_inject.model.ports import Removal, in_parts
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.reconcile import backoff
 

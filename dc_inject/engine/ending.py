@@ -80,7 +80,6 @@ class Tidier(Protocol):
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
         """Delete the empty folders of a campaign of which no job is left; return what stood in the way."""
-        ...
 
 
 def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> Iterator[tuple[str, ServiceError]]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine import preflight, queues, rooms, second_hops
-from dc_inject.engine.calls import Batch, in_parts
+from dc_inject.engine.calls import Batch
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
 from dc_inject.engine.situation import SituationReader, booked
@@ -37,7 +37,7 @@ from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.events import Intended
 from dc_inject.model.goals import GoalAccount, Recycle, SecondHop
 from dc_inject.model.items import ItemId
-from dc_inject.model.ports import RseFacts
+from dc_inject.model.ports import RseFacts, in_parts
 from dc_inject.model.rates import site_of
 from dc_inject.planning import pace, plan
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.calls import Batch, in_parts
+from dc_inject.engine.calls import Batch
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Flow, FlowKey, Hold, Injection, Item, Slice
 from dc_inject.model.events import SetAside
 from dc_inject.model.items import ItemId, units_of
-from dc_inject.model.ports import Candidate, ReplicaStatus
+from dc_inject.model.ports import Candidate, ReplicaStatus, in_parts
 from dc_inject.model.transitions import UNASKED
 from dc_inject.planning import lifetime, plan
 from dc_inject.planning.second_hops import select_second_hops

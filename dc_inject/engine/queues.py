@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 
-from dc_inject.engine.calls import Batch, in_parts
+from dc_inject.engine.calls import Batch
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Link, Mode
-from dc_inject.model.ports import LinkQueue, Missing
+from dc_inject.model.ports import LinkQueue, Missing, in_parts
 from dc_inject.planning.situation import Demand
 
 LINKS_AT_ONCE = 20  # that one call asks for queues

@@ -28,14 +28,14 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from dc_inject.engine import second_hops
-from dc_inject.engine.calls import Batch, by_service, in_parts
+from dc_inject.engine.calls import Batch, by_service
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
 from dc_inject.model import Entry, Flow, FlowKey, State, transitions, units
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.events import EndCalled, Ended, EndRequested, Observed, SetAside
-from dc_inject.model.ports import Backend, Observation, Outcome, Status
+from dc_inject.model.ports import Backend, Observation, Outcome, Status, in_parts
 from dc_inject.planning import reconcile
 from dc_inject.planning.second_hops import select_second_hops
 

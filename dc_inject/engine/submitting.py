@@ -309,7 +309,6 @@ class Submitting:
                 self._refused_bundle(injection, error)
             case NoSlices():
                 self._context.no_slices(injection.flow, error)
-                self._context.report(Refused(injection.link.through, error.kind))
                 self.withdraw({injection.flow}, error.message)
                 self._short.add(injection.flow)
             case TryOtherItem():
@@ -318,18 +317,18 @@ class Submitting:
                 wait = backoff(times, injection.key, 2 * injection.cycle.length, LONGEST_WAIT)
                 self._context.ledger.quarantine(item, destination, error.message, now, until=now + wait)
                 self._short.add(injection.flow)
-                self._context.report(Refused(injection.link.through, error.kind))
             case Permanent():
                 self._context.ledger.quarantine(item, destination, error.message, now)
                 self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
                 self._short.add(injection.flow)
-                self._context.report(Refused(injection.link.through, error.kind))
                 values = {"item": item, "destination": destination, "why": error.message}
                 log.warning(
                     "%s will not go to %s: %s", *values.values(), extra={"event": "refused", "fields": values}
                 )
             case _:
                 self._context.fail(injection.link.through, error, [injection.flow])
+                return
+        self._context.report(Refused(injection.link.through, error.kind))
 
     def _refused_bundle(self, injection: Injection, error: ServiceError) -> None:
         """Leave a job that FTS does not want: it is the request that is wrong, so another one would be too.
@@ -337,7 +336,6 @@ class Submitting:
         Its bytes stay in the debt. After a few of them the link waits for the next cycle.
         """
         self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
-        self._context.report(Refused(injection.link.through, error.kind))
         self._wrong[injection.flow] += 1
         if self._wrong[injection.flow] == 1:
             log.warning("%s refuses jobs of %s: %s", injection.link.through, injection.flow, error.message)

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from dc_inject.ledger import Reader
 from dc_inject.model.errors import ServiceError, UsageError
-from dc_inject.model.ports import Backend, Status, Stray
+from dc_inject.model.ports import Backend, Status, Stray, in_parts
 
 YOUNG = timedelta(days=1)
 AT_ONCE = 1000  # files deleted by one call
@@ -27,15 +27,12 @@ class Sweeper(Protocol):
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         """Stream files whose whole path is one of ours."""
-        ...
 
     def statuses(self, keys: Iterable[str]) -> Mapping[str, Status]:
         """Return how the jobs of injections stand, by the keys of these."""
-        ...
 
     def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
         """Delete files of a campaign, and folders of its jobs that are then empty; return what was in the way."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,8 @@ def delete(
     """Delete files of a service that leaves some; give for many files at a time what stood in the way of each."""
     assert isinstance(backend, Sweeper)
     urls = sorted(stray.url for stray in strays)  # so that the files of a folder go together
-    for start in range(0, len(urls), AT_ONCE):
-        yield [error for _, error in backend.delete(urls[start : start + AT_ONCE], prefix, campaign)]
+    for part in in_parts(urls, AT_ONCE):
+        yield [error for _, error in backend.delete(part, prefix, campaign)]
 
 
 def _newest(stray: Stray) -> datetime:

@@ -93,22 +93,12 @@ def rate(text: str) -> float:
     return value
 
 
-def size(text: str) -> int:
-    """Read a size; bytes."""
-    return units.parse_size(text)
-
-
 def amount(text: str) -> int:
     """Read a size above zero; bytes."""
     value = units.parse_size(text)
     if value <= 0:
         raise WrongError(f"{text!r} must be above 0", "write a size above 0, or remove the link")
     return value
-
-
-def duration(text: str) -> timedelta:
-    """Read a duration, which may be zero (`0 s`)."""
-    return units.parse_duration(text)
 
 
 def lasting(text: str) -> timedelta:
@@ -134,8 +124,8 @@ def cycle(text: str) -> timedelta:
 def block(text: str) -> int:
     """Read the size of a block that a worker reads at a time: 1 kB to 64 MiB, since workers keep it in memory."""
     with suppress(ValueError):  # whatever is wrong with it, the hint names the bounds
-        if 1000 <= size(text) <= 64 * 2**20:
-            return size(text)
+        if 1000 <= units.parse_size(text) <= 64 * 2**20:
+            return units.parse_size(text)
     raise WrongError(f"{shown(text)!r} is not the size of a block", "write 1 kB to 64 MiB, such as 4 MB")
 
 

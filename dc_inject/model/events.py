@@ -33,7 +33,6 @@ class Observer(Protocol):
 
     def event(self, event: Event) -> None:
         """Receive one event; back ends send theirs from any thread."""
-        ...
 
 
 # --------------------------------------------------------------------------- cycles

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from dc_inject.model import units
 from dc_inject.model.errors import ServiceError
@@ -268,7 +268,6 @@ class Listing(Protocol):
 
     def made(self, campaign: str, *, since: datetime) -> Iterator[Made]:
         """Stream those that were made after `since`; one long call, so that it is asked once a cycle at most."""
-        ...
 
 
 @runtime_checkable
@@ -296,7 +295,6 @@ class Note(Protocol):
 
     def __call__(self, item: Item, *, in_container: bool) -> None:
         """Note a dataset."""
-        ...
 
 
 class Backend(Protocol):
@@ -309,11 +307,9 @@ class Backend(Protocol):
 
     def check(self) -> Identity:
         """Return who we are and what we may do; raises NeedsOperator with a hint when nothing will work."""
-        ...
 
     def resolve(self, expression: str) -> tuple[str, ...]:
         """Return the names that an RSE expression means now, sorted; raises Permanent if it is not valid."""
-        ...
 
     def inventory(
         self, source: str, datasets: DatasetFilter | FileFilter, note: Note | None = None
@@ -322,39 +318,30 @@ class Backend(Protocol):
 
         Where a service has datasets, `note` is given each dataset before the filter.
         """
-        ...
 
     def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Check once more what was chosen, in bulk, just before use."""
-        ...
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Ask for injections of one link; one outcome for each, idempotent by key."""
-        ...
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
         """Return the state of entries, also of those in doubt; `exact` settles moved bytes by looking at locks."""
-        ...
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """End rules or jobs of ours; one that is gone already is a success."""
-        ...
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Return whether the bytes of ended entries are gone, and delete them where the service does not."""
-        ...
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Return space, quota and availability of RSEs, in bulk."""
-        ...
 
     def endpoints(self, rse: str) -> list[Endpoint]:
         """Return where a storage is served, as far as it is known."""
-        ...
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
         """Return what waits on links in FTS, or why that cannot be read, for the links that FTS knows."""
-        ...
 
 
 class Clock(Protocol):
@@ -362,7 +349,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present instant."""
-        ...
 
 
 @runtime_checkable
@@ -371,23 +357,18 @@ class MachineClock(Protocol):
 
     def guard(self) -> None:
         """Follow no leap from now on."""
-        ...
 
     def leap(self) -> timedelta:
         """Return how far the machine's clock is ahead of the engine's."""
-        ...
 
     def farthest(self) -> timedelta:
         """Return how far it leapt since this was last asked, also if it is back."""
-        ...
 
     def follow(self) -> None:
         """Take the time that the machine's clock shows."""
-        ...
 
     def ahead(self, address: str) -> timedelta | None:
         """Return how far the machine's clock is ahead of a service's; None where that is not known."""
-        ...
 
 
 class Finished(NamedTuple):
@@ -403,12 +384,17 @@ class Executor(Protocol):
 
     def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         """Run a task; its end is handed back by `wait`. Tasks that hang in one lane hold up no other lane."""
-        ...
 
     def wait(self, until: datetime) -> list[Finished]:
         """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
-        ...
 
     def wake(self) -> None:
         """End a wait now; may be called from a signal handler."""
-        ...
+
+
+T = TypeVar("T")
+
+
+def in_parts(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Cut things into parts of at most so many, each for one call."""
+    return [items[start : start + size] for start in range(0, len(items), size)]

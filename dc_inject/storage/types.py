@@ -39,22 +39,18 @@ class Access(Protocol):
     @property
     def token(self) -> str:
         """The bearer token; empty if there is none."""
-        ...
 
     @property
     def certificate(self) -> str:
         """The path of a proxy or certificate; empty if there is none."""
-        ...
 
     @property
     def key(self) -> str:
         """The path of the certificate's key; of a proxy it is the same file."""
-        ...
 
     @property
     def stamp(self) -> Hashable:
         """Something that compares unequal when the files have changed."""
-        ...
 
 
 def credential(access: Access) -> str:
@@ -108,37 +104,30 @@ class Storage(Protocol):
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, `depth` levels deep (None: all), or raise Permanent beyond the limit."""
-        ...
 
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Return whether a file exists, its size, and its adler32 if asked for (that may take a minute)."""
-        ...
 
     def delete(self, file: StoredFile) -> bool:
         """Delete one file; True if it went now, False if it was gone already.
 
         Raises `deletion.NotOurs`, before anything is sent, for a file that is not proved to be ours.
         """
-        ...
 
     def delete_folder_if_empty(self, folder: StoredFolder) -> bool:
         """Delete a folder that is seen to be empty; True if it is gone, False if something is in it.
 
         Raises `deletion.NotOurs`, before anything is sent, for a folder that is not proved to be ours.
         """
-        ...
 
     def make_folders(self, url: str, below: str) -> None:
         """Make a folder and those above it, but nothing at or above `below`, which has to exist."""
-        ...
 
     def reachable(self, url: str) -> Reach:
         """Ask one cheap question: does it exist, may we read it, how much space is left."""
-        ...
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
         """Return which of `VERBS` are allowed there; None where the storage does not answer that."""
-        ...
 
 
 class Body(Sized, Iterable[bytes], Protocol):
@@ -150,4 +139,3 @@ class Writable(Storage, Protocol):
 
     def put(self, url: str, body: Body) -> None:
         """Write a file; raises `NotFound` where a folder above it is missing and the storage does not make it."""
-        ...

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from dc_inject.menu import addresses, fields, values
 from dc_inject.menu.nodes import Place, Text
-from dc_inject.model import Order, Verify
+from dc_inject.model import Order, Verify, units
 from tests.menu.texts import problems, text
 
 ZURICH = ZoneInfo("Europe/Zurich")
@@ -76,7 +76,7 @@ def test_wrong_moments(text: str, wording) -> None:
         (addresses.link, " A -> B ", "A:B"),
         (addresses.link, "davs://a/b->root://c//d", "davs://a/b:root://c//d"),
         (values.cycle, "15 min", timedelta(minutes=15)),
-        (values.duration, "0 s", timedelta(0)),
+        (units.parse_duration, "0 s", timedelta(0)),
         (values.did, "cms:/*/RAW#*", "cms:/*/RAW#*"),
         (addresses.end, " tier=1&country=DE ", "tier=1&country=DE"),
     ],
@@ -96,7 +96,7 @@ def test_values(read, text: str, expected: object) -> None:
         (values.rate, "inf Gb/s"),
         (values.rate, "nan"),
         (values.rate, "1e29 EB/s"),
-        (values.size, "10 Gb"),
+        (units.parse_size, "10 Gb"),
         (values.counts, "1000"),
         (values.counts, "9..1"),
         (values.counts, "a..b"),

@@ -18,27 +18,21 @@ class SetWriter(Protocol):
 
     def missing(self) -> Sequence[int]:
         """Return the numbers of the files that are not known to be there; raises when the set cannot be made."""
-        ...
 
     def begin(self) -> None:
         """Make what has to be there before the first file."""
-        ...
 
     def url(self, number: int) -> str:
         """Return where a file that is missing has to lie."""
-        ...
 
     def write(self, number: int, moved: Moved) -> Written:
         """Write one file, unless its storage has it."""
-        ...
 
     def keep(self, written: Sequence[Filled]) -> None:
         """Let files that are at their storage count, also if all else fails."""
-        ...
 
     def finish(self) -> None:
         """Close what is complete."""
-        ...
 
 
 class _Stopped(Exception):

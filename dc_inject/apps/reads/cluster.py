@@ -41,23 +41,18 @@ class Cluster(Protocol):
 
     def check(self) -> datetime | None:
         """Return when credentials of workers expire; raises NeedsOperator if there can be no workers."""
-        ...
 
     def start(self, task: Task, done: Callable[[], None]) -> None:
         """Read a bundle as soon as a worker is free; `done` is called at the end, whatever it is."""
-        ...
 
     def cancel(self, key: str) -> None:
         """Drop a task that has not begun."""
-        ...
 
     def ask(self, question: Callable[..., T], keys: Sequence[str]) -> list[T]:
         """Call a function of `records` wherever there are records, and return all answers."""
-        ...
 
     def close(self) -> None:
         """End the workers that would end with this process; those of a site go on."""
-        ...
 
 
 def cluster() -> Cluster:

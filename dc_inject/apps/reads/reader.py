@@ -71,11 +71,9 @@ class Source(Protocol):
 
     def read(self, offset: int, length: int) -> int:
         """Read, and return how many bytes came."""
-        ...
 
     def close(self) -> None:
         """Close it."""
-        ...
 
 
 Open = Callable[[Task, str, Callable[[], bool]], Source]

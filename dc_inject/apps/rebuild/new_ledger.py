@@ -43,7 +43,6 @@ class Searchable(Protocol):
 
     def ours(self, campaign: str, *, since: datetime | None) -> Iterator[FoundInjection]:
         """Stream those that were made, or of jobs that are over: were over, after `since`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

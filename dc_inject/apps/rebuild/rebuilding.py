@@ -18,7 +18,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from dc_inject.engine.calls import Batch, Calls, in_parts
+from dc_inject.engine.calls import Batch, Calls
 from dc_inject.engine.reconciler import observing
 from dc_inject.ledger import Ledger, failing
 from dc_inject.model import (
@@ -52,6 +52,7 @@ from dc_inject.model.ports import (
     Observation,
     Outcome,
     Status,
+    in_parts,
 )
 from dc_inject.planning import lifetime
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode
 
 from dc_inject.backends.answers import count
@@ -24,7 +24,7 @@ from dc_inject.model import Entry, Injection, Link, deletion, naming, urls
 from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, judged
 from dc_inject.model.items import LARGEST_FILE, label_of_job
 from dc_inject.model.naming import Copy, Origin
-from dc_inject.model.ports import FoundInjection, Made, Outcome, Status
+from dc_inject.model.ports import FoundInjection, Made, Outcome, Status, in_parts
 from dc_inject.model.redaction import scrub
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,6 @@ LONGEST = timedelta(days=14)  # how far back jobs that are over are looked for; 
 _FIELDS = ("file_state", "filesize", "user_filesize", "source_surl", "dest_surl")
 _HOUR = timedelta(hours=1)
 _DEPTH = 6  # names of a copy's path below the prefix: naming.copies
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ class Jobs:
     def cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Cancel what is not over; a job that is over, or unknown, is a success."""
         outcomes: list[Outcome] = []
-        for batch in parts(entries, AT_ONCE):
+        for batch in in_parts(entries, AT_ONCE):
             try:
                 outcomes += self._cancel(batch)
             except ServiceError as error:
@@ -152,12 +150,6 @@ def read_metadata(row: Row) -> dict[str, Any]:
     return dict(written) if isinstance(written, Mapping) and written.get("dc_inject") == 1 else {}
 
 
-def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Cut a sequence into parts of at most `size`."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
 def _refused(job: str, status: str) -> ServiceError:
     return Temporary(f"FTS did not cancel the job {job}: {status}")
 
@@ -192,7 +184,7 @@ class JobList:
         A job whose files are not named as ours is left out, whatever its metadata is. The link's source is the
         folder that all source files lie in: the prefix of the menu is that one, or one above it.
         """
-        for batch in parts(self._rows(campaign, since), LISTED_AT_ONCE):
+        for batch in in_parts(self._rows(campaign, since), LISTED_AT_ONCE):
             files = self._files([row["job_id"] for row in batch])
             for row in batch:
                 injection = self._injection(row, files.get(row["job_id"], ()))

@@ -16,7 +16,7 @@ from dc_inject.backends.rucio.connection import Connection, Row, account_of, is_
 from dc_inject.backends.rucio.errors import tolerated
 from dc_inject.model import units
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
-from dc_inject.model.ports import RseFacts
+from dc_inject.model.ports import RseFacts, in_parts
 from dc_inject.model.redaction import scrub
 
 _SHORT = timedelta(seconds=5)  # what all RSEs share is read once for the parts of one round of questions
@@ -139,8 +139,7 @@ class Facts:
         now = self._connection.now()
         unsure = [name for name in names if now - self._alone.get(name, now - _LONG) >= _LONG]
         meanings: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
-        for start in range(0, len(unsure), _TOGETHER):
-            part = unsure[start : start + _TOGETHER]
+        for part in in_parts(unsure, _TOGETHER):
             if not self._each_alone(part):
                 meanings |= {name: self._meant_by(name) for name in part}
         self._alone |= {name: now for name in unsure if meanings[name] == (name,)}

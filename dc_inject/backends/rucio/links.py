@@ -41,11 +41,9 @@ class NamedFts(Protocol):
 
     def refusal(self, endpoint: str) -> str:
         """Return why an FTS is not asked, and how a person allows it; nothing where it may be."""
-        ...
 
     def queues(self, endpoint: str, pairs: Sequence[Pair]) -> Mapping[Pair, LinkQueue]:
         """Return the queues of links between storages that an FTS knows. Raises ServiceError."""
-        ...
 
 
 def queues(connection: Connection, links: Iterable[Link], fts: NamedFts | None) -> dict[Link, LinkQueue | Missing]:

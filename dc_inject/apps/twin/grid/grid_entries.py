@@ -42,7 +42,7 @@ def _seconds(like: str, least: timedelta = timedelta(0), called: str = "") -> An
     """Return what reads a duration, into seconds: from `least`, which messages call so, to a year."""
 
     def read(text: str) -> float:
-        duration = values.duration(text)
+        duration = units.parse_duration(text)
         if duration > LONGEST:
             raise WrongError(f"{text!r} is longer than a year", "write a shorter duration")
         if duration < least:
