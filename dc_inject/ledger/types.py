@@ -122,21 +122,6 @@ class SummaryLine:
         """Bytes that arrived, estimates included."""
         return self.totals.moved
 
-    @property
-    def estimated(self) -> int:
-        """The part of `moved` that is an estimate."""
-        return self.totals.estimated
-
-    @property
-    def forgiven(self) -> int:
-        """Bytes of the due that will not be made up."""
-        return self.totals.forgiven
-
-    @property
-    def rules(self) -> int:
-        """How many injections were accepted."""
-        return self.totals.rules
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:

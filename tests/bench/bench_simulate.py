@@ -80,7 +80,9 @@ def run(cycles: int, policy: str | None, files: str = "") -> dict[str, Any]:
             made = simulation.run(request, ledger, 1, passed)
             lines = ledger.summary()
             told = {
-                "links": [[str(line.key), line.due, line.injected, line.moved, line.rules] for line in lines],
+                "links": [
+                    [str(line.key), line.due, line.injected, line.moved, line.totals.rules] for line in lines
+                ],
                 "held": [dict(line.holds) for line in lines],
                 "lost": forecast.lost(made.world),
             }
@@ -88,7 +90,7 @@ def run(cycles: int, policy: str | None, files: str = "") -> dict[str, Any]:
     assert made.end - made.start == timedelta(minutes=15) * cycles, (made.start, made.end)
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
     each = [after - before for before, after in zip([began, *spent[:-1]], spent, strict=True)]
-    rules = sum(line.rules for line in lines)
+    rules = sum(line.totals.rules for line in lines)
     moved = sum(line.moved for line in lines) / sum(line.due for line in lines)
     return {
         "seconds": each,

@@ -265,8 +265,8 @@ def test_the_closing_table_counts_cycles_with_a_due_and_holds(ledger):
         DB: {Hold.POOL_DRY: 1},
     }
     line = lines[AB]
-    assert (line.due, line.injected, line.moved, line.estimated) == (450 * GB + 5, 100 * GB, 0, 0)
-    assert (line.rules, line.forgiven) == (1, 0)
+    assert (line.due, line.injected, line.moved, line.totals.estimated) == (450 * GB + 5, 100 * GB, 0, 0)
+    assert (line.totals.rules, line.totals.forgiven) == (1, 0)
     assert ledger.totals().due == 3 * 450 * GB + 5
 
 
