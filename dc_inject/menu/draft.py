@@ -63,7 +63,7 @@ class MenuDraft:
         if not self.expressions:
             return self.preview
         reader = MenuReader(self.name, None)
-        menu, _ = _build(self.document, reader, self.digest, names)
+        menu, _ = _build(self.document, reader, names)
         if reader.problems:
             raise MenuError(reader.problems)
         return self.reshape(menu)
@@ -88,7 +88,7 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
         document = validate(mapping, reader)
     if document is None:
         raise MenuError(reader.problems)
-    menu, expressions = _build(document, reader, reader.digest, None)
+    menu, expressions = _build(document, reader, None)
     if reader.problems:
         raise MenuError(reader.problems)
     return MenuDraft(name, data.decode("utf-8-sig"), reader.digest, expressions, menu, document, reader.parts)
@@ -193,7 +193,7 @@ def _take_zone(mapping: Map, reader: MenuReader) -> None:
 
 
 def _build(
-    document: Document, reader: MenuReader, digest: str, names: Mapping[str, tuple[str, ...]] | None
+    document: Document, reader: MenuReader, names: Mapping[str, tuple[str, ...]] | None
 ) -> tuple[Menu, tuple[tuple[str, str], ...]]:
     """Write a menu out and check it; it can be used only if the reader has no problem."""
     endpoints = EndpointResolver(document, names, reader.complain)
@@ -206,13 +206,11 @@ def _build(
     cycle = document.defaults.cycle if document.defaults else None
     menu = Menu(
         name=reader.name,
-        digest=digest,
         campaign=document.campaign or "",
         contact=document.contact or "",
         start=start,
         end=end,
         flows=written,
-        description=document.description,
         timezone=document.timezone,
         target=document.target,
         target_line=document.at("target").line if document.target is not None else 0,
@@ -220,7 +218,6 @@ def _build(
         limits=_limits(document),
         sites=sites,
         exclusions=_exclusions(document),
-        above_production=document.above_production,
         tape_agreed=writer.tape_agreed,
         accept=frozenset(document.accept),
         endpoint=(document.fts.endpoint or "") if document.fts else "",

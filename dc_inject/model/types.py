@@ -259,13 +259,11 @@ class Menu:
     """One menu with its ends resolved: what one file asks for in one window of time."""
 
     name: str
-    digest: str
     campaign: str
     contact: str
     start: datetime
     end: datetime
     flows: tuple[Flow, ...]
-    description: str = ""
     timezone: str = "UTC"
     target: float | None = None
     target_line: int = 0  # where it stands
@@ -273,7 +271,6 @@ class Menu:
     limits: Limits = Limits()
     sites: tuple[Site, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
-    above_production: bool = False
     tape_agreed: Mapping[str, str] = field(default_factory=dict)  # RSE -> who agreed
     accept: frozenset[str] = frozenset()
     endpoint: str = ""  # of FTS; empty: the environment names it

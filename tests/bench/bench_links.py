@@ -73,7 +73,7 @@ def turn(ledgers: Path, who: str, links: int) -> dict[str, Any]:
     ends = [Link(f"T1_XX_S{n % SOURCES:02}", f"T2_XX_{who}{n // SOURCES:02}") for n in range(links)]
     flows = tuple(Flow("bench", link, rate, *window, anything) for link in ends)
     limits = Limits(total=1e15, per_site=1e15, rules_per_hour=10**9, files_in_flight=10**9)
-    menu = Menu("bench", "", who, "nobody", *window, flows, limits=limits, cycle=LENGTH)
+    menu = Menu("bench", who, "nobody", *window, flows, limits=limits, cycle=LENGTH)
     executor = ThreadExecutor(clock, 8)
     with Ledger.open(ledgers / f"{who}.sqlite") as ledger:
         ledger.bind(who, LENGTH, [identity], clock.now())

@@ -73,7 +73,7 @@ def measure(links: int, pools: Mapping[PoolKey, Sequence[Item]]) -> tuple[float,
 
 def whole(pools: Mapping[PoolKey, Sequence[Item]] | None, links: Sequence[Flow]) -> tuple[float, Footprint]:
     """Return seconds of one core (best of three) for the footprint of links, with inventories or without."""
-    menu = Menu("bench", "", "bench", "nobody", links[0].start, links[0].end, tuple(links), limits=NO_LIMITS)
+    menu = Menu("bench", "bench", "nobody", links[0].start, links[0].end, tuple(links), limits=NO_LIMITS)
     campaign = Campaign("bench", "nobody", CYCLE.length, (menu,))
     stock = None if pools is None else {pool.source: items for pool, items in pools.items()}
     best = float("inf")

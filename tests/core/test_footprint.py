@@ -48,7 +48,7 @@ def flow(source: str, destination: str, gbit: float, scenario: str = "one", **mo
 def campaign(*flows: Flow, name: str = "dc27", sites: tuple[Site, ...] = (), **more) -> Campaign:
     """A campaign of one menu."""
     start, end = min(f.start for f in flows), max(f.end for f in flows)
-    menu = Menu("m.yaml", "", name, "nobody", start, end, flows, sites=sites, **more)
+    menu = Menu("m.yaml", name, "nobody", start, end, flows, sites=sites, **more)
     return Campaign(name, "nobody", menu.cycle, (menu,))
 
 

@@ -43,7 +43,7 @@ def flow(source: str, destination: str, gbit: float, scenario: str = "one", **mo
 
 
 def day(*flows: Flow, name: str = "m.yaml", start: datetime = START, end: datetime = START + DAY, **more) -> Menu:
-    return Menu(name, "", "dc27", "nobody", start, end, flows, **more)
+    return Menu(name, "dc27", "nobody", start, end, flows, **more)
 
 
 def found(*menus: Menu, file_speed: float = 10e6, **how) -> list[Problem]:

@@ -78,7 +78,6 @@ def campaign(flows: Sequence[Flow], **more: Any) -> Campaign:
     values: dict[str, Any] = {"limits": NO_LIMITS, "cycle": CYCLE, **more}
     menu = Menu(
         name="test.yaml",
-        digest="0",
         campaign="test",
         contact="test@example.org",
         start=min(f.start for f in flows),

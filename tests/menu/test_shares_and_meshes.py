@@ -187,7 +187,7 @@ x-anything: {goes: [here]}""",
         ),
     )
     assert made.tape_agreed == {"K": "Ada", "T": "Ada", "Z": "Charles"}
-    assert (made.accept, made.above_production, made.target) == (frozenset({"rate-outlier"}), True, 8.05e9 / 8)
+    assert (made.accept, made.target) == (frozenset({"rate-outlier"}), 8.05e9 / 8)
     assert [str(flow.link) for flow in made.flows] == ["K:T"]  # the site's one RSE
 
 
