@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -40,8 +39,6 @@ from dc_inject.model.items import ItemId
 from dc_inject.model.ports import RseFacts, in_parts
 from dc_inject.model.rates import site_of
 from dc_inject.planning import pace, plan
-
-log = logging.getLogger(__name__)
 
 LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
 RSES_AT_ONCE = 50

@@ -32,8 +32,6 @@ from dc_inject.model.transfers import FILE_SPEED, LINK_LIMIT
 
 RUN = timedelta(minutes=1)  # between two decisions of the optimizer
 ADDED = 2  # transfers that a run adds; 1 in the conservative mode
-REMOVED = 1  # transfers that a run takes away while too many fail
-ENOUGH = 0.97  # of the files that are over and arrived: while fewer do, a run takes transfers away
 FEWEST = 2  # transfers on a link
 FOLLOWS = 0.9  # part of what is asked that has to move
 MORE = 1.2  # times what the model allows: a link that moves that much has another one
@@ -103,14 +101,3 @@ def possible(rate: float, since: timedelta, moved: float) -> bool:
 def binding(since: timedelta, moved: float) -> bool:
     """Return whether what a link moves (bytes per second) may be all that FTS carries `since` after its begin."""
     return since < time(inf) and 1 / MORE <= moved / allowed(since) <= MORE
-
-
-def carried(transfers: float, speed: float, within: timedelta, least: float = FEWEST) -> float:
-    """Return the bytes that a link carries within a time at least, while FTS may take transfers away in each run.
-
-    `speed` is that of one transfer, in bytes per second, and `least` the number at which FTS stops.
-    """
-    runs, most = within / RUN, max(transfers, least)
-    falling = min((most - least) / REMOVED, runs)
-    in_runs = (most - REMOVED * falling / 2) * falling + least * (runs - falling)
-    return in_runs * speed * RUN.total_seconds()

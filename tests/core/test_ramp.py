@@ -96,21 +96,3 @@ def test_a_search_waits_until_fts_has_grown(capacity, noise) -> None:
     assert told.capacity == pytest.approx(gbps(min(capacity, 6)), rel=0.05)
     waits = [decision for decision in progress.decisions if decision.why == "FTS still ramping"]
     assert (waits != []) == (capacity > 3)
-
-
-@pytest.mark.parametrize(
-    ("transfers", "minutes", "carried"),
-    [
-        (10, 4, 9 + 7 + 2 * 8),  # 10, 9, 8, 7, and 6 at its end
-        (10, 108, 48 + 2 * 100),
-        (2, 10, 20),
-        (1, 10, 20),
-    ],
-)
-def test_while_fts_takes_transfers_away_a_link_carries_what_is_left_of_them(transfers, minutes, carried) -> None:
-    """One in each minute, until two are left."""
-    assert ramp.carried(transfers, MB, minutes * MINUTE) == pytest.approx(carried * 60 * MB)
-
-
-def test_what_fts_never_takes_away_carries_on() -> None:
-    assert ramp.carried(10, MB, HOUR, least=10) == pytest.approx(600 * 60 * MB)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from datetime import timedelta
 from fnmatch import fnmatchcase
 
 from dc_inject.backends.answers import count
@@ -23,7 +22,6 @@ from dc_inject.planning import pool
 DATASET_REPLICAS = "list_dataset_replicas_bulk"
 _DEEPEST = 20  # containers within containers
 _WILD = re.compile(r"[*?\[]")
-_LONG = timedelta(hours=12)  # protocols of RSEs hardly ever change
 
 
 def inventory(
