@@ -104,6 +104,8 @@ class FtsBackend:
         asking, changing = understood(), understood(lost=True)
         self.submit, self.end = changing(self._jobs.submit), changing(self._jobs.cancel)
         self.limits = asking(partial(limits, self.connection))
+        self.delegation = asking(partial(delegation, self.connection))
+        self.statuses = asking(self._observing.statuses)
         copies = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
         self.remove, self.sweep, self.tidy, self.delete = copies.remove, copies.sweep, copies.tidy, copies.delete
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
@@ -173,11 +175,6 @@ class FtsBackend:
             return "none found"
         return f"{access.kind} of {access.origin}" if access.origin else access.kind
 
-    def delegation(self) -> Delegation:
-        """Return whether FTS acts with a proxy of ours, and how long the one that it has is good."""
-        with understood():
-            return delegation(self.connection)
-
     def ours(
         self, campaign: str | None = None, *, since: datetime | None = None
     ) -> Iterator[ports.FoundInjection]:
@@ -189,11 +186,6 @@ class FtsBackend:
         """Stream who made the jobs of a campaign since then."""
         with understood():
             yield from JobList(self.connection, self.name).made(campaign, since)
-
-    def statuses(self, keys: Iterable[str]) -> Mapping[str, ports.Status]:
-        """Return how jobs of ours stand, by the keys of their injections."""
-        with understood():
-            return self._observing.statuses(keys)
 
     def _alike(self) -> bool:
         """Whether sources and destinations are opened by the same."""
