@@ -13,7 +13,7 @@ from dc_inject.engine import preflight, queues, rooms, second_hops
 from dc_inject.engine.calls import Batch
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
-from dc_inject.engine.situation import SituationReader, booked
+from dc_inject.engine.situation import SituationReader, account_of, booked
 from dc_inject.ledger import Pause, Totals
 from dc_inject.ledger.inventory import Reading
 from dc_inject.model import (
@@ -296,7 +296,7 @@ def measure_goals(
     toward: dict[FlowKey, Callable[[int], int]] = {}
     for key, aim in goals.items():
         at = accounts.get(key, Totals())
-        account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
+        account = account_of(at, extras.get(key, 0))
         free = None
         if isinstance(aim, SecondHop):
             landed = ((waiting.first.injection.item.id, waiting.bytes) for waiting in onward[key])

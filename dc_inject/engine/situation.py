@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.engine.context import EngineContext
-from dc_inject.ledger import Row, failing
+from dc_inject.ledger import Row, Totals, failing
 from dc_inject.model import (
     Campaign,
     Cycle,
@@ -87,13 +87,7 @@ class SituationReader:
                 flow=flow,
                 due=of_flow[key][cycle.start].due,
                 recent_due=recent_due(cycle, of_flow[key]),
-                account=plan.Account(
-                    accounts[key].due,
-                    accounts[key].injected,
-                    accounts[key].forgiven,
-                    accounts[key].in_doubt,
-                    all_extras[key],
-                ),
+                account=account_of(accounts[key], all_extras[key]),
                 held=held[key],
                 before=held_before[key].hold if key in held_before else None,
                 made_up=key in held_before and is_of_earlier_cycles(held_before[key]),
@@ -236,6 +230,11 @@ def booked(
     everyone = tuple(flow for menu in menus for flow in (*menu.flows, *menu.elsewhere))
     due = pace.due(everyone, exclusions, site_of(campaign), start, end, since)
     return {key: part for key, part in due.items() if key in ours}
+
+
+def account_of(totals: Totals, extra: int) -> plan.Account:
+    """Return an account as plans look at it."""
+    return plan.Account(totals.due, totals.injected, totals.forgiven, totals.in_doubt, extra)
 
 
 def recent_due(cycle: Cycle, rows: Mapping[datetime, Row]) -> int:
