@@ -14,7 +14,7 @@ from dc_inject.cli.shared import common, tables, trusting
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
-from dc_inject.summary import active_overrides
+from dc_inject.summary import days
 from dc_inject.system import account
 
 COLUMNS = (
@@ -71,12 +71,12 @@ def _row(name: str) -> dict[str, Any]:
     row = {column.key: None for column in COLUMNS} | {"campaign": name, "ledger": str(path)}
     try:
         with LedgerView.open(path) as view, view.snapshot():
-            windows = active_overrides.windows(view.menus_in_force())  # none if they cannot be read any more
+            windows = [found for one in view.menus_in_force() if (found := days.read_window(view, one))]
             cycle = view.last_cycle()
             return row | {
                 "running": view.holder() is not None,
-                "start": units.format_time(min(start for start, _ in windows)) if windows else None,
-                "end": units.format_time(max(end for _, end in windows)) if windows else None,
+                "start": units.format_time(min(start for start, *_ in windows)) if windows else None,
+                "end": units.format_time(max(end for _, end, _ in windows)) if windows else None,
                 "last_cycle": units.format_time(cycle.start) if cycle else None,
                 "unended": ledger_files.count_unended(view),
             }

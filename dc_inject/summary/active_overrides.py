@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 
 from dc_inject import menu
@@ -26,15 +26,6 @@ def standing(view: Reader) -> Iterator[str]:
 
 def _by(action: Pause | Override) -> str:
     return f"{action.since:%Y-%m-%d %H:%M:%SZ} by {action.who}" + (f" ({action.why})" if action.why else "")
-
-
-def windows(menus: Iterable[MenuInForce]) -> list[tuple[datetime, datetime]]:
-    """Return when menus begin and end; nothing where one of them cannot be read any more."""
-    try:
-        previews = [menu.read(in_force.text, in_force.name, files.load).preview for in_force in menus]
-    except MenuError:
-        return []
-    return [(preview.start, preview.end) for preview in previews]
 
 
 def list_exceeded_settings(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:

@@ -100,9 +100,8 @@ def list_days(view: Reader) -> Days:
     """Return the days of a campaign, by the menus in its ledger."""
     windows: list[tuple[datetime, tzinfo, tuple[str, datetime, datetime], bool]] = []
     for record in view.all_menus():
-        window = _window(record, tuple(view.menu_parts(record.digest).items()))
-        if window is not None:
-            start, end, zone = window
+        if found := read_window(view, record):
+            start, end, zone = found
             span = (Path(record.name).stem, max(start, record.since), min(end, record.until or FOREVER))
             windows.append((start, zone, span, record.until is None))
     counting = [window for window in windows if window[3] or window[2][1] < window[2][2]]
@@ -112,6 +111,11 @@ def list_days(view: Reader) -> Days:
     begun, zone, *_ = min(counting, key=lambda window: window[0])
     spans = sorted((span for _, _, span, _ in counting), key=lambda span: span[1:])
     return Days(begun, zone, tuple(span for span in spans if span[1] < span[2]))
+
+
+def read_window(view: Reader, record: MenuInForce) -> tuple[datetime, datetime, tzinfo] | None:
+    """Return when a menu begins and ends, and its zone; None if it cannot be read any more."""
+    return _window(record, tuple(view.menu_parts(record.digest).items()))
 
 
 @lru_cache(maxsize=256)  # `watch` reads them every few seconds
