@@ -250,7 +250,9 @@ def engine(
 # --------------------------------------------------------------------------- parts of a start
 
 
-def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
+def patiently(
+    ask: Callable[[], T], clock: Clock, patience: timedelta, sleep: Callable[[float], None] = time.sleep
+) -> T:
     """Ask until there is an answer, or until `patience` is over: one 504 must not cost cron a whole cycle.
 
     Errors that a person has to repair are raised at once; credentials count as refused when they are refused
@@ -270,7 +272,7 @@ def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
                 raise
             tries += 1
             log.warning("%s; trying again until %s", error.message, f"{deadline:%H:%M:%SZ}")
-            time.sleep(backoff(tries, error.message, longest=timedelta(seconds=10)).total_seconds())
+            sleep(backoff(tries, error.message, longest=timedelta(seconds=10)).total_seconds())
 
 
 def _allowed(chosen: Chosen, trust: Trust, links: Sequence[str]) -> tuple[str, ...]:

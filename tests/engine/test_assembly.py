@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TypeVar
 
 import pytest
 
@@ -12,16 +14,19 @@ from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary, Usage
 from tests.cli.ledgers import START
 
 PATIENCE = timedelta(seconds=30)
+T = TypeVar("T")
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
-    """A clock that goes on when the command sleeps."""
-    clock = SimClock(START)
-    monkeypatch.setattr(
-        assembly.time, "sleep", lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
+def clock() -> SimClock:
+    return SimClock(START)
+
+
+def patiently(ask: Callable[[], T], clock: SimClock) -> T:
+    """Ask with a clock that goes on while it sleeps."""
+    return assembly.patiently(
+        ask, clock, PATIENCE, lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
     )
-    return clock
 
 
 def test_a_call_that_fails_is_tried_again(clock: SimClock) -> None:
@@ -32,7 +37,7 @@ def test_a_call_that_fails_is_tried_again(clock: SimClock) -> None:
             raise error
         return "answer"
 
-    assert assembly.patiently(ask, clock, PATIENCE) == "answer"
+    assert patiently(ask, clock) == "answer"
     assert answers == []
     assert timedelta(0) < clock.now() - START < PATIENCE
 
@@ -42,7 +47,7 @@ def test_what_a_person_has_to_repair_is_told_at_once(clock: SimClock) -> None:
         raise UsageError("an administrator's account")
 
     with pytest.raises(UsageError):
-        assembly.patiently(ask, clock, PATIENCE)
+        patiently(ask, clock)
     assert clock.now() == START
 
 
@@ -54,14 +59,14 @@ def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimCloc
             raise error
         return "answer"
 
-    assert assembly.patiently(ask, clock, PATIENCE) == "answer"
+    assert patiently(ask, clock) == "answer"
     refused = [NeedsOperator("no such user", hold="credentials")] * 3
 
     def insist() -> None:
         raise refused.pop()
 
     with pytest.raises(NeedsOperator, match="no such user"):
-        assembly.patiently(insist, clock, PATIENCE)
+        patiently(insist, clock)
     assert len(refused) == 1
     assert clock.now() - START < PATIENCE
 
@@ -71,7 +76,7 @@ def test_it_does_not_wait_for_ever(clock: SimClock) -> None:
         raise NeedsOperator("cannot be reached", passing=True)
 
     with pytest.raises(ServiceError):
-        assembly.patiently(ask, clock, PATIENCE)
+        patiently(ask, clock)
     assert PATIENCE <= clock.now() - START <= 2 * PATIENCE
 
 
@@ -82,5 +87,5 @@ def test_what_waiting_cannot_help_is_told_at_once(clock: SimClock) -> None:
         raise NeedsOperator("could not load a configuration", "set RUCIO_CONFIG")
 
     with pytest.raises(NeedsOperator, match="configuration"):
-        assembly.patiently(ask, clock, PATIENCE)
+        patiently(ask, clock)
     assert clock.now() == START
