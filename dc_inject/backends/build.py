@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dc_inject.credentials import Credentials
@@ -52,6 +53,7 @@ def fts(wanted: Wanted) -> FtsBackend:
         hint = f"write `fts: {{endpoint: https://fts.example.org:8446}}` into the menu, or set {ENDPOINT}"
         raise UsageError("no FTS endpoint is configured", hint)
     wanted.trusted.require(address, "your token or proxy")
+    known = cache(lambda: rucio(wanted))  # one, so that its breaker sees all of its calls
     return FtsBackend(
         address,
         campaign=wanted.campaign,
@@ -60,7 +62,7 @@ def fts(wanted: Wanted) -> FtsBackend:
         clock=wanted.clock,
         credentials=credentials,
         trusted=wanted.trusted.allow,
-        replicas=lambda source, datasets: rucio(wanted).replicas(source, datasets),
+        replicas=lambda source, datasets: known().replicas(source, datasets),
         origin=wanted.origin,
     )
 

@@ -131,6 +131,7 @@ class Wanted:
 
     `timeout` is in seconds; `endpoint` is that of FTS, where a menu or a ledger names it. `origin` goes into what
     is made. `trusted` are the hosts that credentials may go to, and `warn` takes what a person should mend.
+    `workers` is the address of those that read; empty for workers on this machine.
     """
 
     campaign: str
@@ -141,6 +142,7 @@ class Wanted:
     origin: Origin | None
     trusted: Destinations
     warn: Callable[[Iterable[str]], None]
+    workers: str = ""
 
 
 def ends(links: Iterable[Link], *purposes: Purpose) -> set[End]:

@@ -54,10 +54,10 @@ QUICK = 10  # seconds in which a storage has to answer
 
 
 def reads(wanted: Wanted) -> ReadsBackend:
-    """Return the back end of the workers that this environment names."""
+    """Return the back end of the workers that are named."""
     from dc_inject.backends.build import rucio  # noqa: PLC0415  only for files that are named by datasets
 
-    at_work = cluster()
+    at_work = cluster(wanted.workers)
     storage, asked = (
         Storages(web(wanted.trusted.allow, seconds), partial(Xrootd, timeout=seconds))
         for seconds in (PATIENCE, QUICK)

@@ -22,7 +22,6 @@ from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
 
 T = TypeVar("T")
 
-ADDRESS = "DC_INJECT_WORKERS"
 HERE = "this machine"
 THREADS = 64  # readers of one process, which wait for most of the time
 PROCESSES = 4
@@ -55,13 +54,12 @@ class Cluster(Protocol):
         """End the workers that would end with this process; those of a site go on."""
 
 
-def cluster() -> Cluster:
-    """Return the workers that the environment names.
+def cluster(address: str) -> Cluster:
+    """Return the workers at an address, or those of this machine where it is empty.
 
     Raises UsageError for an address without TLS, NeedsOperator where Dask or XRootD is not installed.
     """
     _require()
-    address = os.environ.get(ADDRESS, "")
     if not address:
         return Here()
     if not address.startswith("tls://"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from dc_inject.system.clock import SystemClock
 log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., object])
 WARNED = "dc_inject.warned"  # in the meta of click's context: warnings that were logged
+NAMED = "dc_inject.workers"  # there, too: the workers that an option names
 OPTION = "option"  # in the metadata of a field: the decorator of click that gives a command its option
 
 
@@ -170,18 +172,12 @@ TIMEOUT = click.option(
 )
 
 
-def _workers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    """Name the workers for the back end of streamed reads, which is made from the environment as others are."""
-    if value:
-        os.environ["DC_INJECT_WORKERS"] = value
-
-
 WORKERS = click.option(
     "--workers",
     metavar="tls://HOST:PORT",
     envvar="DC_INJECT_WORKERS",
     expose_value=False,
-    callback=_workers,
+    callback=lambda ctx, _param, value: ctx.meta.update({NAMED: value}),
     help="For streamed reads: the Dask scheduler whose workers read [default: workers on this machine].",
 )
 
@@ -238,8 +234,12 @@ def backends(
 
     `endpoint` is that of FTS, where a menu or a ledger names it. `origin` goes into what is made.
     """
+    context = click.get_current_context(silent=True)
+    meta: dict[str, Any] = {} if context is None else context.meta
+    warn = functools.partial(_warn_once, meta.setdefault(WARNED, set()))
+    workers = meta.get(NAMED) or os.environ.get("DC_INJECT_WORKERS", "")
     trusted = trusting.trust().destinations()
-    wanted = Wanted(campaign, clock, observer, timeout, endpoint, origin, trusted, _warn_once)
+    wanted = Wanted(campaign, clock, observer, timeout, endpoint, origin, trusted, warn, workers)
     return {service: registry.load(registry.BACKENDS[service])(wanted) for service in sorted(set(services))}
 
 
@@ -260,10 +260,8 @@ def connect(
     )
 
 
-def _warn_once(warnings: Iterable[str]) -> None:
-    """Log warnings that this command has not logged yet."""
-    context = click.get_current_context(silent=True)
-    warned = set[str]() if context is None else context.meta.setdefault(WARNED, set())
+def _warn_once(warned: set[str], warnings: Iterable[str]) -> None:
+    """Log warnings that were not logged yet, in whatever thread."""
     for warning in warnings:
         if warning not in warned:
             log.warning("%s", warning)

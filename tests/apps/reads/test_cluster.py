@@ -18,11 +18,10 @@ from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
 @pytest.mark.parametrize("address", ["tcp://scheduler:8786", "scheduler:8786", "inproc://x"])
 def test_workers_are_reached_with_tls_only(address, monkeypatch):
     monkeypatch.setattr("dc_inject.apps.reads.cluster._require", lambda: None)
-    monkeypatch.setenv("DC_INJECT_WORKERS", address)
     with pytest.raises(UsageError):
-        cluster()
-    monkeypatch.setenv("DC_INJECT_WORKERS", "tls://scheduler:8786")
-    assert isinstance(cluster(), AtSite)
+        cluster(address)
+    assert isinstance(cluster("tls://scheduler:8786"), AtSite)
+    assert isinstance(cluster(""), Here)
 
 
 @pytest.mark.parametrize(
