@@ -12,6 +12,7 @@ import click
 from dc_inject import ledger
 from dc_inject.cli.shared import common, tables, trusting
 from dc_inject.ledger import LedgerView, ledger_files
+from dc_inject.ledger.paths import link_menu
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.summary import days
@@ -104,7 +105,7 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
     for name, path in paths.items():
         for file in ledger.files(path):
             ledger_files.forget_campaign(file, account.who())
-        (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
+        link_menu(path).unlink(missing_ok=True)
         click.echo(f"forgotten: {name}", err=True)
 
 

@@ -74,6 +74,11 @@ def campaign_of(file: Path) -> str:
     return match["campaign"] if match else file.stem
 
 
+def link_menu(file: Path) -> Path:
+    """Return where `dc-inject link` keeps the menu of the test that has this ledger."""
+    return file.parent / "links" / f"{campaign_of(file)}.yaml"
+
+
 def place(path: Path, shard: str) -> Path:
     """Return the ledger of a shard, or of all (`""`): `dc27.shard-2-of-4.sqlite` for `2/4`.
 

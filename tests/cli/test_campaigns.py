@@ -74,6 +74,15 @@ def test_what_is_over_is_forgotten_after_a_question(folder: Path, over: Made) ->
     assert files(folder) == set()
 
 
+def test_a_campaign_that_is_named_by_its_ledger_is_forgotten_with_its_menu_alone(folder: Path, over: Made) -> None:
+    other, menu = over.path.with_name("over.sqlite.yaml"), folder / "links" / "over.yaml"
+    menu.parent.mkdir()
+    for file in (other, menu):
+        file.touch()
+    assert run("campaigns", "--forget", str(over.path), "--yes").exit_code == 0
+    assert files(folder) == {other.name}
+
+
 def test_what_is_not_ended_is_forgotten_only_when_that_is_said(folder: Path, live: Made, over: Made) -> None:
     """All are looked at before the first one goes."""
     refused = run("campaigns", "--forget", "over", "--forget", "dc27", "--yes")

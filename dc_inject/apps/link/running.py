@@ -19,7 +19,7 @@ from dc_inject.apps.link.records import LinkReader
 from dc_inject.credentials import trust
 from dc_inject.engine.assembly import WrapMenus
 from dc_inject.ledger import Ledger, Row, ledger_files
-from dc_inject.ledger.paths import make_folder
+from dc_inject.ledger.paths import link_menu, make_folder
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.holds import format_numbers
@@ -37,7 +37,7 @@ OFTEN = timedelta(seconds=1)  # between two of them, at least
 
 def write_menu(challenge: MiniChallenge, *, force: bool) -> Path:
     """Write the menu into the state folder."""
-    path = verdicts.menu_file(challenge.campaign)
+    path = link_menu(ledger_files.file_of(None, challenge.campaign))
     try:
         make_folder(path.parent)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +11,8 @@ from dc_inject.apps.link import challenges
 from dc_inject.apps.link.judging.progress import Progress
 from dc_inject.apps.link.judging.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.apps.link.mini_challenge import MiniChallenge
-from dc_inject.ledger import LedgerView, Reader, default_folder, ledger_files
+from dc_inject.ledger import LedgerView, Reader, ledger_files
+from dc_inject.ledger.paths import link_menu
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
@@ -41,11 +41,6 @@ class Judged(NamedTuple):
     report: dict[str, Any]
     error: DcInjectError | None
     notes: Sequence[str]
-
-
-def menu_file(campaign: str) -> Path:
-    """Return where the menu of a mini-challenge is."""
-    return default_folder(os.environ) / "links" / f"{campaign}.yaml"
 
 
 def judge(campaign: str) -> Judged:
@@ -78,8 +73,7 @@ def _report(view: Reader, *, running: bool = False) -> tuple[MiniChallenge, Prog
     challenge, progress = challenges.load_challenge(view, view.path)
     if not running and progress.step is not None and progress.step.readings:
         progress.stopped(progress.step.readings[-1])
-    menu = menu_file(challenge.campaign)
-    return challenge, progress, verdict_json(challenge, progress, view, menu, running=running)
+    return challenge, progress, verdict_json(challenge, progress, view, link_menu(view.path), running=running)
 
 
 def verdict_json(
