@@ -31,18 +31,19 @@ from dc_inject.model.holds import choose_control_hold, is_of_earlier_cycles
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
+NEWS = ", ".join(f"{name} - reported_{name}" for name in REPORTED)
 SILENT, SILENT_FOR = 2, timedelta(minutes=30)  # closed cycles without any arrival, and their time: it is news
 _HARMLESS = ", ".join(f"'{hold.value}'" for hold in Hold if hold.harmless)
-# What should have arrived for a row: without what waits for a dataset that fits, if nothing is on its way.
+# `Row.expected`, of a row `r` and its account `a`.
 _EXPECTED = f"iif(r.hold IN ({_HARMLESS}) AND NOT a.coming, min(r.due, max(r.injected, 0)), r.due)"
 KEPT_CLOSED = 8  # cycles: plans and control look back at four
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
-_NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
+_TAKES_NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
 _ROWS = (
     "SELECT cycle, length, closed_at IS NOT NULL AS closed, "  # noqa: S608  our own words
     "scenario, source, destination, through, r.due, coalesce(want, 0), coalesce(cap, 0), coalesce(budget, 0), "
     "r.forgiven, "
-    + ", ".join(f"iif({_NEWS}, a.{name} - reported_{name}, r.{name}) AS {name}" for name in REPORTED)
+    + ", ".join(f"iif({_TAKES_NEWS}, a.{name} - reported_{name}, r.{name}) AS {name}" for name in REPORTED)
     + ", hold, numbers, lifetime, pool_items, pool_bytes"
     + " FROM cycle_row AS r JOIN cycle ON cycle.start = cycle JOIN account AS a ON a.id = account"
 )
@@ -358,9 +359,8 @@ class Cycles(Injections, CycleReader):
             self._db.run("UPDATE cycle SET closed_at = ? WHERE start = ?", stored(now), start)
 
 
-_NEWS_OF = ", ".join(f"{name} - reported_{name}" for name in REPORTED)
 _REPORT = (
-    f"UPDATE cycle_row SET ({', '.join(REPORTED)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
+    f"UPDATE cycle_row SET ({', '.join(REPORTED)}) = (SELECT {NEWS} FROM account "  # noqa: S608  our own words
     "WHERE id = cycle_row.account) WHERE cycle = ?"
 )
 _DECIDED = ("want", "cap", "budget", "forgiven", "pool_items", "lifetime", "pool_bytes")

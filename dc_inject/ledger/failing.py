@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from dc_inject.ledger.ledger import Ledger, Reader
 from dc_inject.ledger.types import Row, Signal
 from dc_inject.model import Cycle, Flow, FlowKey, State
+from dc_inject.model.losses import count_stuck
 
 CYCLES = 3  # over which it is measured
 WORKS = 0.05  # of what came to an end in the last cycle: with no more failures a link works again
@@ -26,17 +27,11 @@ STUCK = "stuck"  # of the signal that keeps what was stuck in them
 
 
 def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
-    """Return the bytes of each flow that its service has given up for now.
-
-    Rounded up, as what moved is rounded down: a byte between them would be late until the rule ends. Never more
-    than is left of a rule: its stuck files may be its small ones.
-    """
+    """Return the bytes of each flow that its service has given up for now."""
     stuck: dict[FlowKey, int] = defaultdict(int)
     for entry in ledger.entries(State.LIVE):
         if entry.files_stuck:
-            item = entry.injection.item
-            size = -(-item.bytes * entry.files_stuck // max(item.files, 1))
-            stuck[entry.injection.flow] += max(min(size, entry.injected - entry.moved), 0)
+            stuck[entry.injection.flow] += count_stuck(entry)
     return stuck
 
 

@@ -25,8 +25,12 @@ from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
 
 LONG = timedelta(days=1)  # before its deletion an injection has begun, as far as deletions are measured
-# Bytes of the stuck files, rounded down; a product of bytes and files may be more than SQLite's numbers hold.
-_STUCK = "(bytes / max(files, 1) * files_stuck + bytes % max(files, 1) * files_stuck / max(files, 1))"
+# `count_stuck` of `model/losses.py`; a product of bytes and files may be more than SQLite's numbers hold.
+_LEFT = "bytes - present - injection.failed - injection.moved"
+_STUCK = (
+    "max(min(bytes / max(files, 1) * files_stuck "
+    f"+ (bytes % max(files, 1) * files_stuck + max(files, 1) - 1) / max(files, 1), {_LEFT}), 0)"
+)
 _MOVING = frozenset({State.CALLED, State.LIVE})
 _OVER = tuple(state for state in State if state not in active_entries.STATES)
 
@@ -145,7 +149,7 @@ class InjectionReader(AccountReader, EntryReader):
         for row in self._db.rows(
             "SELECT scenario, source, destination, through, ended_at, size FROM ("  # noqa: S608  our own words
             "SELECT account, ended_at, "
-            f"bytes - present - failed - moved - {_STUCK} AS size FROM injection "
+            f"{_LEFT} - {_STUCK} AS size FROM injection "
             "WHERE cycle >= ? AND ended_at >= ? AND completed_at IS NULL "
             "AND (end_asked_at IS NULL OR end_asked_at >= accepted_at + lifetime)"
             ") JOIN account ON account.id = account WHERE size > 0",
@@ -157,10 +161,9 @@ class InjectionReader(AccountReader, EntryReader):
 
     def not_moved_failed(self) -> Mapping[FlowKey, int]:
         """Return the bytes of each flow that failed in all attempts of rules that are over (`model/losses.py`)."""
-        whole = "bytes - present - injection.moved"
         rows = self._db.rows(
             "SELECT scenario, source, destination, through, sum(CASE WHEN files_done + files_stuck >= files "  # noqa: S608  our own words
-            f"THEN {whole} ELSE min({_STUCK}, {whole}) END) AS size "
+            f"THEN {_LEFT} ELSE {_STUCK} END) AS size "
             "FROM injection JOIN account ON account.id = account "
             "WHERE state IN ('complete', 'ended', 'gone') AND files_stuck > 0 AND injection.failed = 0 "
             "GROUP BY account"
@@ -172,19 +175,17 @@ class InjectionReader(AccountReader, EntryReader):
     ) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
         """Return, by flow, when something ended with files that its service had given up, and their bytes.
 
-        Of what ended since a moment, in cycles since another one. Rounded up, and never more than was left.
+        Of what ended since a moment, in cycles since another one.
         """
         ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
         for row in self._db.rows(
-            "SELECT scenario, source, destination, through, ended_at, bytes, files, files_stuck, "
-            "bytes - present - injection.failed - injection.moved AS unmoved "
+            f"SELECT scenario, source, destination, through, ended_at, {_STUCK} AS size "  # noqa: S608  our own words
             "FROM injection JOIN account ON account.id = account "
             "WHERE cycle >= ? AND ended_at >= ? AND files_stuck > 0 AND completed_at IS NULL",
             stored(begun),
             stored(since),
         ):
-            size = -(-row["bytes"] * row["files_stuck"] // max(row["files"], 1))
-            ended[flow_key(row)].append((moment(row["ended_at"]), max(min(size, row["unmoved"]), 0)))
+            ended[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
         return ended
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:

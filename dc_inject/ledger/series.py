@@ -21,7 +21,7 @@ from enum import IntEnum
 from operator import add
 from typing import NamedTuple
 
-from dc_inject.ledger.cycles import CycleReader
+from dc_inject.ledger.cycles import NEWS, REPORTED, CycleReader
 from dc_inject.ledger.database import duration, flow_key, held, moment, moment_or_none, read_object, stored
 from dc_inject.ledger.entry_rows import PLAINLY, entry_of
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, Numbers, losses
@@ -142,16 +142,14 @@ class ControlMode(NamedTuple):
 
 
 _LAST = "(SELECT coalesce(min(iif(closed_at IS NULL, start, NULL)), max(start)) FROM cycle)"
-_NEWS = ", ".join(f"{name} - reported_{name}" for name in ("injected", "moved", "estimated", "rules"))
 _LOST = (
     "injection.failed > 0 OR (state IN ('complete', 'ended', 'gone') "
     "AND injection.moved + present + injection.failed < bytes)"
 )
 _ROWS = (
     "SELECT cycle AS at, account, due, forgiven, injected, moved, estimated, rules FROM cycle_row UNION ALL "  # noqa: S608  our own words
-    f"SELECT {_LAST}, id, 0, 0, {_NEWS} FROM account "
-    "WHERE injected <> reported_injected OR moved <> reported_moved OR estimated <> reported_estimated "
-    "OR rules <> reported_rules"
+    f"SELECT {_LAST}, id, 0, 0, {NEWS} FROM account "
+    f"WHERE {' OR '.join(f'{name} <> reported_{name}' for name in REPORTED)}"
 )
 
 

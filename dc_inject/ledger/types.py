@@ -76,6 +76,14 @@ class Row(NamedTuple):
     pool_bytes: int | None
     closed: bool
 
+    def expected(self, coming: int) -> int:
+        """Return what should have arrived: without what waits for a dataset that fits, if nothing is `coming`.
+
+        `ledger/cycles.py` has the same in SQL.
+        """
+        waits = self.held is not None and self.held.hold.harmless and not coming
+        return min(self.due, max(self.injected, 0)) if waits else self.due
+
 
 @dataclass(frozen=True, slots=True)
 class ControlDecision:

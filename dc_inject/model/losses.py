@@ -59,16 +59,22 @@ def sum_losses(entry: Entry) -> Lost:
     return lost._replace(ended_otherwise=size - failed)
 
 
+def count_stuck(entry: Entry) -> int:
+    """Return the bytes of files that failed in all attempts, by their mean size; at most what is left to move.
+
+    Rounded up, as what moved is rounded down: a byte between them would be late until the rule ends. Stuck files
+    may be small ones. `ledger/injections.py` has the same in SQL.
+    """
+    size = -(-entry.injection.item.bytes * entry.files_stuck // max(entry.injection.item.files, 1))
+    return max(min(size, entry.injected - entry.moved), 0)
+
+
 def _failed_of(entry: Entry, size: int) -> int:
     """Return how much failed of what did not move; `ledger/injections.py` adds the same up in SQL."""
-    files, stuck = entry.injection.item.files, entry.files_stuck
     if entry.failed:  # a service that gives failed bytes back has named them: they are not injected any more
         return 0
-    return (
-        size
-        if stuck and entry.files_done + stuck >= files
-        else min(entry.injection.item.bytes * stuck // max(files, 1), size)
-    )
+    is_all = entry.files_stuck and entry.files_done + entry.files_stuck >= entry.injection.item.files
+    return size if is_all else min(count_stuck(entry), size)
 
 
 def _was_cancelled(entry: Entry) -> bool:

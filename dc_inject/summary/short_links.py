@@ -204,7 +204,7 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
     for key, rows in by_key.items():
         coming = accounts[key].coming
         closed = [row for row in rows if row.closed]
-        dues = {row.cycle.start: _due(row, coming) for row in closed}
+        dues = {row.cycle.start: row.expected(coming) for row in closed}
         due = min(
             sum(size for at, size in dues.items() if at >= first),
             sum(size for at, size in dues.items() if first - last.length <= at < last.start),
@@ -249,11 +249,6 @@ def _with_failures(
         else link
         for link in links
     ]
-
-
-def _due(row: Row, coming: int) -> int:
-    """Return what a link should have moved for a cycle: without what waits for a dataset that fits."""
-    return min(row.due, max(row.injected, 0)) if row.held and row.held.hold.harmless and not coming else row.due
 
 
 def _returns_until(closed: Sequence[Row]) -> datetime | None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.ledger.check import check
-from dc_inject.model import Dataset, State
+from dc_inject.model import Dataset, State, losses
 from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import (
@@ -391,3 +391,17 @@ def test_what_was_stuck_until_its_rule_ended_is_told_with_its_end(ledger, moved,
     assert ledger.stuck_until_ended(START, START) == {AB: [(LATER, stuck * GB)]}
     assert ledger.stuck_until_ended(LATER + MINUTE, START) == {}
     assert ledger.stuck_until_ended(START, START + LENGTH) == {}
+
+
+def test_no_byte_between_what_moved_and_what_was_stuck_has_expired(tmp_path):
+    """Two of three files of 10 bytes are stuck: 7 bytes, live and in what is read of its end."""
+    one = injection(item=Dataset("cms:/a#1", 10, 3))
+    with opened(tmp_path) as ledger:
+        started(ledger, one)
+        (key,) = accepted(ledger, one)
+        ledger.observe([seen(key, Status.STUCK, files_done=1, files_stuck=2, moved=3)], START + MINUTE)
+        assert losses.count_stuck(ledger.entry(key)) == 7
+        ledger.observe([seen(key, Status.ABSENT)], LATER)
+        assert ledger.stuck_until_ended(START, START) == {AB: [(LATER, 7)]}
+        assert ledger.not_moved_failed() == {AB: 7}
+        assert ledger.expired(START, START) == {}

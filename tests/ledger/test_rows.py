@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from dc_inject.engine.situation import recent_due
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, cycles
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Status
@@ -289,3 +289,15 @@ def test_an_account_that_was_undone_is_opened_again(ledger):
     ledger.open_cycle(CYCLE, {AC: (2, None)}, START)
     ledger.open_cycle(CYCLE.next, {AB: (4, None)}, START)
     assert {key: totals.due for key, totals in ledger.accounts().items()} == {AB: 4, AC: 2}
+
+
+@pytest.mark.parametrize("hold", [None, Hold.POOL_DRY, Hold.TOO_COARSE])
+@pytest.mark.parametrize(("injected", "coming"), [(0, 0), (0, 5), (40, 0), (-40, 0), (900, 0)])
+def test_what_should_have_arrived_is_the_same_in_a_row_and_in_sql(ledger, hold, injected, coming):
+    ledger.open_cycle(CYCLE, dues(100), START)
+    row = rows(ledger)[AB]._replace(injected=injected, held=hold and Held(hold))
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        made = "SELECT ? AS hold, ? AS due, ? AS injected", "SELECT ? AS coming"
+        question = f"SELECT {cycles._EXPECTED} FROM ({made[0]}) AS r, ({made[1]}) AS a"
+        asked = database.execute(question, (hold and hold.value, row.due, injected, coming))
+        assert asked.fetchone() == (row.expected(coming),)

@@ -14,6 +14,7 @@ from dc_inject.ledger import Reader, Totals
 from dc_inject.ledger.inventory import ChallengeRecord
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
 from dc_inject.model.errors import UsageError
+from dc_inject.model.losses import count_stuck
 from dc_inject.summary import why
 from dc_inject.summary.failed_files import count_failed
 
@@ -35,7 +36,7 @@ class LinkReader:
         account = ledger.accounts().get(self.key, Totals())
         entries = ledger.entries(State.LIVE, State.COMPLETE)
         live = [entry for entry in entries if entry.state is State.LIVE]
-        stuck = sum(_stuck(entry) for entry in live)
+        stuck = sum(map(count_stuck, live))
         completion = ledger.completion_times(max(now - LATELY, since or now - LATELY)).get(self.key)
         injected = [entry.injection.item for entry in entries]
         bytes_, files = sum(item.bytes for item in injected), sum(item.files for item in injected)
@@ -57,10 +58,6 @@ class LinkReader:
             silent=_silent(entries, before),
             service=self.key.link.service.title,
         )
-
-
-def _stuck(entry: Entry) -> int:
-    return entry.injection.item.bytes * entry.files_stuck // max(entry.injection.item.files, 1)
 
 
 def _silent(entries: Iterable[Entry], before: Reading | None) -> bool:
