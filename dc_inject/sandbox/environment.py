@@ -97,14 +97,20 @@ def ensure_postgres(folder: Path, report: Callable[[str], None]) -> None:
 
 
 def _install(folder: Path, lock: Traversable) -> None:
+    python = str(python_of(folder))
     with as_file(lock) as file:
-        # Bytecode of all that is never imported would cost a third of the time.
-        _run([str(python_of(folder)), "-m", "pip", "install", "--no-input", "--quiet", "--no-compile",
-              "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(file)])  # fmt: skip
+        words = ["install", "--quiet", "--no-deps", "--require-hashes", "-r", str(file)]
+        try:  # uv, where the tool's environment has it, needs a tenth of pip's time
+            _run([sys.executable, "-m", "uv", "pip", *words, "--python", python])
+        except ServiceError:
+            # Bytecode of all that is never imported would cost a third of the time.
+            _run([python, "-m", "pip", *words, "--no-input", "--no-compile", "--disable-pip-version-check"])
 
 
 def _run(command: list[str]) -> None:
     env = {key: value for key, value in without_credentials().items() if not key.startswith("PYTHON")}
+    # uv does not read pip's variables. Where it finds no index, pip does the work.
+    env |= {"UV_SYSTEM_CERTS": "1", "UV_DEFAULT_INDEX": env.get("PIP_INDEX_URL", "")}
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])

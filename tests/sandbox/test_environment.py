@@ -43,6 +43,20 @@ def test_an_environment_is_installed_once(tmp_path, installs):
     assert environment.is_complete(tmp_path / "env")
 
 
+def test_pip_installs_where_uv_cannot(tmp_path, installs, monkeypatch):
+    run = environment._run
+
+    def without_uv(command: list[str]) -> None:
+        if "uv" in command:
+            raise ServiceError("No module named uv", "")
+        run(command)
+
+    monkeypatch.setattr(environment, "_run", without_uv)
+    environment.ensure_environment(tmp_path / "env", quiet)
+    assert installs == [str(environment.python_of(tmp_path / "env"))]
+    assert environment.is_complete(tmp_path / "env")
+
+
 def test_a_half_environment_and_one_of_another_lock_are_made_again(tmp_path, installs):
     marker = tmp_path / "env" / ".dc_inject-complete"
     environment.ensure_environment(tmp_path / "env", quiet)

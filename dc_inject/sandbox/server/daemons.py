@@ -54,9 +54,8 @@ class NoWait(threading.Event):
 
 def alone() -> None:
     """Make the daemons believe that they are the only workers, which they are, and not wait for others."""
-    me = {"assign_thread": 0, "nr_threads": 1}
     heartbeat.sanity_check = lambda *_, **__: None
-    heartbeat.live = lambda *_, **__: me
+    heartbeat.live = lambda *_, **__: {"assign_thread": 0, "nr_threads": 1}
     heartbeat.die = lambda *_, **__: None
     heartbeat.list_payload_counts = lambda *_, **__: {}
     for module in (evaluator, injector, repairer, cleaner, collection_replica):
@@ -215,10 +214,8 @@ def main(folder: Path) -> None:
         orders.fulfil()
         paused = pause.exists()
         slow.read()
-        busy = False
-        if not paused:
-            busy = run_daemons(stop.is_set, slow.skips)
-            done += 1
+        busy = not paused and run_daemons(stop.is_set, slow.skips)
+        done += not paused
         moving = write_progress(passes, done, slow, paused=paused)
         rest.wait(stop, idle=not busy, longest=LONGEST if moving else QUIET)
 
