@@ -54,12 +54,12 @@ types: $(READY) ## Check the types
 imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
-# Types and imports are checked while tests wait for services. A first look at the tests leaves their bytecode.
+# Types and imports are checked while tests wait for services.
 all-tests: $(READY) ## Run the tests, and check types and imports at a time
 	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
 	( nice $(BIN)/mypy; types=$$?; nice $(BIN)/lint-imports; exit $$((types || $$?)) ) >$$log 2>&1 & checks=$$!; \
 	$(MAKE) --no-print-directory $(FTS) browser || exit; \
-	$(BIN)/pytest --collect-only -qq >/dev/null; echo "$(PYTEST)"; $(PYTEST); tests=$$?; \
+	echo "$(PYTEST)"; $(PYTEST); tests=$$?; \
 	wait $$checks; checks=$$?; cat $$log; exit $$((tests || checks))
 
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -38,7 +38,7 @@ from dc_inject.sandbox import (
     read_grid,
 )
 from dc_inject.sandbox.locking import locked
-from tests import guard
+from tests import guard, warm_workers
 from tests import wording as golden
 from tests.engine.world import LEFT_OPEN
 
@@ -145,6 +145,11 @@ class TogetherOnGrids(LoadFileScheduling):
         file = _file(nodeid)
         number = _together(file)
         return f"grid {number}" if number < len(TOGETHER) else file
+
+
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Iterable[Any]) -> None:
+    """Start the workers of a parallel run warm."""
+    warm_workers.fork(config, specs)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherOnGrids | None:
