@@ -45,7 +45,8 @@ LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
 POLICY = "policy"  # the signal with the way in which a simulation injects, where it is not by control
 SERIES = {"due": "target", "injected": "injected", "moved": "moved"}  # over time, and how people call them
-METHOD = """
+_COLOURS = ", ".join(f"{colour} ({sign}) from {least}" for least, colour, sign in GRADES)
+METHOD = f"""
 Everything is from the ledger of dc_inject: what it was to inject, what it injected, and what it saw arrive. Other
 traffic on the same links is not in it. The ratios published of DC24 included production traffic; these do not.
 
@@ -65,7 +66,7 @@ What is injected late in an hour moves in the next one, so the ratio of an hour 
 Ratio: moved / due. Ratios leave out excluded windows and cycles that are not over; a cycle that an excluded window
 touches is left out as a whole.
 
-Colours: green (++) from 0.9, yellow (+) from 0.7, orange (!) from 0.5, red (!!) below.
+Colours: {_COLOURS.replace("from -inf", "below")}.
 
 Each byte counts under exactly one scenario. A second hop is a link of its own: what goes on moves once more there.
 

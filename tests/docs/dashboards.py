@@ -31,10 +31,10 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dc_inject.metrics.catalogue import LINK, METRICS
+from dc_inject.summary.criteria import GRADES
 
 SOURCE = DataSourceRef("prometheus", "$datasource")
 CAMPAIGN = 'campaign="$campaign"'
-GRADES = ((None, "red"), (0.5, "orange"), (0.7, "yellow"), (0.9, "green"))  # as in reports
 WINDOW = "[$window]"
 Query = tuple[str, str]  # an expression, and the legend of its series
 
@@ -254,7 +254,10 @@ def _query(expression: str, legend: str, letter: str = "A", *, instant: bool = F
 
 
 def _grades() -> build.ThresholdsConfig:
-    steps = [Threshold(value=value, color=colour) for value, colour in GRADES]
+    steps = [
+        Threshold(value=None if least == float("-inf") else least, color=colour)
+        for least, colour, _ in reversed(GRADES)
+    ]
     return build.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
 
 

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from dc_inject.model import Hold
+from dc_inject.summary.criteria import ENOUGH, GRADES, JUDGED
 from tests.docs import DOCS, ROOT
 
 FILES = [path.relative_to(ROOT) for folder in ("dc_inject", "tests") for path in (ROOT / folder).rglob("*.py")]
@@ -171,3 +174,17 @@ def test_every_number_behind_a_hold_is_explained():
     page = (DOCS / "reference" / "holds.md").read_text()
     assert len(emitted) > 20
     assert [name for name in sorted(emitted) if f"`{name}" not in page] == []
+
+
+SHORT = r"moved under (\d+) % of what \w+ \w+ due in the last (\w+) closed cycles"
+
+
+@pytest.mark.parametrize("page", ["how-to/run-a-day.md", "reference/status.md"])
+def test_pages_have_the_limits_below_which_a_link_is_short(page):
+    words = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+    assert re.findall(SHORT, (DOCS / page).read_text()) == [(f"{100 * ENOUGH:.0f}", words[JUDGED - 1])]
+
+
+def test_the_page_about_reports_has_the_colours_and_their_limits():
+    found = re.findall(r"(\w+) `([+!]+)` (?:from ([\d.]+)|below)", (DOCS / "reference" / "report.md").read_text())
+    assert [(float(least or "-inf"), colour, sign) for colour, sign, least in found] == [*GRADES]

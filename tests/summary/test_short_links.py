@@ -96,7 +96,8 @@ def test_links_share_a_line_with_whom_to_call(links, expected):
 
 
 def test_every_cause_has_an_entry():
-    assert {hold.value for hold in Hold} <= what_to_do.entries().keys()
+    lacking = {hold.value for hold in Hold} - what_to_do.entries().keys()
+    assert lacking == set(), "add an entry to dc_inject/summary/what_to_do.toml"
 
 
 # --------------------------------------------------------------------------- from a ledger
