@@ -210,8 +210,8 @@ def drop_beyond_limits(
     limits, chosen = situation.limits, Counter(injection.link.through for injection in standing)
     submits = {service: count - chosen[service] for service, count in situation.submits.items()}
     rules = count_rules_left(situation, len(standing))
-    files = sum(injection.item.files for injection in standing)
-    files = max(0, limits.files_in_flight - situation.files_in_flight - files)
+    in_flight = situation.files_in_flight + sum(injection.item.files for injection in standing)
+    files = max(0, limits.files_in_flight - in_flight)
     order = sorted(
         (-line.claim.priority, _turn(line, index, submits), line.seed, i, index)
         for i, line in enumerate(lines)
