@@ -104,7 +104,6 @@ class FtsBackend:
         asking, changing = understood(), understood(lost=True)
         self.submit, self.end = changing(self._jobs.submit), changing(self._jobs.cancel)
         self.limits = asking(partial(limits, self.connection))
-        self.delegation = asking(partial(delegation, self.connection))
         self.statuses = asking(self._observing.statuses)
         copies = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
         self.remove, self.sweep, self.tidy, self.delete = copies.remove, copies.sweep, copies.tidy, copies.delete
@@ -174,6 +173,11 @@ class FtsBackend:
         if access.kind == "nothing":
             return "none found"
         return f"{access.kind} of {access.origin}" if access.origin else access.kind
+
+    def delegation(self) -> Delegation:
+        """Return whether FTS acts with a proxy of ours, and how long the one that it has is good."""
+        with understood():
+            return delegation(self.connection)
 
     def ours(
         self, campaign: str | None = None, *, since: datetime | None = None
