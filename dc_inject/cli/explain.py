@@ -75,6 +75,7 @@ def _short(campaign: str, ledger_path: Path | None) -> tuple[list[dict[str, Any]
             **what_to_do.entry(group.cause),
             "line": f"{'! ' if group.needs_action else ''}{group.line} {format_numbers(group.row['numbers'])}",
             "call": group.call,
+            "needs_action": group.needs_action,
             "contact": " ".join(f"of the campaign: {contact}" for contact in contacts if contact),
         }
         for group in groups

@@ -110,7 +110,7 @@ class EngineContext:
     def no_slices(self, flow: FlowKey, error: ServiceError) -> None:
         """Let a flow take whole datasets for a while, since parts of them cannot be made, and log why."""
         hint = f" ({error.hint})" if error.hint else ""
-        self.warn(("slices", error.message), f"{flow}: whole datasets have to do: {error.message}{hint}")
+        self.warn(("slices", error.message), f"{flow}: use whole datasets: {error.message}{hint}")
         self.whole_until[flow] = self.clock.now() + SLICES_AGAIN
         self.trouble(flow, Hold.TOO_COARSE, f"{error.message}{hint}")
 

@@ -365,7 +365,7 @@ class DeletionByHand(Deletions):
         if any(entry in call.entries for call in self._under_way):
             why = f"deleting at {where} takes too long: no answer yet"
         elif place_of(entry) in self._until:
-            why = f"not asked to delete at {where}: nothing got on there"
+            why = f"not asked to delete at {where}: deletions made no progress there"
         else:
             why = f"not asked to delete at {where}: calls that take too long hold all threads"
         return Removal(key, gone=False, error=Temporary(why, lost=True))

@@ -249,7 +249,7 @@ class Engine:
             self._ended_at = now
             staying = sum(not entry.injection.link.service.reads for entry in ended)
             left = f"; not yet known to be gone from their destinations: {staying}" if staying else ""
-            log.info("nothing of ours is live any more%s", left)
+            log.info("all rules and jobs have ended%s", left)
         wait = self._context.settings.wait_deleted_cycles * self._campaign.cycle
         if choose_files_to_delete(self._context, ended):
             wait = DELETED_WITHIN  # no service will delete those

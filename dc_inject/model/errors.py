@@ -158,7 +158,7 @@ class Permanent(ServiceError):
 
 
 class NoSlices(Permanent):
-    """No part of a dataset can be made for this link: whole datasets have to do."""
+    """No part of a dataset can be made for this link: it uses whole datasets."""
 
 
 class NeedsOperator(ServiceError):

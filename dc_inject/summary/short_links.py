@@ -96,27 +96,23 @@ class JudgedLink(NamedTuple):
 class ShortGroup:
     """Links that are short for one cause, with a service or site in common; `are_all` if no other link has it.
 
-    `call` names whom to call, `count` is how many links of the campaign are judged.
+    `call` names whom to call, `needs_action` is whether a person has to act, `count` is how many links of the
+    campaign are judged.
     """
 
     cause: str
     party: Party
     links: Sequence[JudgedLink]
     call: str
+    needs_action: bool
     are_all: bool
     count: int
-    is_minor: bool = False  # nothing arrives anywhere, for another reason
 
     @property
     def since(self) -> datetime | None:
         """Since when nothing has arrived on any of its links; None if something has."""
         times = [link.since for link in self.links if link.since is not None]
         return max(times) if len(times) == len(self.links) else None
-
-    @property
-    def needs_action(self) -> bool:
-        """Whether a person has to act."""
-        return not (self.is_minor or self.call.startswith("nobody"))
 
     @property
     def subject(self) -> str:
@@ -309,7 +305,9 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
         if link.cause:
             by_cause[link.cause].append(link)
     groups = [
-        ShortGroup(cause, party, members, _call(cause, members, healthy), users[party] == len(members), len(links))
+        ShortGroup(
+            cause, party, members, *_call(cause, members, healthy), users[party] == len(members), len(links)
+        )
         for cause, short in by_cause.items()
         for party, members in _shared(cause, short, healthy)
     ]
@@ -321,7 +319,10 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
 
     ordered = sorted(groups, key=place)
     stands = stands and any(one.party[0] == "service" for one in ordered[:1])
-    return [replace(one, is_minor=stands and number > 0) for number, one in enumerate(ordered)]
+    return [
+        replace(one, needs_action=one.needs_action and not (stands and number))
+        for number, one in enumerate(ordered)
+    ]
 
 
 def _shared(
@@ -358,28 +359,32 @@ def _add_failed(links: Iterable[JudgedLink]) -> Counter[str]:
     return sum((Counter(link.failed) for link in links), Counter[str]())
 
 
-def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> str:
-    """Return whom to call: who the table names, or all whom these links have in common and that carry no other."""
-    first = links[0]
+def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> tuple[str, bool]:
+    """Return whom to call, and whether a person has to act.
+
+    To call is who the table names, or all whom these links have in common and that carry no other.
+    """
+    first, entry = links[0], what_to_do.entry(cause)
     service = first.key.link.service
     operators = "whoever runs the workers" if service.reads else f"{service.title}'s operators"
     if cause not in {*SUSPECTING, FEW}:
         names = {"operators": operators, "source": first.source, "destination": first.destination}
-        numbers, entry = [link.held.numbers if link.held else {} for link in links], what_to_do.entry(cause)
+        numbers = [link.held.numbers if link.held else {} for link in links]
         is_menus = all("message" in one and not one.get("overdue") for one in numbers)
-        return str(entry.get("call_for_message" if is_menus else "call", entry["call"])).format_map(names)
+        entry |= entry.get("with_message", {}) if is_menus else {}
+        return str(entry["call"]).format_map(names), entry["needs_action"]
     common = set.intersection(*(set(link.parties) for link in links))
     for reason, _ in _add_failed(links).most_common(1):
         where = FILE_CLASSES.get(reason, FILE_CLASSES["other"]).where
         ends = {getattr(link, where) for link in links if where in {"source", "destination"}}
         if len(ends) == 1:
-            return str(ends.pop())
+            return str(ends.pop()), True
     operators = operators.replace("Rucio's", "Rucio's and FTS's")  # which moves the bytes
     of = {one: operators if one[0] == "service" else one[1] for one in first.parties if one in common}
     suspects = [name for party, name in of.items() if party not in healthy]
     if cause != FEW:
-        return " or ".join(dict.fromkeys(suspects)) or "the network between them"
+        return " or ".join(dict.fromkeys(suspects)) or "the network between them", True
     suspects = suspects or [name for (kind, _), name in of.items() if kind == "site"][:1]
     until = max((link.returning for link in links if link.returning), default=None)
     later = f", {' or '.join(suspects)} if it is no better at {until:%H:%MZ}" if until else ""
-    return f"{what_to_do.entry(cause)['call']}{later}"
+    return f"{entry['call']}{later}", entry["needs_action"]

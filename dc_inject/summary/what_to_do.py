@@ -22,7 +22,9 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
     """Return all entries by their keys, ordered by what you see.
 
     Each has what you `see`, what it `means`, what to `do`, whom to `call` (which may name `{operators}`,
-    `{source}` and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` that point to it.
+    `{source}` and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` that point to it. An
+    entry for which no person has to act has `needs_action = false`; `with_message` replaces values of a hold that
+    has a message.
     """
     return tomllib.loads(files("dc_inject.summary").joinpath("what_to_do.toml").read_text(encoding="utf-8"))
 
@@ -35,7 +37,7 @@ def entry(name: str) -> dict[str, Any]:
     keys = dict.fromkeys(FILE_CLASSES.keys() - entries().keys(), Hold.FAILING.value)
     keys |= {alert: key for key, values in entries().items() for alert in values.get("alerts", ())}
     key = keys.get(name, name)
-    return {"key": key, "alerts": [], **dict.fromkeys(PLACES, ""), **entries()[key]}
+    return {"key": key, "alerts": [], "needs_action": True, **dict.fromkeys(PLACES, ""), **entries()[key]}
 
 
 def whom(entry: Mapping[str, Any]) -> str:

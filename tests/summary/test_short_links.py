@@ -352,5 +352,6 @@ def test_a_space_that_the_menu_sized_too_small_is_not_the_sites_fault():
     full = link(CERN, RAL, hold=Hold.DESTINATION_FULL)
     sized = full._replace(held=Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}))
     late = full._replace(held=Held(Hold.DESTINATION_FULL, {**sized.held.numbers, "overdue": GB}))
-    calls = [group.call for one in (full, sized, late) for group in grouped([one])]
-    assert calls == ["RAL", "nobody, change the menu", "RAL"]
+    groups = [group for one in (full, sized, late) for group in grouped([one])]
+    assert [group.call for group in groups] == ["RAL", "nobody, change the menu", "RAL"]
+    assert [group.needs_action for group in groups] == [True, False, True]
