@@ -22,7 +22,7 @@ from dc_inject.ledger.database import (
     stored,
     stored_or_none,
 )
-from dc_inject.ledger.records import INJECTOR
+from dc_inject.ledger.records import BEGIN, END, INJECTOR
 from dc_inject.ledger.types import Signal
 from dc_inject.model import Dataset, File, FileFilter, FlowKey, Item, PoolKey, State, TapeFiles
 
@@ -167,7 +167,7 @@ class Inventory(InventoryReader):
             self._db.run_many(
                 "INSERT INTO change (at, who, what, why) VALUES (?, ?, ?, ?)",
                 [
-                    (stored(now), INJECTOR, f"{'end' if works else 'begin'} {name} {subject}", why)
+                    (stored(now), INJECTOR, f"{END if works else BEGIN}{name} {subject}", why)
                     for name, subject, value, why in readings
                     if name in OUTAGES and (works := _works(value)) != self._worked(name, subject)
                 ],

@@ -36,6 +36,8 @@ LONGEST_NOTE = 20_000  # characters
 
 INJECTOR = "dc_inject"  # who changes what no person does: an outage that begins or ends
 NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
+STOP, RESUME = "stop ", "resume "  # what a change begins with that makes or lifts a pause, before its subject
+BEGIN, END = "begin ", "end "  # what changes by `INJECTOR` begin with, before the signal and its subject
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _SCALE = "run --scale "  # what a change begins with by which a run multiplies all rates of the menus
 _SHARD = ("shard", "this")  # under which a resolution has the shard of this ledger
@@ -300,7 +302,7 @@ class Records(RecordReader):
             new = self._db.insert("pause", "ON CONFLICT DO NOTHING", **columns)
             self._pauses.forget()
             if new:
-                self.change(who, f"stop {shown(subject, EVERYTHING)}", why, now)
+                self.change(who, f"{STOP}{shown(subject, EVERYTHING)}", why, now)
         return bool(new)
 
     def resume(self, subject: str, who: str, why: str, now: datetime) -> bool:
@@ -311,7 +313,7 @@ class Records(RecordReader):
             )
             self._pauses.forget()
             if was:
-                self.change(who, f"resume {shown(subject, EVERYTHING)}", why, now)
+                self.change(who, f"{RESUME}{shown(subject, EVERYTHING)}", why, now)
         return bool(was)
 
     def override(self, subject: str, kind: Kind, value: float, who: str, why: str, now: datetime) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from dc_inject.ledger import Reader
-from dc_inject.ledger.records import INJECTOR, NOTE
+from dc_inject.ledger.records import BEGIN, END, INJECTOR, NOTE, RESUME, STOP
 from dc_inject.model import overrides, units
 
 MOST = 1000  # changes that become marks, the newest
@@ -54,7 +54,7 @@ def _written(view: Reader) -> Iterator[_Mark]:
     for change in view.changes(MOST):
         if change.what == NOTE:
             yield change.at, None, "note", change.who, change.why, ""
-        elif not change.what.startswith(("stop ", "resume ")):  # pauses have their ends
+        elif not change.what.startswith((STOP, RESUME)):  # pauses have their ends
             yield change.at, None, "change", change.who, change.what, change.why
     for at, text in view.notes(MOST):
         lines = text.strip().splitlines()
@@ -64,8 +64,8 @@ def _written(view: Reader) -> Iterator[_Mark]:
 def _outages(view: Reader) -> Iterator[_Mark]:
     begun: dict[str, tuple[datetime, str]] = {}
     for change in reversed(view.changes(MOST, outages=True)):
-        kind, _, outage = change.what.partition(" ")
-        if kind == "begin":
+        outage = change.what.removeprefix(BEGIN).removeprefix(END)
+        if change.what.startswith(BEGIN):
             begun[outage] = change.at, change.why
         elif outage in begun:
             yield _outage(outage, *begun.pop(outage), change.at)
