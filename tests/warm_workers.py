@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -60,6 +61,7 @@ def _work(requests: int, answers: int) -> None:
         os.dup2(requests, 0)
         os.dup2(answers, 1)
         os.closerange(3, max(requests, answers, *(int(one.name) for one in Path("/proc/self/fd").iterdir())) + 1)
+        logging.getLogger().handlers.clear()  # those of pytest write to files that are closed here
         sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
         exec(eval(sys.stdin.readline()), {})
         code = 0
