@@ -36,8 +36,8 @@ LONGEST_NOTE = 20_000  # characters
 
 INJECTOR = "dc_inject"  # who changes what no person does: an outage that begins or ends
 NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
-STOP, RESUME = "stop ", "resume "  # what a change begins with that makes or lifts a pause, before its subject
-BEGIN, END = "begin ", "end "  # what changes by `INJECTOR` begin with, before the signal and its subject
+# What a change begins with, before its subject: of pauses, and of outages, which are by `INJECTOR`.
+STOP, RESUME, BEGIN, END = "stop ", "resume ", "begin ", "end "
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _SCALE = "run --scale "  # what a change begins with by which a run multiplies all rates of the menus
 _SHARD = ("shard", "this")  # under which a resolution has the shard of this ledger

@@ -26,8 +26,8 @@ from dc_inject.system.clock import SystemClock
 
 log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., object])
-WARNED = "dc_inject.warned"  # in the meta of click's context: warnings that were logged
-NAMED = "dc_inject.workers"  # there, too: the workers that an option names
+# In the meta of click's context: warnings that were logged, and the workers that an option names.
+WARNED, NAMED = "dc_inject.warned", "dc_inject.workers"
 OPTION = "option"  # in the metadata of a field: the decorator of click that gives a command its option
 
 
