@@ -13,8 +13,10 @@ cut lines at their ends, colour them, and draw the trend with other characters; 
 from __future__ import annotations
 
 import textwrap
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from dc_inject.ledger import Reader, ledger_files
@@ -92,8 +94,9 @@ def block(status: Mapping[str, Any], width: int = 0, rows: int = 0) -> list[str]
     others = [one_line(f"{'! ' * group['needs_action']}{group['line']}") for group in status["short"][1:]]
     more = [f"more: {status['more']}"] if status["more"] else []
     lines = [*status["first_lines"], *more]
-    while rows and others and sum(len(textwrap.wrap(line, width)) for line in (*lines, *others)) > rows:
-        others.pop()
+    if rows:
+        heights = accumulate(len(textwrap.wrap(line, width)) for line in (*lines, *others[:rows]))
+        del others[max(bisect(list(heights), rows) - len(lines), 0) :]
     return [*status["first_lines"], *others, *more]
 
 
@@ -140,9 +143,8 @@ def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink]
         slow = sum(link.latest < ENOUGH for link in links)
         again = f"; {slow:,} moved too little in the last cycle: wait for the next one" if slow else ""
         return f"short: none of {units.counted(len(links), 'links')}{again}"
-    return (
-        f"short: {'nothing is due any more' if is_over else 'unknown, it takes two closed cycles to judge a link'}"
-    )
+    why = "nothing is due any more" if is_over else "unknown, it takes two closed cycles to judge a link"
+    return f"short: {why}"
 
 
 def events(view: Reader, now: datetime) -> list[str]:

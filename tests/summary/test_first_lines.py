@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -258,6 +260,15 @@ def test_the_block_ends_with_what_to_run_and_marks_only_what_a_person_has_to_act
     assert first_lines.block(status, 80, 3) == ["a", "nobody", "more: dc-inject explain x"]
     assert first_lines.block(status, 5, 7) == ["a", "more: dc-inject explain x"], "that is folded to five rows"
     assert first_lines.block({**status, "short": [], "more": ""}) == ["a"]
+
+
+def test_many_groups_are_folded_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded again for each that finds no room, 1200 of them would take `watch` two minutes."""
+    folded = Mock(side_effect=textwrap.wrap)
+    monkeypatch.setattr(textwrap, "wrap", folded)
+    status = {"first_lines": ["a"], "short": [{"needs_action": True, "line": "b"}] * 100, "more": ""}
+    assert len(first_lines.block(status, 80, 20)) == 20
+    assert folded.call_count <= 100
 
 
 def test_each_line_of_what_is_short_begins_with_its_key(ledger: Path):
