@@ -260,14 +260,14 @@ class Engine:
         deadline = self._clock.now() + GRACE
         if self.stopping and self._calls.under_way:
             log.info("waiting at most %d s for %s", GRACE.seconds, units.counted(self._calls.under_way, "answers"))
-        self._hear(deadline)
-        for backend in self._context.backends.values():
-            if isinstance(backend, Closable):
-                backend.close()
-                self._rounds.round(self._clock.now(), timedelta(0))
+        ends = {name: one.close for name, one in self._context.backends.items() if isinstance(one, Closable)}
+        self._hear(deadline - GRACE / 2 if ends else deadline)  # the other half is for what ends with this process
+        for name, close in ends.items():
+            self._calls.start(close, self._look_once_more, name)
         if self._context.settings.end_on_stop and self.stopping:
             self._submitting.withdraw(None, "stopped")
-            self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
+            if not ends:
+                self._look_once_more()  # at what has become complete meanwhile
             self._hear(deadline)
             live = self._context.ledger.entries(*IN_SERVICE)
             read = second_hops.going_on(self._context, live, ()).read
@@ -282,6 +282,12 @@ class Engine:
             report_files_left(self._context)
         if self._cycle in self._context.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
             self._closing.close(self._cycle, self._cycle, self._tries)
+
+    def _look_once_more(self, _: object = None, error: ServiceError | None = None) -> None:
+        """Observe all that is in a service, after what was to end with this process has ended, or has not."""
+        if error is not None:
+            log.warning("%s", error.message)
+        self._rounds.round(self._clock.now(), timedelta(0))
 
     def _hear(self, deadline: datetime) -> None:
         """Wait for the calls that are under way."""

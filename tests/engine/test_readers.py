@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from dc_inject.backends.sim import InlineExecutor
+from dc_inject.engine.engine import GRACE
 from dc_inject.model import State
 from dc_inject.model.errors import NeedsOperator, Temporary
+from tests.engine import world as worlds
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 from tests.sim import SimBackend
 
@@ -53,6 +58,39 @@ def test_a_run_ends_what_ends_with_it_and_then_looks_once_more(tmp_path):
     entries = [entry for entry in one.ledger.entries() if entry.accepted_at]
     assert {entry.state for entry in entries} == {State.COMPLETE}
     assert all(entry.moved == entry.injection.item.bytes for entry in entries)
+
+
+class Hanging(InlineExecutor):
+    """Calls to FTS do not return."""
+
+    def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
+        if lane != "fts":
+            super().submit(tag, task, lane)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_ends_with_a_run_is_looked_at_though_another_service_hangs_or_its_end_fails(
+    tmp_path, monkeypatch, fails
+):
+    """A stop takes no longer for it."""
+    link = file_flow("A", "B", 1.0)
+    read = replace(link, link=link.link._replace(through="reads"))
+    stock = source_files("A", 40)
+    one = world(tmp_path, campaign([link, read]), stock, name="reads", speed=lambda _link: 1.0)
+    one.join(SimBackend(one.clock, stock, name="fts"))
+
+    def close() -> None:
+        for rule in one.backend.rules.values():
+            rule.moved, rule.completed = float(rule.injection.item.bytes), one.clock.now()
+        if fails:
+            raise TimeoutError
+
+    one.backend.close = close
+    monkeypatch.setattr(worlds, "InlineExecutor", Hanging)
+    one.engine().run(once=True)
+    entries = [entry for entry in one.ledger.entries() if entry.accepted_at]
+    assert {entry.state for entry in entries} == {State.COMPLETE}
+    assert one.clock.now() <= START + CYCLE + GRACE
 
 
 @pytest.mark.parametrize("through", ["reads", "fts"])
