@@ -8,12 +8,13 @@ Dask never repeats a task: the engine's loop decides what is due again.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
 from dc_inject.apps.reads import reader, records
@@ -57,13 +58,15 @@ class Cluster(Protocol):
 def cluster(address: str) -> Cluster:
     """Return the workers at an address, or those of this machine where it is empty.
 
-    Raises UsageError for an address without TLS, NeedsOperator where Dask or XRootD is not installed.
+    Raises UsageError for an address without TLS or port, NeedsOperator where Dask or XRootD is not installed.
     """
     _require()
     if not address:
         return Here()
-    if not address.startswith("tls://"):
-        raise UsageError(f"workers are reached with TLS only, not at {address}", "such as tls://scheduler:8786")
+    named = re.fullmatch(r"tls://(?:\[[\da-fA-F:.]+\]|[\w.-]+):(\d{1,5})", address)
+    if named is None or int(named[1]) >= 2**16:
+        message = f"workers are reached with TLS at a port only, not at {address!r}"
+        raise UsageError(message, "such as tls://scheduler:8786")
     return AtSite(address)
 
 
@@ -189,7 +192,7 @@ class AtSite(Dask):
         try:
             return Client(self.address, security=Security(require_encryption=True), timeout=ANSWERS_WITHIN)
         except (OSError, TimeoutError, TypeError) as error:
-            wrong = "refused the connection, or needs a certificate"
+            wrong = "refused the connection, or a certificate is missing"
             hint = "name ca-file, cert and key of its TLS in ~/.config/dask/distributed.yaml; see the how-to"
             if type(error) in {OSError, TimeoutError}:  # not of TLS: nothing answers
                 wrong, hint = "does not answer", "start it, or wait for it"
@@ -228,9 +231,7 @@ def configure() -> None:
 
 def _require() -> None:
     """Raise NeedsOperator unless Dask and XRootD are installed."""
-    missing = [
-        name for name in ("distributed", "cryptography", "XRootD") if importlib.util.find_spec(name) is None
-    ]
+    missing = [name for name in ("distributed", "cryptography", "XRootD") if find_spec(name) is None]
     if missing:
         raise NeedsOperator(
             f"streamed reads need {' and '.join(missing)}, which are not installed", _INSTALL, hold="local"

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from unittest.mock import Mock
 
 import pytest
@@ -15,12 +16,23 @@ from dc_inject.apps.reads.cluster import AtSite, Here, cluster, configure
 from dc_inject.model.errors import NeedsOperator, Temporary, UsageError
 
 
-@pytest.mark.parametrize("address", ["tcp://scheduler:8786", "scheduler:8786", "inproc://x"])
-def test_workers_are_reached_with_tls_only(address, monkeypatch):
+@pytest.mark.parametrize(
+    ("address", "works"),
+    [
+        ("tls://scheduler:8786", True),
+        ("tls://[::1]:8786", True),
+        ("tcp://scheduler:8786", False),
+        ("scheduler:8786", False),
+        ("inproc://x", False),
+        ("tls://scheduler", False),
+        ("tls://scheduler:port", False),
+        ("tls://scheduler:99999", False),
+    ],
+)
+def test_workers_are_reached_with_tls_at_a_port_only(address, works, monkeypatch):
     monkeypatch.setattr("dc_inject.apps.reads.cluster._require", lambda: None)
-    with pytest.raises(UsageError):
-        cluster(address)
-    assert isinstance(cluster("tls://scheduler:8786"), AtSite)
+    with nullcontext() if works else pytest.raises(UsageError):
+        assert isinstance(cluster(address), AtSite)
     assert isinstance(cluster(""), Here)
 
 
