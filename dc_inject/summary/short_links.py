@@ -250,11 +250,9 @@ def _with_failures(
 def _returns_until(closed: Sequence[Row]) -> datetime | None:
     """Return until when a link may be returning to its rate; None if it moved enough in its last closed cycle.
 
-    That counts from the first of the cycles until then in which it moved something, and less than enough; and
-    again from a cycle with less than half of what moved in the one before: that is news, as a cut is.
+    That counts from the first of the cycles until then in which it moved something, and less than enough.
     """
-    fell = len(closed) > 1 and 2 * closed[-1].moved < closed[-2].moved
-    slow = [*takewhile(lambda row: 0 < row.moved < ENOUGH * row.due, reversed(closed[-1 if fell else 0 :]))]
+    slow = [*takewhile(lambda row: 0 < row.moved < ENOUGH * row.due, reversed(closed))]
     return slow[-1].cycle.start + RETURNS * slow[-1].cycle.length if slow else None
 
 
