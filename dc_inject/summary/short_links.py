@@ -31,8 +31,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dc_inject.ledger import Reader, Row, failing
-from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, units
-from dc_inject.model.causes import FILE_CLASSES
+from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, causes, units
 from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.link_plan import FAILING
@@ -61,8 +60,9 @@ class JudgedLink(NamedTuple):
     `cause` is empty if it is not short; `held` is the hold behind it. `since` is when anything last arrived, if
     nothing has since the last closed cycle began, which ended at `until`. `coming` are bytes on their way,
     `latest` is the part of its due that it moved in the last closed cycle; it `works` if that is a third. `failed`
-    counts its files that failed of late, by class, if it is failing. `span` is the time judged, `returning`
-    until when it may be returning to its rate, where it moves less; `most` how many transfers FTS allows it.
+    counts its files that failed of late, by class, if it is failing; `unclear` is an error without a class. `span`
+    is the time judged, `returning` until when it may be returning to its rate, where it moves less; `most` is how
+    many transfers FTS allows it.
     """
 
     key: FlowKey
@@ -77,6 +77,7 @@ class JudgedLink(NamedTuple):
     latest: float = 1.0
     until: datetime = EPOCH
     failed: Mapping[str, int] = MappingProxyType({})
+    unclear: str = ""
     span: timedelta = timedelta(hours=1)
     returning: datetime | None = None
     most: int = 0
@@ -146,6 +147,8 @@ class ShortGroup:
         failed = _add_failed(self.links)
         for reason, files in failed.most_common(1):
             why += f"; {reason}: {files:,} of {units.counted(failed.total(), 'failed files')}"
+            if reason == "other" and (errors := [link.unclear for link in self.links if link.unclear]):
+                why += f", such as: {errors[0][:120]}"
         return f"{self.cause}: {self.subject}, {what}: call {self.call}; {why}"
 
     @property
@@ -225,7 +228,9 @@ def judged(view: Reader, now: datetime) -> list[JudgedLink]:
                 if any(row.moved > 0 for row in rows if row.cycle >= last)
                 else arrived.get(link.key, last.start)
             )
-            held = why.explain_outage(link.key.link.through, signals) or _held(rows)
+            holds = (row.held for row in reversed(rows) if row.held and not is_of_earlier_cycles(row.held))
+            own = next((held for held in holds if not held.hold.harmless), None)
+            held = why.explain_outage(link.key.link.through, signals) or own
             one = link._replace(since=since, held=held, most=most.get(str(link.key.link), 0))
             links[number] = _with_cause(one, grows=link.key in grows)
     return _with_failures(view, last, links, list(chain.from_iterable(by_key.values())))
@@ -238,9 +243,9 @@ def _with_failures(
     suspects = [link.key for link in links if link.cause in {UNEXPLAINED, FEW} and not link.works]
     parts = failing.recent_parts(view, last, rows, suspects) if suspects else {}
     fails = {link.key for link in links if link.cause == Hold.FAILING or parts.get(link.key, 0.0) > FAILING}
-    counts = count_failed(view, last.start - 2 * JUDGED * last.length) if fails else {}
+    counts, other = count_failed(view, last.start - 2 * JUDGED * last.length) if fails else ({}, {})
     return [
-        link._replace(cause=FAILS.hold, held=link.held or FAILS, failed=counts.get(link.key, {}))
+        link._replace(cause=FAILS.hold, held=link.held or FAILS, failed=counts[link.key], unclear=other[link.key])
         if link.key in fails
         else link
         for link in links
@@ -274,14 +279,6 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
         few = since is None and JUDGED * link.coming < LITTLE * link.due and not is_late
         cause = FEW if few or not link.coming else UNEXPLAINED
     return link._replace(cause=cause, held=held)
-
-
-def _held(rows: Sequence[Row]) -> Held | None:
-    """Return the hold of the last row that has one that needs an action."""
-    for row in reversed(rows):
-        if row.held is not None and not row.held.hold.harmless and not is_of_earlier_cycles(row.held):
-            return row.held
-    return None
 
 
 # --------------------------------------------------------------------------- what they have in common
@@ -373,10 +370,10 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> tuple
         return str(entry["call"]).format_map(names), entry["needs_action"]
     common = set.intersection(*(set(link.parties) for link in links))
     for reason, _ in _add_failed(links).most_common(1):
-        where = FILE_CLASSES.get(reason, FILE_CLASSES["other"]).where
-        ends = {getattr(link, where) for link in links if where in {"source", "destination"}}
+        about = causes.FILE_CLASSES.get(reason, causes.FILE_CLASSES["other"])
+        ends = {getattr(link, about.where) for link in links if about.where in {"source", "destination"}}
         if len(ends) == 1:
-            return str(ends.pop()), True
+            return f"{'you, then ' * (about.party is causes.Party.USER)}{ends.pop()}", True
     operators = operators.replace("Rucio's", "Rucio's and FTS's")  # which moves the bytes
     of = {one: operators if one[0] == "service" else one[1] for one in first.parties if one in common}
     suspects = [name for party, name in of.items() if party not in healthy]

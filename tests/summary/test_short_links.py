@@ -287,9 +287,11 @@ JOB = {**STUCK, "status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"time
         (STUCK, ("timeout", 30), "FNAL"),
         (AT_END, ("destination-error", 30), "FNAL"),
         (JOB, ("timeout", 30), "FNAL"),
-        ({**JOB, "error": "503", "reasons": {"source-error": 9}}, ("source-error", 27), "CERN"),
+        ({**JOB, "error": "SOURCE read root://se: [3005]"}, ("source-error", 30), "CERN"),
+        ({**STUCK, "error": "SOURCE [2] No such file"}, ("source-missing", 30), "you, then T2_CH_CERN"),
+        ({**STUCK, "error": "it was odd \x1b[2J"}, ("other", 30), "FNAL"),
     ],
-    ids=["Rucio's stuck locks", "that name an end", "FTS's failed files", "of readers"],
+    ids=["Rucio's stuck locks", "that name an end", "FTS's failed files", "of readers", "menu", "other"],
 )
 def test_a_link_whose_attempts_fail_is_failing_before_a_hold_names_it(
     made: Made, look: dict[str, Any], failed: tuple[str, int], call: str
@@ -300,13 +302,17 @@ def test_a_link_whose_attempts_fail_is_failing_before_a_hold_names_it(
     assert (group.cause, group.row["failed"].most_common(1)) == ("failing", [failed])
     assert f"failing: {link.key.link.shown}" in group.line
     assert call in group.call
+    assert ("it was odd" in group.line) == (failed[0] == "other")
 
 
-def test_what_failed_long_ago_accuses_nobody_now(made: Made):
-    """The source has been repaired since; fewer files have failed at the destination."""
+@pytest.mark.parametrize("error", [AT_END["error"], "503"])
+def test_what_failed_long_ago_accuses_nobody_now(made: Made, error: str):
+    """The source has been repaired since; fewer files have failed in another way."""
     before = {**JOB, "reasons": {"source-error": 99}, "error": "SOURCE [5] Input/output error"}
-    (group,) = grouped(made(*[0] * 12, before=before, **{**JOB, "error": AT_END["error"]}))
-    assert (group.row["failed"], group.call) == ({"destination-error": 90}, FNAL.link.destination)
+    (group,) = grouped(made(*[0] * 12, before=before, **{**JOB, "error": error}))
+    expected = {"other": 90} if error == "503" else {"destination-error": 90}
+    assert group.row["failed"] == expected
+    assert "CERN" not in group.call
 
 
 def test_one_failed_file_of_many_that_arrive_is_no_failing_link(made: Made):

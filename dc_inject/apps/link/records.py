@@ -51,7 +51,7 @@ class LinkReader:
             completion=completion,
             held=why.explain_hold(self.key, ledger, since),
             coming=max(account.coming - stuck, 0),
-            classes=count_failed(ledger)[self.key],
+            classes=count_failed(ledger)[0][self.key],
             dataset=dataset,
             file=file,
             counted_by=file if self.key.link.service.takes_files else dataset,  # Rucio reports whole ones

@@ -259,11 +259,11 @@ class Reader:
             finally:
                 source.close()
         except ServiceError as error:
-            reason = classify("FAILED", f"SOURCE {error.message}")
+            reason = classify("FAILED", text := f"SOURCE {error.message}")
             if reason == "source-error" and getattr(error, "hold", "") == "credentials":
-                reason = "permission"  # whatever words came with it
+                reason, text = "permission", f"SOURCE no permission: {error.message}"  # views classify it again
             reasons = Counter(self._progress.reasons) + Counter([reason])
-            self._write(reasons=dict(reasons), error=self._progress.error or error.message)
+            self._write(reasons=dict(reasons), error=self._progress.error or text)
         else:
             self._write(files=self._progress.files + 1)
 

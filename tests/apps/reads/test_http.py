@@ -13,6 +13,7 @@ from dc_inject.apps.reads.reader import HttpSource, Task, read
 from dc_inject.apps.reads.records import Progress
 from dc_inject.model import ReadOptions
 from dc_inject.storage import AccessDenied
+from dc_inject.summary.failed_files import classify
 from tests.storage.server import DavServer, Handler, running
 
 MB, BLOCK = 10**6, 1000
@@ -138,6 +139,7 @@ def test_what_is_not_what_was_asked_for_has_failed_and_is_not_counted(server, ve
     assert (done.files, dict(done.reasons)) == (1, {reason: 1})
     assert done.error
     assert done.error.isprintable()
+    assert classify(done.error) == reason, "as views do"
 
 
 def test_a_whole_file_may_come_where_all_of_it_was_asked_for(server):
@@ -148,7 +150,8 @@ def test_a_whole_file_may_come_where_all_of_it_was_asked_for(server):
 
 def test_a_token_goes_to_named_hosts_only_and_not_on_by_a_redirect(server, monkeypatch):
     monkeypatch.setenv("BEARER_TOKEN", TOKEN)
-    assert dict(read_all(task(server)).reasons) == {"permission": 2}
+    done = read_all(task(server))
+    assert (dict(done.reasons), classify(done.error)) == ({"permission": 2}, "permission")
     assert server.asked == []
     with pytest.raises(AccessDenied) as refused:
         HttpSource(task(server), f"{server.url}/dc/0", lambda: False)
