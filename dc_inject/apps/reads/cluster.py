@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -124,7 +125,7 @@ class Here(Dask):
 
     def ask(self, question: Callable[..., T], keys: Sequence[str]) -> list[T]:
         """Call it in this process: all records are on this machine, also those of workers that have died."""
-        return [question(keys)]
+        return [_answer(question, keys)]
 
     def close(self) -> None:
         """End the workers, which takes a second or two; their records stay."""
@@ -137,9 +138,8 @@ class Here(Dask):
         configure()
         from distributed import Client, LocalCluster
 
-        processes = min(PROCESSES, os.cpu_count() or 1)
         workers = LocalCluster(
-            n_workers=processes,
+            n_workers=min(PROCESSES, os.cpu_count() or 1),
             threads_per_worker=THREADS,
             host="127.0.0.1",
             security=True,
@@ -166,12 +166,11 @@ class AtSite(Dask):
         if not client.scheduler_info()["workers"]:
             hint = "start workers, or wait for them, and try again"
             raise NeedsOperator(f"the scheduler at {self.address} has no workers", hint, passing=True)
-        ends = self._answers(reader.credentials_until)
-        return min((end for end in ends if end is not None), default=None)
+        return min(filter(None, self._answers(reader.credentials_until)), default=None)
 
     def ask(self, question: Callable[..., T], keys: Sequence[str]) -> list[T]:
         """Call it at each worker."""
-        return self._answers(question, keys)
+        return self._answers(_answer, question, keys)
 
     def _answers(self, question: Callable[..., T], *arguments: object) -> list[T]:
         return list(self._bounded(self.client().run, question, *arguments, on_error="raise").values())
@@ -197,6 +196,15 @@ class AtSite(Dask):
             if type(error) in {OSError, TimeoutError}:  # not of TLS: nothing answers
                 wrong, hint = "does not answer", "start it, or wait for it"
             raise NeedsOperator(f"the scheduler at {self.address} {wrong}", hint, passing=True) from None
+
+
+def _answer(question: Callable[..., T], keys: Sequence[str]) -> T:
+    """Call a function of `records` where they are; raises Temporary if one cannot be read or written now."""
+    try:
+        return question(keys)
+    except OSError as error:
+        message = f"a reader's record on {socket.gethostname()} cannot be read or written: {error}"
+        raise Temporary(message) from None
 
 
 async def _kill(nannies: Iterable[Any]) -> None:
@@ -233,6 +241,4 @@ def _require() -> None:
     """Raise NeedsOperator unless Dask and XRootD are installed."""
     missing = [name for name in ("distributed", "cryptography", "XRootD") if find_spec(name) is None]
     if missing:
-        raise NeedsOperator(
-            f"streamed reads need {' and '.join(missing)}, which are not installed", _INSTALL, hold="local"
-        )
+        raise NeedsOperator(f"streamed reads need {' and '.join(missing)} installed", _INSTALL, hold="local")

@@ -58,7 +58,7 @@ def test_a_worker_that_hangs_is_waited_for_within_bounds(monkeypatch):
     """As `Client.run` of Dask: without `callback_timeout` it waits for ever."""
 
     class Hanging:
-        def run(self, question: object, keys: object, *, on_error: str, callback_timeout: float) -> None:
+        def run(self, *_: object, on_error: str, callback_timeout: float) -> None:
             assert 0 < callback_timeout <= 60
             raise TimeoutError
 
@@ -97,3 +97,17 @@ def test_workers_whose_scheduler_dies_print_no_traceback():
         check=True,
     )
     assert int(done.stdout) == logging.CRITICAL
+
+
+@pytest.mark.parametrize("kind", [Here, lambda: AtSite("tls://scheduler:8786")])
+def test_a_record_that_cannot_be_read_now_is_a_service_to_ask_again(kind, monkeypatch):
+    """As while its reader writes it, or where a worker may open no more files."""
+    workers, client = kind(), Mock()
+    workers._client, client.status = client, "running"
+    client.run.side_effect = lambda question, *keys, **_: {"worker": question(*keys)}
+
+    def load(_keys: list[str]) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(Temporary, match="Input/output error"):
+        workers.ask(load, ["key"])
