@@ -63,6 +63,9 @@ class FlowWriter:
         """Return the flows of all scenarios, in the menu's order."""
         flows: list[Flow] = []
         for name, scenario in self._document.scenarios.items():
+            named = [one for one in (scenario, self._document.defaults) if one and one.written("through")]
+            if named and named[0].has_refused("through"):
+                continue  # whatever else is wrong may follow from it
             first_hops = list(self._scenario(name, scenario))
             if scenario.then is not None and any(flow.slices for flow in first_hops):
                 hint = "second hops need whole datasets: write `datasets: {slices: no}` there"
@@ -82,9 +85,8 @@ class FlowWriter:
         ways = [way for way, keys in _WAYS.items() if any(map(scenario.written, keys))]
         if len(ways) != 1:
             message = f"the scenario has {' and '.join(ways)}" if ways else "the scenario has no links"
-            self._complain(
-                scenario.place, message, "write `from`, `to` and `rate`, or `mesh` and `rate`, or `links`"
-            )
+            hint = "write `from`, `to` and `rate`, or `mesh` and `rate`, or `links`"
+            self._complain(scenario.place, message, hint)
         elif scenario.written("links"):
             yield from self._links(name, scenario)
         else:
@@ -135,9 +137,8 @@ class FlowWriter:
         destinations = self._endpoints.rses(link.to, terms.service, destination=True)
         pairs: Pairs = {(a, b): 1.0 for a in sources for b in destinations if a != b or self._endpoints.is_open(a)}
         if sources and destinations and not pairs:
-            self._complain(
-                link.place, f"{sources[0]} is both source and destination", "source and destination must differ"
-            )
+            message = f"{sources[0]} is both source and destination"
+            self._complain(link.place, message, "source and destination must differ")
         total = sum(pairs.values())
         if link.both_ways:
             pairs = self._both_ways(pairs, link.at("both_ways"))
@@ -171,9 +172,8 @@ class FlowWriter:
                 if name in weights and (
                     service.ends_are_urls or end.share is not None or end.text in written or end.text == name
                 ):
-                    self._complain(
-                        end.place, f"{name} is named twice", "name it once; `expression\\NAME` leaves it out"
-                    )
+                    hint = "name it once; `expression\\NAME` leaves it out"
+                    self._complain(end.place, f"{name} is named twice", hint)
                 weights[name] = 1.0 if end.share is None else end.share / len(names)
             written.add(end.text)
         return weights
@@ -211,11 +211,8 @@ class FlowWriter:
         turned = {(b, a): share for (a, b), share in pairs.items()}
         twice = [f"{a}:{b}" for a, b in turned if (a, b) in pairs and not self._endpoints.is_open(a)]
         if twice:
-            self._complain(
-                place,
-                f"`both_ways` makes {units.some(twice, 3)} a second time",
-                "remove `both_ways`, or write a `mesh`",
-            )
+            message = f"`both_ways` makes {units.some(twice, 3)} a second time"
+            self._complain(place, message, "remove `both_ways`, or write a `mesh`")
         return pairs | turned
 
     def _too_many(self, links: int, place: Place) -> bool:

@@ -8,7 +8,7 @@ from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.model import DatasetFilter, JobOptions, Link, RseSpec
 from dc_inject.model.errors import MenuError, Problem
-from tests.menu.texts import LIST, RIGHT, A, B, C, draft, fts, problems, rates, read, text
+from tests.menu.texts import DEFAULTS, LIST, RIGHT, A, B, C, draft, fts, problems, rates, read, text
 
 # --------------------------------------------------------------------------- ends
 
@@ -70,6 +70,19 @@ def test_a_link_of_an_exclusion_splits_where_the_second_url_begins(a, b, arrow):
         LIST,
     )
     assert made.exclusions[0].link == str(made.flows[0].link) == f"{a}:{b}"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (fts(RIGHT, DEFAULTS.replace("fts", "ftp")), 9),
+        (fts(RIGHT.replace("}", ", through: ftp}"), DEFAULTS.replace("through: fts", "dwell: 1 h")), 12),
+        (fts(RIGHT.replace("}", ", through: fts}"), DEFAULTS.replace("fts", "ftp")), 9),
+    ],
+)
+def test_a_misspelt_service_is_one_error(content, line):
+    """What is wrong with its files and ends would follow from it."""
+    assert [(problem.line, "fts" in problem.hint) for problem in problems(content, LIST)] == [(line, True)]
 
 
 def test_a_site_stands_for_its_rse_or_its_prefix_and_a_menu_mixes_services():
