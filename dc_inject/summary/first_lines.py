@@ -129,9 +129,10 @@ def _rates(view: Reader, status: Mapping[str, Any], now: datetime, *, is_known: 
 
 def _of(moved: int, due: int, time: timedelta) -> str:
     """Return what moved and what was due as rates: `312 of 400 Gb/s due (78.0 %)`."""
-    bits = [8e-9 * size / time.total_seconds() for size in (moved, due)]
-    rates = " of ".join(f"{one:,.{0 if one >= 100 else 1 if one >= 10 else 2}f}" for one in bits)
-    return f"{rates} Gb/s due" + (f" ({units.percent(moved / due)})" if due else "")
+    rates = [8 * size / time.total_seconds() for size in (moved, due)]
+    unit, size = ("Mb/s", 1e6) if 0 < max(rates) < 1e8 else ("Gb/s", 1e9)
+    texts = (f"{one:,.{0 if one >= 100 else 1 if one >= 10 else 2}f}" for one in (rate / size for rate in rates))
+    return f"{' of '.join(texts)} {unit} due" + (f" ({units.percent(moved / due)})" if due else "")
 
 
 def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink], *, is_over: bool) -> str:

@@ -41,7 +41,13 @@ def shown(path: Path, now: Any = NOW) -> dict[str, Any]:
 def made(tmp_path: Path) -> Callable[..., Path]:
     """A ledger of a link through a few cycles, with signals at minutes."""
 
-    def make(*signals: tuple[int, str, str, Any], cycles: int = 3, menu: str = MENU, me: Identity = ME) -> Path:
+    def make(
+        *signals: tuple[int, str, str, Any],
+        cycles: int = 3,
+        menu: str = MENU,
+        me: Identity = ME,
+        due: int = 90 * GB,
+    ) -> Path:
         path = tmp_path / "dc27.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
             ledger.bind("dc27", LENGTH, [me], BEGIN)
@@ -49,7 +55,7 @@ def made(tmp_path: Path) -> Callable[..., Path]:
             ledger.put_in_force([("day.yaml", "0", menu)], BEGIN)
             for number in range(cycles):
                 cycle = Cycle(BEGIN + number * LENGTH, LENGTH)
-                ledger.open_cycle(cycle, {KIT: (90 * GB, None)}, cycle.start)
+                ledger.open_cycle(cycle, {KIT: (due, None)}, cycle.start)
                 ledger.close_cycle(cycle, cycle.end)
             for minute, name, subject, value in signals:
                 ledger.signal(name, subject, value, BEGIN + timedelta(minutes=minute), "" if value else "503")
@@ -107,6 +113,11 @@ def test_after_the_menus_the_last_cycle_in_which_anything_was_due_is_shown_and_n
     assert f"{late.start - LENGTH:%H:%M}-{late.start:%H:%M}Z" in first
     assert since.endswith("100 GB of 270 GB")
     assert (values["short"], third.startswith("!")) == ([], False)
+
+
+@pytest.mark.parametrize(("due", "rate"), [(12 * GB, "0.11 Gb/s"), (GB, "8.89 Mb/s")])
+def test_small_rates_are_in_megabits(made, due: int, rate: str):
+    assert f" 0.00 of {rate} due " in shown(made(due=due), BEGIN + 3 * LENGTH)["first_lines"][0]
 
 
 def test_what_fell_in_the_last_cycle_alone_is_counted_beside_a_total_that_fell(tmp_path: Path):
