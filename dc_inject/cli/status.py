@@ -178,16 +178,16 @@ def _print(shown: Mapping[str, Any]) -> None:
     first = [*filter(None, [shown["verdict"]]), *first_lines.block(shown, tables.width(), rows - 2 if rows else 0)]
     for line in (*([] if rows else first), *_lines(shown)):
         console.print(line)
-    for columns, key in (
-        (ROWS, "rows"),
-        (PAUSES, "pauses"),
-        (OVERRIDES, "overrides"),
-        (SIGNALS, "signals_missing"),
-        (CHANGED, "changes"),
+    for columns, listed in (
+        (ROWS, shown["rows"]),
+        (PAUSES, shown["pauses"]),
+        (OVERRIDES, shown["overrides"]),
+        (SIGNALS, standing.group_missing(shown["signals_missing"])),
+        (CHANGED, shown["changes"]),
     ):
-        if shown[key]:
+        if listed:
             console.print()
-            tables.emit("table", columns, shown[key])
+            tables.emit("table", columns, listed)
     for line in ("", *first) if rows else ():
         console.print(line)
 

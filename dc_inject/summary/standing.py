@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from dc_inject.ledger import LedgerView, Reader
@@ -15,6 +17,7 @@ from dc_inject.summary.closing import about, list_goals
 from dc_inject.summary.days import list_days
 from dc_inject.summary.marks import TROUBLES
 
+SIGNAL, TROUBLE = ("signal", "subject", "since", "why"), ("what", "of", "since", "why")  # keys
 CHANGES = 10  # how many of the last ones are shown
 NOTES = 5
 
@@ -46,6 +49,7 @@ def shown_moment(view: LedgerView, now: datetime) -> datetime:
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
     cycle = view.last_cycle()
+    missing = [(s.name, s.subject, units.format_time(s.at), s.why) for s in view.signals() if s.value is None]
     values = {
         "campaign": campaign,
         "simulated_in": view.simulated_in,
@@ -72,16 +76,8 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "overrides": [
             _timed({**asdict(override), "what": override.words}) for override in view.overrides()
         ],
-        "signals_missing": [
-            {"signal": s.name, "subject": s.subject, "since": units.format_time(s.at), "why": s.why}
-            for s in view.signals()
-            if s.value is None and s.name not in TROUBLES
-        ],
-        "troubles": [
-            {"what": s.name, "of": s.subject, "since": units.format_time(s.at), "why": s.why}
-            for s in view.signals()
-            if s.value is None and s.name in TROUBLES
-        ],
+        "signals_missing": [dict(zip(SIGNAL, s, strict=True)) for s in missing if s[0] not in TROUBLES],
+        "troubles": [dict(zip(TROUBLE, s, strict=True)) for s in missing if s[0] in TROUBLES],
         "set_aside": len(view.quarantined(now)),
         "rights": [
             _timed({**asdict(identity), "credentials_left": until and round((until - now).total_seconds())})
@@ -92,6 +88,13 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "notes": [{"at": units.format_time(at), "text": text} for at, text in view.notes(NOTES)],
     }  # fmt: skip
     return {**values, **first_lines.lines(view, values, now)}
+
+
+def group_missing(signals: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return missing signals as a row for each reason, with the first subject, and how many more there are."""
+    ordered = sorted(signals, key=itemgetter("signal", "why", "since"))
+    groups = [list(some) for _, some in groupby(ordered, itemgetter("signal", "why"))]
+    return [{**some[0], "subject": units.some((one["subject"] for one in some), 1)} for some in groups]
 
 
 def rows(view: Reader) -> list[dict[str, Any]]:

@@ -22,20 +22,21 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
     """Return all entries by their keys, ordered by what you see.
 
     Each has what you `see`, what it `means`, what to `do`, whom to `call` (which may name `{operators}`,
-    `{source}` and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` that point to it. An
-    entry for which no person has to act has `needs_action = false`; `with_message` replaces values of a hold that
-    has a message.
+    `{source}` and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` and `signals` that
+    point to it. An entry for which no person has to act has `needs_action = false`; `with_message` replaces values
+    of a hold that has a message.
     """
     return tomllib.loads(files("dc_inject.summary").joinpath("what_to_do.toml").read_text(encoding="utf-8"))
 
 
 def entry(name: str) -> dict[str, Any]:
-    """Return the entry of a hold, a cause, an alert or a class of failed files, with its `key` and all places.
+    """Return the entry of a hold, cause, alert, signal or class of failed files, with its `key` and all places.
 
     Raises KeyError.
     """
     keys = dict.fromkeys(FILE_CLASSES.keys() - entries().keys(), Hold.FAILING.value)
-    keys |= {alert: key for key, values in entries().items() for alert in values.get("alerts", ())}
+    names = {key: [*of.get("alerts", ()), *of.get("signals", ())] for key, of in entries().items()}
+    keys |= {name: key for key, others in names.items() for name in others}
     key = keys.get(name, name)
     return {"key": key, "alerts": [], "needs_action": True, **dict.fromkeys(PLACES, ""), **entries()[key]}
 

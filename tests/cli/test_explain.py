@@ -38,7 +38,10 @@ def test_every_key_that_a_view_shows_is_accepted():
     assert json.loads(run("explain", "timeout", "--format", "json").stdout)[0]["key"] == "failing"
 
 
-@pytest.mark.parametrize(("subject", "key"), [("quota", "quota"), ("DcInjectNothingArrives", "silent")])
+@pytest.mark.parametrize(
+    ("subject", "key"),
+    [("quota", "quota"), ("DcInjectNothingArrives", "silent"), ("fts_queue", "signal-missing")],
+)
 def test_an_entry_is_printed_by_its_key_or_its_alert(subject: str, key: str):
     (row,) = json.loads(run("explain", subject, "--format", "json").stdout)
     assert (row["key"], row["means"]) == (key, what_to_do.entry(key)["means"])

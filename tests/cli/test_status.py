@@ -106,6 +106,22 @@ def test_the_table_has_units_a_mark_for_estimates_and_a_row_of_totals(made: Made
     assert "1.35 TB" in lines[-1]
 
 
+def test_signals_that_are_missing_for_one_reason_share_a_row(made: Made) -> None:
+    """FTS may be asked about none of a thousand links."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        for number in range(9):
+            ledger.signal("fts_queue", f"link{number}", None, START + timedelta(minutes=number), "no host")
+        ledger.signal("fts_queue", "other", None, START, "503")
+        ledger.signal("fts_queue", "works", "known", START)
+    lines = [line for line in run("status", made.path).stdout.splitlines() if line.startswith("fts_queue")]
+    assert [(len(re.findall("link", line)), "8 more" in line, "10:00:00Z" in line) for line in lines] == [
+        (0, False, True),
+        (1, True, True),
+    ]
+    told = json.loads(run("status", made.path, "--format", "json").stdout)["signals_missing"]
+    assert len([one for one in told if one["signal"] == "fts_queue"]) == 10
+
+
 def test_a_ratio_of_nothing_is_null(tmp_path: Path) -> None:
     """Neither a division by zero nor a lie."""
     with Ledger.open(tmp_path / "new.sqlite") as ledger:
