@@ -93,8 +93,8 @@ class Trust:
         """Return where credentials would go: by what is sent, each host once, with what names it (or nothing)."""
         trusted = self.destinations()
         kinds = {
-            f"{WHAT} goes to FTS": {endpoint} - {""},
-            "your token goes to storages": self._with_token(opened, none=True),
+            f"{WHAT} would go to FTS": {endpoint} - {""},
+            "a token of yours would go to storages": self._with_token(opened, none=True),
         }
         return {
             label: {place_of(url): trusted.why(url) for url in sorted(urls, key=place_of)}

@@ -281,7 +281,7 @@ def test_check_lists_where_credentials_would_go(
     monkeypatch.setenv("DC_INJECT_TRUST", "se1.example.org")
     done = run("check", menu)
     assert done.exit_code == 0
-    wording(lines(done.stderr, "goes to"))
+    wording(lines(done.stderr, "would go to"))
     named = run("--trust-host", "*.example.org", "check", menu)
     assert "fts.example.org (trusted: --trust-host)" in named.stderr
     menu.write_text(MENU.replace("davs://se1.example.org", "dav://127.0.0.1:80"))
@@ -302,9 +302,9 @@ def test_check_without_a_token_lists_no_storages_that_see_a_proxy_only(
     menu: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BEARER_TOKEN")
-    assert "goes to storages" in run("check", menu).stderr, "nobody knows yet what will open them"
+    assert "go to storages" in run("check", menu).stderr, "nobody knows yet what will open them"
     monkeypatch.setattr(Credentials, "access", lambda *_: Credential("proxy", "X509_USER_PROXY"))
-    assert "goes to storages" not in run("check", menu).stderr
+    assert "go to storages" not in run("check", menu).stderr
 
 
 @pytest.mark.parametrize("command", [["ping"], ["plan"]])
