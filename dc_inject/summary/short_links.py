@@ -134,10 +134,12 @@ class ShortGroup:
     @property
     def line(self) -> str:
         """Its key in the table of what to do, what happens on its links, whom to call, and why if known."""
-        first, due = self.links[0], sum(link.due for link in self.links)
-        part = units.percent(sum(link.moved for link in self.links) / due)
+        first, is_one = self.links[0], len(self.links) == 1
+        part = sum(link.moved for link in self.links) / sum(link.due for link in self.links)
         span = units.format_duration(max(link.span for link in self.links))
-        moved = f"moved {part} of {'its' if len(self.links) == 1 else 'their'} due in {span}"
+        moved = f"moved {units.percent(part)} of {'its' if is_one else 'their'} due in {span}"
+        if (latest := max(link.latest for link in self.links)) < part / 2:  # as after a cut
+            moved += f", in the last cycle {'' if is_one else 'at most '}{units.percent(latest)}"
         what = moved if self.since is None else f"nothing {compute_since(self.since, first.until)}"
         words = {
             UNEXPLAINED: f"{units.format_size(sum(link.coming for link in self.links))} on the way",

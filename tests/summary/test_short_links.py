@@ -232,6 +232,14 @@ def test_links_that_do_not_return_to_their_rates_need_action(made: Made, moved: 
     assert "T1_US_FNAL_Disk" in group.call
 
 
+@pytest.mark.parametrize(("latest", "shown"), [(0.04, "4.0 %"), (0.3, None)])
+def test_a_line_shows_what_moved_in_the_last_cycle_where_that_is_less_than_half(latest: float, shown: str | None):
+    """Most of an hour was before the cut."""
+    one = link(CERN, RAL, cause="silent")._replace(moved=57, since=None, latest=latest)
+    (group,) = grouped([one, *WORKS])
+    assert re.findall("[0-9.]+ %", group.line) == ["57.0 %", *filter(None, [shown])]
+
+
 def test_links_that_return_to_their_rates_share_a_line_with_their_site():
     """Also where it carries links that work."""
     short = [link(one, RAL, cause="few-bytes")._replace(latest=0.5) for one in (CERN, IHEP)]
