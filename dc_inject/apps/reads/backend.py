@@ -29,7 +29,7 @@ from dc_inject.model import (
     State,
     urls,
 )
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import (
     VANISHED,
     Candidate,
@@ -129,6 +129,8 @@ class ReadsBackend:
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Give bundles to readers; a source has at most `connections` of them at a time, the others wait."""
+        if self._closed:
+            raise Temporary("the workers of this run have ended")
         for one in injections:
             self._queue.add(self._task(one))
         return [Outcome(one.key, one.key) for one in injections]

@@ -129,7 +129,9 @@ class Here(Dask):
 
     def close(self) -> None:
         """End the workers, which takes a second or two; their records stay."""
-        if (client := self._client) is not None:
+        with self._lock:  # also those that are just being started
+            client = self._client
+        if client is not None:
             client.cluster.sync(_kill, client.cluster.workers.values())
             super().close()
             client.cluster.close()

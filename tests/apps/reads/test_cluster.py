@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from contextlib import nullcontext
 from unittest.mock import Mock
 
@@ -78,6 +79,41 @@ def test_who_leaves_a_cluster_closes_its_client_and_ends_workers_of_its_own_only
     assert client.cluster.close.called == client.cluster.sync.called == isinstance(workers, Here)
     assert workers._client is None
     workers.close()  # nothing is left
+
+
+def test_workers_that_are_being_started_at_the_end_are_ended(monkeypatch):
+    """Starting them takes seconds."""
+    workers, client, awaited = Here(), Mock(), threading.Event()
+
+    class Lock:
+        """A lock that tells when somebody has to wait for it."""
+
+        real = threading.Lock()
+
+        def __enter__(self) -> None:
+            if not self.real.acquire(blocking=False):
+                awaited.set()
+                self.real.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.real.release()
+
+    began = threading.Event()
+
+    def join() -> Mock:
+        began.set()
+        awaited.wait(60)
+        return client
+
+    workers._lock = Lock()
+    monkeypatch.setattr(workers, "_joined", join)
+    starting = threading.Thread(target=workers.client)
+    starting.start()
+    began.wait(60)
+    workers.close()
+    awaited.set()
+    starting.join()
+    client.close.assert_called_once_with()
 
 
 LEVEL = "import distributed, logging; print(logging.getLogger('distributed.worker').getEffectiveLevel())"

@@ -394,6 +394,14 @@ def test_at_the_end_no_bundle_begins_in_place_of_one_that_ends(backend, site):
     ] * 2
 
 
+def test_after_the_end_no_bundle_begins(backend, site):
+    """It would start workers that nothing ends: its call may have taken longer than the end waits."""
+    backend.close()
+    with pytest.raises(Temporary):
+        entries(backend, 1)
+    assert not site.begun
+
+
 def test_what_an_ended_worker_had_not_read_is_taken_back_and_is_no_failure(backend, site):
     """Or else the links of a run that was started again would get a tenth of their rates."""
     (one,) = entries(backend, 1)
