@@ -14,7 +14,7 @@ from dc_inject.cli.root import root
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, Entry, FlowKey, Held, Hold, Injection, Link, naming
 from dc_inject.model.plan import FlowDecision, Plan
-from dc_inject.model.ports import Identity, Outcome
+from dc_inject.model.ports import Identity, Observation, Outcome, Status
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))
@@ -60,6 +60,16 @@ def make(
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(content)
     return Made(path, list(entries))
+
+
+def make_moving(path: Path) -> Made:
+    """A ledger of a link with three rules that have moved 150 GB, one with a rule, and one that is dry."""
+    made = make(path, {FNAL: 3, MESH: 1}, dry=(KIT,))
+    ours = [entry.injection.key for entry in made.entries if entry.injection.flow == FNAL]
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.observe([Observation(ours[0], Status.COMPLETE, files_done=10)], START)
+        ledger.observe([Observation(ours[1], Status.MOVING, files_done=5, moved=50 * GB)], START)
+    return made
 
 
 @cache

@@ -22,7 +22,7 @@ from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Observation, Status
 from dc_inject.summary.days import Days
-from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, ME, MESH, START, Made, injection, make, run
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, ME, MESH, START, Made, injection, make, make_moving, run
 
 TB = 1000 * GB
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "status.md"
@@ -31,11 +31,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "reference" / "status.md"
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     """Two links with rules, one dry; one rule complete, one half way, a stop and a missing signal."""
-    made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 1}, dry=(KIT,))
+    made = make_moving(tmp_path / "dc27.sqlite")
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        ours = [entry.injection.key for entry in made.entries if entry.injection.flow == FNAL]
-        ledger.observe([Observation(ours[0], Status.COMPLETE, files_done=10)], START)
-        ledger.observe([Observation(ours[1], Status.MOVING, files_done=5, moved=50 * GB)], START)
         ledger.signal("free", "T1_US_FNAL_Disk", None, START, "403 Forbidden")
         ledger.signal("service", "rucio", None, START, "the password was refused")
         ledger.pause("us-mesh", "me@here", "lunch", START)

@@ -12,18 +12,12 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.types import Totals
 from dc_inject.model.ports import Observation, Status
 from dc_inject.summary.ramping import growing
-from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, START, Made, make_moving
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """A link with three rules that have moved 150 GB, one with a rule, and one without."""
-    made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 1}, dry=(KIT,))
-    with Ledger.open(made.path, synchronous="OFF") as ledger:
-        ours = [entry.injection.key for entry in made.entries if entry.injection.flow == FNAL]
-        ledger.observe([Observation(ours[0], Status.COMPLETE, files_done=10)], START)
-        ledger.observe([Observation(ours[1], Status.MOVING, files_done=5, moved=50 * GB)], START)
-    return made
+    return make_moving(tmp_path / "dc27.sqlite")
 
 
 def test_a_link_on_which_fts_still_grows_is_found_until_it_has_the_transfers_that_it_takes(made: Made) -> None:
