@@ -26,7 +26,7 @@ from dc_inject.model.services import SERVICES, injections
 from dc_inject.summary import marks, short_links
 from dc_inject.summary.criteria import CURRENT, ENOUGH
 from dc_inject.summary.days import list_days
-from dc_inject.summary.short_links import ShortGroup, grouped, is_current
+from dc_inject.summary.short_links import ShortGroup, grouped, is_current, show_time
 
 HEIGHTS = " ▁▂▃▄▅▆▇"
 STEPS = 12  # cycles of a trend, at most
@@ -166,10 +166,11 @@ def events(view: Reader, now: datetime) -> list[str]:
 
 
 def _event(mark: Mapping[str, Any], now: datetime) -> str:
-    at = f"{mark['at']:%H:%MZ}" if now - mark["at"] < timedelta(hours=12) else f"{mark['at']:%m-%d %H:%MZ}"
     by = f" by {mark['who']}" if mark["kind"] in {"pause", "change", "note"} else ""
-    until = f", until {mark['until']:%H:%MZ}" if mark["until"] else ""
-    return one_line(f"{at} {mark['what']}{until}{by}" + (f" ({mark['why']})" if mark["why"] else ""))
+    until = f", until {show_time(mark['until'], now)}" if mark["until"] else ""
+    return one_line(
+        f"{show_time(mark['at'], now)} {mark['what']}{until}{by}" + (f" ({mark['why']})" if mark["why"] else "")
+    )
 
 
 def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
@@ -182,7 +183,7 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     reads = any(SERVICES[service].reads for service in services)
     if under_way and reads and status["injector"] is None:  # most readers end with their injector
         seen = max(e.observed_at or e.injection.release for e in view.entries(*UNDER_WAY))
-        rules = f"{units.counted(under_way, noun)} when last seen at {seen:%H:%MZ}"
+        rules = f"{units.counted(under_way, noun)} when last seen at {show_time(seen, now)}"
     if in_force(view, now, now):
         if status["injector"] is None and status["simulated_in"] is None:
             return f"! waits for an injector: none is running; {rules}"
@@ -196,7 +197,7 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
         return f"waits for the next menu at {min(later):%m-%d %H:%MZ}; {rules}"
     if under_way:
         until = max((e.expires_at for e in view.entries(*UNDER_WAY) if e.expires_at), default=None)
-        last = "" if until is None else f", the last of them until {until:%H:%MZ}"
+        last = "" if until is None else f", the last of them until {show_time(until, now)}"
         return f"waits for what is left: {'the menus are over, ' if windows else ''}{rules}{last}"
     ended = status["rules"][State.ENDED.value]
     return f"waits for deletions of {units.counted(ended, noun)}" if ended else "waits for nothing: it is over"

@@ -177,7 +177,12 @@ def compute_since(since: datetime, now: datetime) -> str:
     """Return since when something lasts that is known for a day at most."""
     if now - since > LOOKED_BACK:
         return "for more than a day"
-    return f"since {since:{'%H:%MZ' if now - since < timedelta(hours=12) else '%m-%d %H:%MZ'}}"
+    return f"since {show_time(since, now)}"
+
+
+def show_time(at: datetime, now: datetime) -> str:
+    """Return a time of the day, with its date if it is half a day away or more."""
+    return f"{at:{'%H:%MZ' if abs(now - at) < timedelta(hours=12) else '%m-%d %H:%MZ'}}"
 
 
 # --------------------------------------------------------------------------- from a ledger
@@ -383,5 +388,5 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> tuple
         return " or ".join(dict.fromkeys(suspects)) or "the network between them", True
     suspects = suspects or [name for (kind, _), name in of.items() if kind == "site"][:1]
     until = max((link.returning for link in links if link.returning), default=None)
-    later = f", {' or '.join(suspects)} if it is no better at {until:%H:%MZ}" if until else ""
+    later = f", {' or '.join(suspects)} if it is no better at {show_time(until, first.until)}" if until else ""
     return f"{entry['call']}{later}", entry["needs_action"]

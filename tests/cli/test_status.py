@@ -179,7 +179,7 @@ def test_readers_of_a_run_that_has_ended_are_as_last_seen_and_use_no_credentials
     with Ledger.open(made.path) as ledger:
         ledger.bind("dc27", CYCLE.length, [ME, replace(ME, service="reads")], START)
     text = run("status", made.path).stdout
-    assert ("seen at 10:00Z" in text, "2 live when" in text) == (True, True)
+    assert ("seen at 02-08 10:00Z" in text, "2 live when" in text) == (True, True)
     assert "last seen" not in before
     (line,) = [line for line in text.splitlines() if line.startswith("reads: ")]
     assert ("credentials" in line, "credentials" in before) == (False, True)

@@ -240,6 +240,13 @@ def test_a_line_shows_what_moved_in_the_last_cycle_where_that_is_less_than_half(
     assert re.findall("[0-9.]+ %", group.line) == ["57.0 %", *filter(None, [shown])]
 
 
+@pytest.mark.parametrize(("hours", "shown"), [(2, "at 12:00Z"), (32, "at 02-09 18:00Z")])
+def test_the_time_at_which_to_call_has_its_date_where_cycles_are_long(hours: int, shown: str):
+    one = link(CERN, RAL, cause="few-bytes")._replace(returning=START + timedelta(hours=hours), until=START)
+    (group,) = grouped([one, *WORKS])
+    assert group.call.endswith(shown)
+
+
 def test_links_that_return_to_their_rates_share_a_line_with_their_site():
     """Also where it carries links that work."""
     short = [link(one, RAL, cause="few-bytes")._replace(latest=0.5) for one in (CERN, IHEP)]
