@@ -25,7 +25,7 @@ from .environment import (
 from .grid import Grid, read_grid
 from .locking import locked
 from .making import Wanted, make
-from .services import DAEMONS, FTS, POSTGRES, SERVER, storage_role
+from .services import DAEMONS, FTS, POSTGRES, SERVER, storage_role, tape_role
 from .state import STATE, State
 from .storages import StorageControls, addresses, wait
 from .xrootd import Xrootd, default_xrootd, ensure_xrootd
@@ -240,7 +240,7 @@ class Sandbox(RucioControls, StorageControls):
 
 
 def own_addresses(folder: Path) -> frozenset[str]:
-    """Return `host:port` of FTS and storages that are served by living processes of the sandbox in a folder.
+    """Return `host:port` of what is served by living processes of the sandbox in a folder: FTS, storages, tapes.
 
     There are none where the folder, or its record of processes, belongs to another user.
     """
@@ -252,6 +252,7 @@ def own_addresses(folder: Path) -> frozenset[str]:
         return frozenset()
     living = processes.roles(state.marker)
     addresses = {address for name, address in state.storages.items() if storage_role(name) in living}
+    addresses |= {address for name, address in state.tapes.items() if tape_role(name) in living}
     if FTS in living:
         addresses |= {f"127.0.0.1:{port}" for port in (state.fts, state.fts_tls) if port}
     return frozenset(addresses)

@@ -29,6 +29,7 @@ class State:
     quota: int
     up: bool = False
     storages: Mapping[str, str] = field(default_factory=dict)  # name -> host:port
+    tapes: Mapping[str, str] = field(default_factory=dict)  # the same of tape systems in front of storages
     real: Mapping[str, str] = field(default_factory=dict)  # RSE -> the storage on which its files lie
     xrootd: str | None = None  # the program
     library: str | None = None  # the folder of its libraries, unless the system knows them

@@ -78,11 +78,12 @@ class StorageControls(Handle):
         host, port = self._require_storage(name)
         services = self._services()
         services.end(tape_role(name))
-        settings = {"storage": f"http://{host}:{port}", "drives": drives, "seconds": seconds}
-        write_private(self.folder / "storage" / name / "tape.json", json.dumps(settings))
+        settings = json.dumps({"storage": f"http://{host}:{port}", "drives": drives, "seconds": seconds})
+        write_private(self.folder / "storage" / name / "tape.json", settings)
         with listen(host=host) as listener:
             services.start_tape(name, listener)
             address = f"{host}:{listener.getsockname()[1]}"
+        replace(state := self._state(), tapes={**state.tapes, name: address}).write(self.folder)
         services.wait(tape_role(name), lambda: answers(address, "/.well-known/wlcg-tape-rest-api"))
         return f"http://{address}"
 

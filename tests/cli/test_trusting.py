@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -223,6 +224,18 @@ def test_a_sandbox_that_others_can_read_or_write_proves_nothing(own_sandbox: Pat
 def test_a_sandbox_of_another_user_proves_nothing(own_sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership.os, "geteuid", lambda: os.getuid() + 1)
     assert not trusting.trust().destinations().allow("http://127.0.0.1:31339")
+
+
+def test_a_tape_system_of_our_sandbox_needs_no_naming_while_it_runs(own_sandbox: Path) -> None:
+    replace(State.read(own_sandbox), tapes={"XRD1": "127.0.0.2:8080"}).write(own_sandbox)
+    for role in ("storage-XRD1", "tape-XRD1"):
+        served = subprocess.Popen(["/bin/sleep", "600"], env={processes.MARKER: "abc123", processes.ROLE: role})
+        try:
+            allowed = trusting.trust().destinations().allow("http://127.0.0.2:8080")
+        finally:
+            served.kill()
+            served.wait()
+        assert allowed == (role == "tape-XRD1")
 
 
 def test_a_sandbox_without_processes_proves_nothing(own_sandbox: Path) -> None:
