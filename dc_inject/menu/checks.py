@@ -53,11 +53,8 @@ def _sites(document: Document, complain: Complain) -> None:
     for name, site in document.sites.items():
         for rse in site.rses:
             if rse in site_of:
-                complain(
-                    site.rses[rse].place,
-                    f"{rse} is in two sites, {site_of[rse]} and {name}",
-                    "list it under one site",
-                )
+                message = f"{rse} is in two sites, {site_of[rse]} and {name}"
+                complain(site.rses[rse].place, message, "list it under one site")
             site_of[rse] = name
 
 

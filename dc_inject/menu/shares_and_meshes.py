@@ -97,9 +97,8 @@ class FlowWriter:
         mesh = scenario.written("mesh")
         for key in ("from", "to") if not mesh else ():
             if not scenario.written(key):
-                self._complain(
-                    scenario.place, f"`{key}` is missing", f"add `{key}: ...`, one RSE, a list or shares"
-                )
+                hint = f"add `{key}: ...`, one RSE, a list or shares"
+                self._complain(scenario.place, f"`{key}` is missing", hint)
         turned = scenario.both_ways and not mesh
         if scenario.both_ways and not turned:
             self._complain(scenario.at("both_ways"), "a mesh goes both ways already", "remove `both_ways`")
@@ -191,9 +190,8 @@ class FlowWriter:
         }
         if left and right and not pairs:
             end = next(iter(left))
-            message = (
-                f"{end} is both source and destination" if set(left) == set(right) else "the shares leave no link"
-            )
+            is_same = set(left) == set(right)
+            message = f"{end} is both source and destination" if is_same else "the shares leave no link"
             self._complain(place, message, "source and destination must differ, with a share above 0")
         return pairs
 
