@@ -79,7 +79,8 @@ def test_no_command_imports_them(hostile: Path, environ: dict[str, str]) -> None
 
 
 def test_processes_that_simulate_do_not(hostile: Path, environ: dict[str, str]) -> None:
-    words = ["simulate", TWIN / "menu.yaml", "--grid", TWIN / "grid.yaml", "--seeds", "2", "--format", "json"]
+    words = ["simulate", TWIN / "menu.yaml", "--grid", TWIN / "grid.yaml"]
+    words += ["--seeds", "2", "--days", "0.1", "--format", "json"]
     done = subprocess.run(
         [sys.executable, "-m", "dc_inject", *map(str, words)],
         cwd=hostile, env=environ, check=False, capture_output=True, text=True, timeout=DEADLINE,
