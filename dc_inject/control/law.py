@@ -194,7 +194,8 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
         if arrival.shows:
             link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
         link.arrived.append(replace(arrival, took=took, is_first=arrival.at - arrival.took >= link.passed))
-    link.passed = max([link.passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
+    passed = link.passed if link.passed <= now else 0.0  # a clock that leapt ahead and back
+    link.passed = max([passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
     link.fresh = []
     flights = [f for f in flights if now - f.age >= link.passed]
     link.files = sum(f.files for f in flights)
@@ -205,10 +206,10 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     link.arrived = [arrival for arrival in link.arrived if now - arrival.at < over]
     link.rate = sum(a.files for a in link.arrived) / min(over, max(now - link.began, cycle / ROUNDS))
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
-    passed = max(now - (link.renewed or link.began or now), 0.0)
+    away = max(now - (link.renewed or link.began or now), 0.0)
     if link.slow:
-        link.slow *= 2 ** min(passed / DAY, 1.0)
-    link.lately = _mean(link.lately, link.rate, passed)
+        link.slow *= 2 ** min(away / DAY, 1.0)
+    link.lately = _mean(link.lately, link.rate, away)
     link.ratios = [(a.files, a.took / link.takes(a.size)) for a in link.arrived if link.slow and a.is_first]
     longest = max([AIM, *(ratio for _, ratio in link.ratios)])
     late = [f for f in flights if f.age > longest * link.takes(f.size) > 0]
@@ -216,7 +217,7 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     link.is_slowed = slowness(link.ratios) > AIM and link.freed < now
     reach = min(GAIN * link.base if link.slow else link.lifetime, LIFE * link.lifetime)
     link.shy = link.shy and now - link.yielded <= ALONE
-    grown = link.allowed * (SHY if link.shy else GROW) ** min(passed / over, 10)
+    grown = link.allowed * (SHY if link.shy else GROW) ** min(away / over, 10)
     link.window = max(min(link.able * reach, grown), LEAST * link.aim * over, 1.0)
     link.renewed = now
 

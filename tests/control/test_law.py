@@ -79,6 +79,14 @@ def test_a_link_that_comes_back_after_days_gets_no_window_without_bounds() -> No
     assert max(windows) == min(windows)
 
 
+def test_after_a_clock_leapt_ahead_and_back_files_on_their_way_count() -> None:
+    one = link(renewed=START, window=10.0)
+    one.fresh = [Arrival(START + DAY, 5, BASE, GB)]
+    look(one, [], START + DAY)
+    look(one, flights(10), START + ROUND)
+    assert one.files == 10
+
+
 def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:
     one = link(renewed=START, window=10.0)
     for number in range(1, 60):
