@@ -9,7 +9,7 @@ no room when the cycle ends stays in the debt.
 Quantities, per link. Times are seconds, T is the length of a cycle, a round is the time between two observations:
 
     slow  = least time that a file took, for its size (s per byte)
-    base  = max(slow x size, one round, STILL)             what a file takes when nothing is in its way
+    base  = max(slow x size, one round, min(STILL, 1.5 T)) what a file takes when nothing is in its way
     rate  = files that arrived in max(T, base), over that time;   best = its highest of two hours
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of files that arrived in that time, or are late
@@ -138,7 +138,8 @@ class LinkState:
 
     def takes(self, size: float) -> float:
         """Return how long a file of so many bytes takes when nothing is in its way; 0 while that is not known."""
-        return max(self.slow * size, self.least, STILL) if self.slow else 0.0
+        still = min(STILL, 1.5 * ROUNDS * self.least)
+        return max(self.slow * size, self.least, still) if self.slow else 0.0
 
     @property
     def base(self) -> float:
