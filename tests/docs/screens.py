@@ -32,7 +32,8 @@ def watch(ledger: Path, width: int, height: int) -> str:
 
 def run(ledger: Path, width: int) -> str:
     """Return what `run` shows on a terminal."""
-    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    size = {"width": width, "height": 50}  # both, or TERM=dumb has 80 columns
+    console = Console(record=True, **size, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     with LedgerView.open(ledger) as view:
         for cycle, _ in view.cycles(Period(watching.NOW - 3 * watching.LENGTH, watching.NOW))[:2]:
             sentence = closing.sentence(cycle, view.rows(cycle=cycle))
