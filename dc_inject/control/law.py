@@ -82,6 +82,8 @@ STILL = 80.0  # seconds: the least that a file is taken to need, so that GAIN x 
 LONG = 2.5  # rounds in which nothing arrives at a storage that stands
 ROUNDS = 5  # observations in a cycle
 DAY = 24 * HOUR
+Highest = list[tuple[float, float]]  # of each quarter of a span: when it began, and the highest value
+_MOMENTS = ("passed", "began", "refused", "yields", "yielded", "alone", "freed", "decided", "moved", "stood")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class LinkState:
     moved_then: float = 0.0  # what the links to which it yields moved then
     alone: float = 0.0  # until when no link yields to it
     freed: float = 0.0  # until when its storage is given up
-    best: list[tuple[float, float]] = field(default_factory=list)
+    best: Highest = field(default_factory=list)
     is_seen: bool = False  # since the window was set
     fresh: list[Arrival] = field(default_factory=list)  # since the window was set
     arrived: list[Arrival] = field(default_factory=list)
@@ -182,7 +184,7 @@ class StorageState:
     refused: float = 0.0
     lately: float = 0.0  # the mean of about an hour
     renewed: float = 0.0
-    most: list[tuple[float, float]] = field(default_factory=list)
+    most: Highest = field(default_factory=list)
     moved: float = 0.0  # when anything last arrived
     stood: float = 0.0  # when it last stood
 
@@ -190,13 +192,13 @@ class StorageState:
 def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: float) -> None:
     """Set the window of a link after an observation, from what has arrived and what is on its way."""
     link.is_seen = False
+    forget_future(link, now)
     for arrival in link.fresh:
         took = max(arrival.took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
         if arrival.shows:
             link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
         link.arrived.append(replace(arrival, took=took, is_first=arrival.at - arrival.took >= link.passed))
-    passed = link.passed if link.passed <= now else 0.0  # a clock that leapt ahead and back
-    link.passed = max([passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
+    link.passed = max([link.passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
     link.fresh = []
     flights = [f for f in flights if now - f.age >= link.passed]
     link.files = sum(f.files for f in flights)
@@ -204,7 +206,7 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
         mean = sum(f.files * f.size for f in flights) / link.files
         link.size = 0.7 * link.size + 0.3 * mean if link.size else mean
     over = max(cycle, link.base)
-    link.arrived = [arrival for arrival in link.arrived if now - arrival.at < over]
+    link.arrived = [arrival for arrival in link.arrived if abs(now - arrival.at) < over]
     link.rate = sum(a.files for a in link.arrived) / min(over, max(now - link.began, cycle / ROUNDS))
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
     away = max(now - (link.renewed or link.began or now), 0.0)
@@ -228,6 +230,7 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
     links = [link for link in links if link.slow and now - link.renewed <= 2 * max(link.base, cycle)]
     if len({link.place for link in links}) < 2:
         return
+    forget_future(storage, now)
     run = sum(link.runs for link in links)
     storage.most = _with_highest(storage.most, now, run, HOURS)
     storage.lately = _mean(storage.lately, run, now - storage.renewed if storage.renewed else 0.0)
@@ -254,6 +257,13 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
         elif now - storage.refused > ALONE:
             storage.window = None
         storage.decided = now
+
+
+def forget_future(state: LinkState | StorageState, now: float) -> None:
+    """Forget moments that are far ahead, since a clock leapt there and back; some lie ahead by up to ALONE."""
+    for name in _MOMENTS:
+        if getattr(state, name, 0.0) > now + ALONE * (name != "passed"):
+            setattr(state, name, 0.0)
 
 
 Place = tuple[StorageState, Sequence[LinkState], Sequence[LinkState]]  # its links, those that wait
@@ -294,20 +304,15 @@ def slowness(ratios: Iterable[tuple[float, float]]) -> float:
     return 1.0
 
 
-def highest(values: Iterable[tuple[float, float]]) -> float:
+def highest(values: Highest) -> float:
     """Return the highest of what `_with_highest` kept."""
     return max((value for _, value in values), default=0.0)
 
 
-def _with_highest(
-    kept: Sequence[tuple[float, float]], now: float, value: float, span: float
-) -> list[tuple[float, float]]:
+def _with_highest(kept: Highest, now: float, value: float, span: float) -> Highest:
     """Return the highest value of each quarter of a span, with this one; older quarters are forgotten."""
-    *before, last = kept or [(now, value)]
-    if now - last[0] < span / 4:
-        before.append((last[0], max(last[1], value)))
-    else:
-        before += [last, (now, value)]
+    *before, last = [one for one in kept if now - one[0] > -span] or [(now, value)]
+    before += [(last[0], max(last[1], value))] if now - last[0] < span / 4 else [last, (now, value)]
     return [one for one in before if now - one[0] <= span]
 
 

@@ -155,9 +155,8 @@ class Windows(Governor):
         for seen in observations:
             entry = before[seen.key]
             key, item = entry.injection.flow, entry.injection.item
-            if key not in self._links or seen.silent:
+            if (link := self._links.get(key)) is None or seen.silent:
                 continue
-            link = self._links[key]
             link.is_seen, link.began = True, link.began or now.timestamp()
             failed, there = (round(item.files * (of or 0) / item.bytes) for of in (seen.failed, seen.present))
             done = item.files - failed if seen.status is Status.COMPLETE else seen.files_done
@@ -207,9 +206,8 @@ class Windows(Governor):
     def _write(self, now: datetime, links: Iterable[FlowKey], storages: Iterable[str] = ()) -> None:
         states: dict[str, object] = {subject_of(key): self._links[key] for key in links}
         states |= {name: self._storages[name] for name in storages}
-        self._ledger.record_signals(
-            ((NAME, name, text_of(name, state), "") for name, state in states.items()), now
-        )
+        readings = [(NAME, name, text_of(name, state), "") for name, state in states.items()]
+        self._ledger.record_signals(readings, now)
 
     def _read(self) -> None:
         """Take up what is kept; what cannot be read is learnt again."""

@@ -80,11 +80,18 @@ def test_a_link_that_comes_back_after_days_gets_no_window_without_bounds() -> No
 
 
 def test_after_a_clock_leapt_ahead_and_back_files_on_their_way_count() -> None:
-    one = link(renewed=START, window=10.0)
+    """And what arrived meanwhile, or was refused, does not count for a day."""
+    one, same = link(renewed=START, window=10.0), link(renewed=START, window=10.0)
     one.fresh = [Arrival(START + DAY, 5, BASE, GB)]
+    same.began = START - DAY
+    one.began = one.refused = one.freed = START + DAY
     look(one, [], START + DAY)
-    look(one, flights(10), START + ROUND)
+    for other in (one, same):
+        look(other, flights(10), START + ROUND)
+        other.fresh = [Arrival(START + 2 * ROUND, 3, BASE, GB)]
+        look(other, flights(10), START + 2 * ROUND)
     assert one.files == 10
+    assert (one.rate, one.best, one.refused, one.freed) == (same.rate, same.best, 0, 0)
 
 
 def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:

@@ -15,6 +15,7 @@ from dc_inject.control.law import (
     OVER,
     ROUNDS,
     SLOW,
+    UP,
     Arrival,
     LinkState,
     StorageState,
@@ -104,6 +105,13 @@ def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_two_hour
     assert held_once is is_held
 
 
+def test_a_storage_that_is_held_is_let_grow_after_a_clock_leapt_ahead_and_back() -> None:
+    links = [busy(1.0, 1.0), busy(1.0, 1.0)]
+    storage = StorageState(window=50.0, decided=START + 100 * HOUR, refused=START + 100 * HOUR)
+    renew(storage, links, START)
+    assert storage.window == pytest.approx(50 * UP)
+
+
 @pytest.mark.parametrize(("ratio", "factor"), [(1.21 * AIM, 1 / 1.1), (1.44 * AIM, 1 / 1.2)])
 def test_the_window_of_a_storage_shrinks_by_the_root_of_how_much_too_long_files_take(
     ratio: float, factor: float
@@ -187,11 +195,11 @@ def test_a_storage_that_others_fill_is_given_up_and_its_links_are_not_blamed_for
 def test_a_link_of_a_storage_that_others_fill_may_have_what_its_target_needs() -> None:
     """Its queue is not its own, so its own window does not answer to it."""
     made = {}
-    for freed in (0.0, START + 1e6):
+    for freed in (0.0, START + ALONE):
         one = link(freed=freed)
         carry(one, START, 60, TARGET / ROUNDS / 4, 2 * BASE)
         made[freed] = one.window
-    assert made[START + 1e6] == near(4 * made[0.0])
+    assert made[START + ALONE] == near(4 * made[0.0])
 
 
 # --------------------------------------------------------------------------- yielding
