@@ -99,7 +99,6 @@ class ReadsBackend:
         self._rses: set[str] = set()  # that are sources
         self._now = now
         self._queue = Queue(at_work)
-        self._closed = False
 
     def check(self) -> Identity:
         """Return who we are; raises NeedsOperator if there can be no workers."""
@@ -129,8 +128,6 @@ class ReadsBackend:
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Give bundles to readers; a source has at most `connections` of them at a time, the others wait."""
-        if self._closed:
-            raise Temporary("the workers of this run have ended")
         for one in injections:
             self._queue.add(self._task(one))
         return [Outcome(one.key, one.key) for one in injections]
@@ -140,7 +137,7 @@ class ReadsBackend:
         del exact
         keys = [entry.injection.key for entry in entries]
         # First: it may begin meanwhile.
-        waiting = None if self._closed else {key for key in keys if key in self._queue}
+        waiting = None if self._queue.closed else {key for key in keys if key in self._queue}
         found: dict[str, Progress] = {}
         for answer in self._cluster.ask(records.load, keys):
             for key, progress in answer.items():
@@ -158,8 +155,7 @@ class ReadsBackend:
 
     def close(self) -> None:
         """End the workers of this machine; what their readers have left is due again."""
-        self._closed = True
-        self._queue.clear()
+        self._queue.close()
         self._cluster.close()
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
@@ -231,6 +227,7 @@ class Queue:
         """Take the workers."""
         self._cluster = at_work
         self._lock = threading.RLock()
+        self.closed = False
         self._waiting: dict[str, dict[str, Task]] = defaultdict(dict)  # by the storage that they read from, by key
         self._running: dict[str, set[str]] = defaultdict(set)  # keys by storage
 
@@ -239,9 +236,14 @@ class Queue:
             return any(key in some for some in (*self._running.values(), *self._waiting.values()))
 
     def add(self, task: Task) -> None:
-        """Take a bundle, once, and begin with it if its source has a connection left."""
+        """Take a bundle, once, and begin with it if its source has a connection left.
+
+        Raises Temporary after the end: those of the same call may have begun before it.
+        """
         place = urls.host_key(task.files[0][0])
         with self._lock:
+            if self.closed:
+                raise Temporary("the workers of this run have ended", lost=True)
             if task.key not in self:
                 self._waiting[place][task.key] = task
             self._begin(place)
@@ -253,9 +255,10 @@ class Queue:
                 waiting.pop(key, None)
         self._cluster.cancel(key)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Forget all bundles, so that none begins any more."""
         with self._lock:
+            self.closed = True
             self._waiting.clear()
             self._running.clear()
 
