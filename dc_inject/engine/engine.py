@@ -263,7 +263,7 @@ class Engine:
         ends = {name: one.close for name, one in self._context.backends.items() if isinstance(one, Closable)}
         self._hear(deadline - GRACE / 2 if ends else deadline)  # the other half is for what ends with this process
         for name, close in ends.items():
-            self._calls.start(close, self._look_once_more, name)
+            self._calls.start(close, self._look_once_more, f"end of {name}")  # calls of its lane may hang
         if self._context.settings.end_on_stop and self.stopping:
             self._submitting.withdraw(None, "stopped")
             if not ends:

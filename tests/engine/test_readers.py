@@ -93,6 +93,24 @@ def test_what_ends_with_a_run_is_looked_at_though_another_service_hangs_or_its_e
     assert one.clock.now() <= START + CYCLE + GRACE
 
 
+def test_workers_are_ended_though_calls_that_hang_have_all_threads_of_their_service(tmp_path, monkeypatch):
+    """As those that list sources that do not answer."""
+
+    class Full(InlineExecutor):
+        def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
+            if lane != "reads":
+                super().submit(tag, task, lane)
+
+    link = file_flow("A", "B", 1.0)
+    link = replace(link, link=link.link._replace(through="reads"))
+    one = world(tmp_path, campaign([link]), source_files("A", 4), name="reads")
+    ended: list[bool] = []
+    one.backend.close = lambda: ended.append(True)
+    monkeypatch.setattr(worlds, "InlineExecutor", Full)
+    one.engine().run(once=True)
+    assert ended == [True]
+
+
 @pytest.mark.parametrize("through", ["reads", "fts"])
 def test_records_of_readers_that_stay_are_no_files_at_a_destination(tmp_path, through):
     link = file_flow("A", "B", 1.0)
