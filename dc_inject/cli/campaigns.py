@@ -105,7 +105,8 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
     for name, path in paths.items():
         for file in ledger.files(path):
             ledger_files.forget_campaign(file, account.who())
-        link_menu(path).unlink(missing_ok=True)
+        if path.parent.resolve() == ledger.default_folder(os.environ).resolve():  # else it is a menu of yours
+            link_menu(path).unlink(missing_ok=True)
         click.echo(f"forgotten: {name}", err=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -81,6 +82,15 @@ def test_a_campaign_that_is_named_by_its_ledger_is_forgotten_with_its_menu_alone
         file.touch()
     assert run("campaigns", "--forget", str(over.path), "--yes").exit_code == 0
     assert files(folder) == {other.name}
+
+
+def test_a_menu_of_yours_by_a_ledger_elsewhere_stays(tmp_path: Path, over: Made) -> None:
+    mine = tmp_path / "mine" / "links" / "over.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    there = shutil.copy(over.path, mine.parent.parent)
+    assert run("campaigns", "--forget", str(there), "--yes").exit_code == 0
+    assert files(mine.parent.parent) == {mine.name}
 
 
 def test_what_is_not_ended_is_forgotten_only_when_that_is_said(folder: Path, live: Made, over: Made) -> None:
