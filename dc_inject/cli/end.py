@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
+from dc_inject.assembly import ending
 from dc_inject.cli import end_files
 from dc_inject.cli.shared import common, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
-from dc_inject.engine import assembly
 from dc_inject.engine.ending import THREADS, Drain, ToEnd, files_left, tidy
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.model import Entry, naming, units
@@ -98,7 +98,7 @@ def end(
         return
     subject = subjects.inside(part)
     known = partial(subjects.require_known, subject=subject)
-    shards = assembly.find_shards_to_end(campaign, ledger_path, subject.covers, known)
+    shards = ending.find_shards_to_end(campaign, ledger_path, subject.covers, known)
     ledgers: list[tuple[str, Path | None]] = [(str(shard), None) for shard in shards] or [(campaign, ledger_path)]
     for number, (ledger, path) in enumerate(ledgers, 1):
         if shards:
@@ -149,7 +149,7 @@ def end_campaign(
                 with ledger_files.of_all_shards(ledger) as all_shards:
                     end_files.warn(sweep, all_shards)
 
-        name, ledger, backends = assembly.prepare_end(
+        name, ledger, backends = ending.prepare_end(
             stack,
             campaign,
             ledger_path,
@@ -191,7 +191,7 @@ def _sweep_without_ledger(campaign: str, prefix: str, *, include_recent: bool, y
     clock = SystemClock()
     trusting.trust().name(prefix)
     backends = common.backends({FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
-    assembly.admit_to_end(backends.values(), None, clock)
+    ending.admit_to_end(backends.values(), None, clock)
     end_files.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import click
 
 from dc_inject import registry
+from dc_inject.assembly import starting
+from dc_inject.assembly.starting import Chosen, Start, WrapMenus
 from dc_inject.cli.shared import (
     common,
     hangup,
@@ -23,8 +25,6 @@ from dc_inject.cli.shared import (
     summary_output,
     trusting,
 )
-from dc_inject.engine import assembly
-from dc_inject.engine.assembly import Chosen, Start, WrapMenus
 from dc_inject.engine.context import Planner
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.menu import MenuDraft
@@ -172,7 +172,7 @@ def inject(
     hangup.interrupt()  # before there is anything to stop
     clock, shard = SystemClock(), options.shard
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        chosen = assembly.choose(
+        chosen = starting.choose(
             stack,
             menus,
             named_ledger=options.ledger_path,
@@ -195,7 +195,7 @@ def inject(
         executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
         stack.callback(executor.close)
         watching = aborting.AbortOn(options.abort_on, ledger, metrics)
-        engine = assembly.engine(
+        engine = starting.engine(
             start,
             clock=clock,
             executor=executor,
@@ -246,7 +246,7 @@ def _prepare(
         if options.shard is None:  # another shard may have the links
             aborting.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
 
-    return assembly.prepare(
+    return starting.prepare(
         stack,
         chosen,
         clock=clock,

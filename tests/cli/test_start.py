@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rucio.common.config import clean_cached_config
 
+from dc_inject.assembly import starting
 from dc_inject.backends.sim import SimClock
-from dc_inject.engine import assembly
 from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import MenuError, ServiceError, UsageError
@@ -59,7 +59,7 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(seconds: float) -> None:
         pytest.fail(f"it waits for {seconds} s")
 
-    monkeypatch.setattr(assembly.time, "sleep", never)
+    monkeypatch.setattr(starting.time, "sleep", never)
 
 
 def test_without_a_rucio_cfg_the_start_ends_at_once_and_leaves_nothing(

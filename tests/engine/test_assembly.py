@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
+from dc_inject.assembly import starting
 from dc_inject.backends.sim import SimClock
-from dc_inject.engine import assembly
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary, UsageError
 from tests.cli.ledgers import START
 
@@ -24,7 +24,7 @@ def clock() -> SimClock:
 
 def patiently(ask: Callable[[], T], clock: SimClock) -> T:
     """Ask with a clock that goes on while it sleeps."""
-    return assembly.patiently(
+    return starting.patiently(
         ask, clock, PATIENCE, lambda seconds: clock.advance(clock.now() + timedelta(seconds=seconds))
     )
 

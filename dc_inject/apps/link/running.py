@@ -16,8 +16,8 @@ from dc_inject.apps.link.judging.verdict import Verdict
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.reachability import Reachability
 from dc_inject.apps.link.records import LinkReader
+from dc_inject.assembly.starting import WrapMenus
 from dc_inject.credentials import trust
-from dc_inject.engine.assembly import WrapMenus
 from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.ledger.paths import link_menu, make_folder
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units

@@ -15,8 +15,8 @@ import pytest
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.apps.preview.online_report import Answers
+from dc_inject.assembly import starting
 from dc_inject.backends.sim import InlineExecutor, SimClock
-from dc_inject.engine import assembly
 from dc_inject.engine.context import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Campaign, State
@@ -61,7 +61,7 @@ def service(
         common = importlib.import_module("dc_inject.cli.shared.common")
         monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
         monkeypatch.setattr("dc_inject.apps.link.checks.online.ask", asked)
-        monkeypatch.setattr(assembly, "Settings", partial(Settings, poll=POLL))
+        monkeypatch.setattr(starting, "Settings", partial(Settings, poll=POLL))
         return backend
 
     def asked(

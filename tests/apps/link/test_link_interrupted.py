@@ -102,7 +102,7 @@ def test_the_second_signal_leaves_at_once_and_names_what_is_left(
     "place",
     [
         "dc_inject.apps.link.running.Climbing.finish",
-        "dc_inject.engine.assembly.admit_to_end",
+        "dc_inject.assembly.ending.admit_to_end",
         "dc_inject.engine.ending.Drain.look",
         "dc_inject.engine.ending.Drain.look_again",
         "dc_inject.apps.link.command.emit",
@@ -137,7 +137,7 @@ def interrupted_in(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(owner, name, cut)
 
 
-@pytest.mark.parametrize("place", ["dc_inject.apps.link.checks.ready", "dc_inject.engine.assembly.prepare"])
+@pytest.mark.parametrize("place", ["dc_inject.apps.link.checks.ready", "dc_inject.assembly.starting.prepare"])
 def test_before_anything_is_injected_nothing_is_left(
     service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, wording
 ) -> None:

@@ -1,0 +1,1 @@
+"""What commands ask for: a campaign that is put together from menus, ledger, services and clock, and is ready."""
