@@ -1,8 +1,8 @@
 """The one place where a campaign is put together: menus, ledger, services and clock become one that is ready.
 
 Commands ask for it, and hand in what differs: how to connect to services (real, simulated, or only read), whom the
-person trusts, the observer. `choose` takes the menus and the ledger, `prepare` the services, `engine` all of it.
-`dc-inject end`, which has no menus, begins in `ending.py`.
+person trusts. `choose` takes the menus and the ledger, `prepare` the services, `engine` all of it, as
+`running.py` asks. `dc-inject end`, which has no menus, begins in `ending.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -35,6 +36,7 @@ from dc_inject.model.events import Observer
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
 from dc_inject.model.shards import Shard, shard_name
+from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.reconcile import backoff
 from dc_inject.system.account import who
 
@@ -71,6 +73,45 @@ class CampaignObserver(Observer, Protocol):
         """Hear which menus are in force, at the start and after each change."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a person asks of a run: the options of the command, which explains each."""
+
+    once: bool = False
+    until: datetime | None = None
+    dry_run: bool = False
+    ledger_path: Path | None = None
+    links: Sequence[str] = ()
+    shard: Shard | None = None
+    scale: float = 1.0
+    no_drain: bool = False
+    end_on_stop: bool = False
+    metrics_address: str | None = None
+    serve_port: int | None = None
+    abort_on: Sequence[Threshold] = ()
+    textfile: Path | None = None
+    pushgateway: str | None = None
+    allow_admin: bool = False
+    accept_clock: bool = False
+    threads: int = 8
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """How the run of an app differs from that of `run`.
+
+    With `drafts`, the menus are read already. `wrap_menus` may return another source of menus, which the engine
+    then asks at each turn of a cycle; `planner` decides on each cycle, instead of the usual one. With
+    `ends_afterwards` the caller ends what is left.
+    """
+
+    drafts: Sequence[menu.MenuDraft] = ()
+    wrap_menus: WrapMenus | None = None
+    planner: Planner | None = None
+    ends_afterwards: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The menus of a start, and the ledger of their campaign, of which this process is the only injector.
@@ -80,13 +121,10 @@ class Chosen:
     """
 
     menus: Sequence[Path]
+    options: RunOptions
     drafts: Sequence[menu.MenuDraft]
     last_good: Sequence[menu.MenuDraft]  # of --once, for files that cannot be carried out any more
     campaign: str
-    shard: Shard | None
-    once: bool
-    dry_run: bool
-    named_ledger: Path | None
     path: Path
     ledger: Ledger
     is_new: bool
@@ -109,29 +147,26 @@ class Start:
 def choose(
     stack: contextlib.ExitStack,
     menus: Sequence[Path],
-    *,
-    named_ledger: Path | None = None,
-    shard: Shard | None = None,
-    once: bool = False,
-    dry_run: bool = False,
+    options: RunOptions,
     drafts: Sequence[menu.MenuDraft] = (),
 ) -> Chosen:
     """Read menus, and open and hold the ledger of their campaign until the stack is closed.
 
-    `named_ledger` replaces the campaign's default place; a dry run gets a copy. With `drafts`, the menus are read
-    already. Raises MenuError and LedgerError.
+    A dry run gets a copy of the ledger. With `drafts`, the menus are read already. Raises MenuError and
+    LedgerError.
     """
-    drafts = drafts or kept_menus.read(menus, named_ledger, shard_name(shard), once=once)
+    shard, once = shard_name(options.shard), options.once
+    drafts = drafts or kept_menus.read(menus, options.ledger_path, shard, once=once)
     campaign = menu.one_campaign(drafts)
-    path = place(ledger_files.file_of(named_ledger, campaign), shard_name(shard))
-    if dry_run:
+    path = place(ledger_files.file_of(options.ledger_path, campaign), shard)
+    if options.dry_run:
         path = stack.enter_context(ledger_files.copy_of(path))
     is_new = not path.exists()
     ledger = stack.enter_context(_scratch() if is_new else _held(path, once=once))
     last_good = kept_menus.last_good(ledger, menus) if once else []
     if last_good and drafts[0].preview.cycle != ledger.cycle_length:
         drafts = last_good  # the cycle in force cannot change
-    return Chosen(menus, drafts, last_good, campaign, shard, once, dry_run, named_ledger, path, ledger, is_new)
+    return Chosen(menus, options, drafts, last_good, campaign, path, ledger, is_new)
 
 
 def prepare(
@@ -142,34 +177,31 @@ def prepare(
     connect: Connect,
     trust: Trust,
     observer: CampaignObserver,
-    timeout: float,
-    links: Sequence[str] = (),
-    scale: float = 1.0,
-    allow_admin: bool = False,
-    accept_clock: bool = False,
-    accept: Callable[[Campaign], None] = lambda _: None,
+    accept: Callable[[Campaign], None],
 ) -> Start:
     """Connect to the services and put the menus in force.
 
-    `timeout` is in seconds. `accept` raises for menus that do not fit what was asked for. Raises UsageError,
-    MenuError, LedgerError and ServiceError; what waiting may help is tried again for a while.
+    `accept` raises for menus that do not fit what was asked for. Raises UsageError, MenuError, LedgerError and
+    ServiceError; what waiting may help is tried again for a while.
     """
+    options, shard = chosen.options, shard_name(chosen.options.shard)
     campaign, ledger, cycle = chosen.campaign, chosen.ledger, chosen.drafts[0].preview.cycle
     patience = min(START_PATIENCE, cycle / 10)
     who_starts = f"{who()}, process {os.getpid()}"
-    origin = None if chosen.dry_run else Origin(uuid.uuid4().hex, who_starts, shard_name(chosen.shard))
-    allowed = _allowed(chosen, trust, links)
+    origin = None if options.dry_run else Origin(uuid.uuid4().hex, who_starts, shard)
+    allowed = _allowed(chosen, trust)
     backends = connect(
         {service for draft in chosen.drafts for service in draft.services},
         campaign=campaign,
         clock=clock,
         observer=observer,
-        timeout=timeout,
+        timeout=options.timeout,
         endpoint=menu.endpoint_of(chosen.drafts),
         origin=origin,
     )
-    identities = patiently(lambda: admission.identities(backends, allow_admin=allow_admin), clock, patience)
-    if not accept_clock:
+    identify = partial(admission.identities, backends, allow_admin=options.allow_admin)
+    identities = patiently(identify, clock, patience)
+    if not options.accept_clock:
         admission.refuse_clock(identities.values(), clock.now(), cycle)
 
     def admit(campaign: Campaign) -> None:
@@ -178,7 +210,7 @@ def prepare(
         observer.in_force(campaign)
 
     def bind(ledger: Ledger, cycle: timedelta) -> None:
-        ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), shard_name(chosen.shard))
+        ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), shard)
         ledger.trust(allowed, who(), clock.now())
 
     source = Menus(
@@ -186,9 +218,9 @@ def prepare(
         ledger=ledger,
         backends=backends,
         clock=clock,
-        links=links,
-        scale=scale,
-        shard=chosen.shard,
+        links=options.links,
+        scale=options.scale,
+        shard=options.shard,
         admits=admit,
     )
     bind(ledger, cycle)
@@ -198,34 +230,20 @@ def prepare(
     if alone is not None:
         alone.refuse_others(ledger, backends, in_force.start, clock.now())
     if chosen.is_new:
-        ledger = stack.enter_context(_held(chosen.path, once=chosen.once))
+        ledger = stack.enter_context(_held(chosen.path, once=options.once))
         bind(ledger, in_force.cycle)
         source.move_to(ledger)
     return Start(campaign, chosen.path, ledger, backends, identities, source, in_force, alone)
 
 
 def engine(
-    start: Start,
-    *,
-    clock: Clock,
-    executor: Executor,
-    observer: Observer,
-    timeout: float,
-    shard: Shard | None = None,
-    drain: bool = True,
-    end_on_stop: bool = False,
-    ends_afterwards: bool = False,
-    wrap_menus: WrapMenus | None = None,
-    planner: Planner | None = None,
+    start: Start, options: RunOptions, variant: Variant, *, clock: Clock, executor: Executor, observer: Observer
 ) -> Engine:
-    """Return the engine of a campaign that is ready.
-
-    `timeout` is in seconds. `wrap_menus` may return another source of menus, which is then asked at each turn of a
-    cycle. With `ends_afterwards` the caller ends what is left. `planner` decides on each cycle, if given.
-    """
+    """Return the engine of a campaign that is ready."""
+    wrap, count = variant.wrap_menus, options.shard.count if options.shard else 1
     return Engine(
-        menus=wrap_menus(start.menus, start.ledger, clock) if wrap_menus else start.menus,
-        in_force=None if wrap_menus else start.in_force,
+        menus=wrap(start.menus, start.ledger, clock) if wrap else start.menus,
+        in_force=None if wrap else start.in_force,
         ledger=start.ledger,
         backends=start.backends,
         identities=start.identities,
@@ -233,14 +251,14 @@ def engine(
         executor=executor,
         observer=observer,
         settings=Settings(
-            call_grace=timedelta(seconds=3 * timeout),
-            drain=drain,
-            end_on_stop=end_on_stop,
-            ends_afterwards=ends_afterwards,
-            submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
+            call_grace=timedelta(seconds=3 * options.timeout),
+            drain=not options.no_drain,
+            end_on_stop=options.end_on_stop,
+            ends_afterwards=variant.ends_afterwards,
+            submits_at_once=-(-Settings().submits_at_once // count),
         ),
         alone=start.alone,
-        planner=planner,
+        planner=variant.planner,
         machine=clock if isinstance(clock, MachineClock) else None,
     )
 
@@ -273,11 +291,11 @@ def patiently(
             sleep(backoff(tries, error.message, longest=timedelta(seconds=10)).total_seconds())
 
 
-def _allowed(chosen: Chosen, trust: Trust, links: Sequence[str]) -> tuple[str, ...]:
+def _allowed(chosen: Chosen, trust: Trust) -> tuple[str, ...]:
     """Return the hosts that the person allows now, of those that the links to run need; those of before count."""
     if chosen.ledger.campaign == chosen.campaign:
         trust.name(*chosen.ledger.trusted(), by=trusting.ANSWERED)
-    flows = (flow for draft in chosen.drafts for flow in draft.preview.flows)
+    links, flows = chosen.options.links, (flow for draft in chosen.drafts for flow in draft.preview.flows)
     ends = trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
     return trust.ask(ends, menu.endpoint_of(chosen.drafts))
 
@@ -285,8 +303,8 @@ def _allowed(chosen: Chosen, trust: Trust, links: Sequence[str]) -> tuple[str, .
 def _how_to_adopt(chosen: Chosen) -> str:
     """Return as a hint what a person can do about rules or jobs that another ledger has made."""
     words = ["dc-inject", "ledger", "rebuild", chosen.campaign, *map(str, chosen.menus), "--adopt"]
-    words += ["--ledger", str(chosen.named_ledger)] if chosen.named_ledger else []
-    words += ["--shard", str(chosen.shard)] if chosen.shard else []
+    words += ["--ledger", str(chosen.options.ledger_path)] if chosen.options.ledger_path else []
+    words += ["--shard", str(chosen.options.shard)] if chosen.options.shard else []
     return f"end that injector where it runs; once none runs, adopt them: `{shlex.join(words)}`"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from dc_inject.cli.run import RunOptions, run
+from dc_inject.assembly.starting import RunOptions
+from dc_inject.cli.run import run
 
 
 def test_fields_have_the_names_and_defaults_of_options() -> None:

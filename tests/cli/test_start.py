@@ -14,6 +14,7 @@ from dc_inject.assembly import starting
 from dc_inject.backends.sim import SimClock
 from dc_inject.engine.engine import Engine
 from dc_inject.ledger import Ledger
+from dc_inject.metrics import publishing
 from dc_inject.model.errors import MenuError, ServiceError, UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import RseFacts
@@ -163,8 +164,8 @@ def test_a_run_of_cron_publishes_its_metrics_when_it_has_let_go_of_its_ledger(
             free.append(b"dc_inject_ledger_up" in text and campaign == "dc27")
         to_pushgateway(text, url, campaign)
 
-    to_pushgateway = command.publishing.to_pushgateway
-    monkeypatch.setattr(command.publishing, "to_pushgateway", push)
+    to_pushgateway = publishing.to_pushgateway
+    monkeypatch.setattr(publishing, "to_pushgateway", push)
     down = "http://127.0.0.1:1"
     done = run("run", "--once", "--quiet", past, "--textfile", textfile, "--pushgateway", down)
     assert done.exit_code == 0, done.exception

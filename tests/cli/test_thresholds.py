@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from dc_inject.assembly import running
 from dc_inject.backends.sim import InlineExecutor, SimClock
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Cycle
@@ -177,7 +178,7 @@ def simulated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_of_a_
 
     module = importlib.import_module("dc_inject.cli.run")
     monkeypatch.setattr(module, "SystemClock", lambda: clock)
-    monkeypatch.setattr(module, "ThreadExecutor", Executor)
+    monkeypatch.setattr(running, "ThreadExecutor", Executor)
     backend = SimBackend(clock, {"A": items("A", 300)})
     monkeypatch.setattr(module.common, "backends", lambda *_, **__: {"rucio": backend})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
