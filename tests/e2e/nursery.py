@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
+from dc_inject.ledger import Ledger
+
 HERE = Path(__file__).parents[2]  # where the packages are
 _ONE = threading.Lock()  # multiprocessing looks at all processes at each start, and reads each exit code once
 _NURSERY = multiprocessing.get_context("forkserver")
@@ -79,4 +81,5 @@ def _begin(live: Callable[[], None], arguments: list[str], environ: dict[str, st
         os.close(handle)
     sys.argv = ["dc-inject", *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    Ledger.open.__func__.__kwdefaults__["synchronous"] = "OFF"  # no power is cut here
     live()

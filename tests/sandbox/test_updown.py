@@ -123,9 +123,18 @@ def test_a_dataset_added_leaves_those_of_its_name_in_other_scopes_to_the_daemons
 
 
 def test_a_rucio_whose_validation_cannot_be_replaced_is_not_served(small):
-    code = "import importlib, rucio.common.schema as s, sandbox_server.names as n; {}importlib.reload(n)"
-    assert run_in_server(small, code.format("")).returncode == 0
-    assert "ImportError" in run_in_server(small, code.format("del s.validate; ")).stderr
+    again = "import importlib, rucio.common.schema as s, sandbox_server.names as n; importlib.reload(n); print(1)"
+    done = run_in_server(small, f"{again}; del s.validate; importlib.reload(n)")
+    assert done.stdout == "1\n"
+    assert "ImportError" in done.stderr
+
+
+def test_commits_do_not_wait_for_the_disk(small):
+    code = (
+        "import rucio.web.rest.flaskapi.v1.main, rucio.db.sqla.session as s\n"
+        "print(s.get_engine().connect().exec_driver_sql('PRAGMA synchronous').scalar())"
+    )
+    assert run_in_server(small, code).stdout == "0\n"
 
 
 def test_the_server_comes_back_at_the_same_address(small):

@@ -65,12 +65,12 @@ def ensure_database() -> None:
     """
     if inspect(get_engine()).has_table(models.Account.__tablename__):
         return
-    build_database()
-    create_base_vo()
-    create_root_account()
     if get_engine().dialect.name == "sqlite":
         with get_engine().connect() as connection:
             connection.execute(text("PRAGMA journal_mode=WAL"))
+    build_database()
+    create_base_vo()
+    create_root_account()
 
 
 def add_accounts(accounts: Iterable[dict[str, Any]], session: Session) -> None:

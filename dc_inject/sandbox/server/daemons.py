@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rucio.common.config import config_get_list
 from rucio.core import heartbeat, rse, transfer
@@ -29,7 +29,6 @@ from rucio.daemons.conveyor import finisher, poller, submitter
 from rucio.daemons.judge import cleaner, evaluator, injector, repairer
 from rucio.daemons.reaper import reaper
 from rucio.daemons.undertaker import undertaker
-from rucio.db.sqla import models
 from rucio.db.sqla.constants import DatabaseOperationType
 from rucio.db.sqla.session import db_session
 from sqlalchemy.exc import OperationalError
@@ -72,7 +71,7 @@ def refresh_storage_usage() -> None:
 def delete_replicas() -> None:
     """Call the reaper for the RSEs that have something to delete; it would ask every RSE."""
     with db_session(DatabaseOperationType.READ) as session:
-        names = [rse.get_rse_name(rse_id, session=session) for rse_id in due.rses_to_clear()]
+        names = [rse.get_rse_name(rse_id, session=session) for rse_id in due.find("reaper")]
     reaper.reaper(rses=names, include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000)
 
 
@@ -82,31 +81,28 @@ def poll(transfertool: str) -> None:
     poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000, **only)
 
 
-class Daemon(NamedTuple):
-    """One of Rucio's daemons, and whether it has anything to do: called in vain, most cost 5 to 10 ms of CPU."""
+def poll_links() -> bool:
+    """Call the poller if anything has happened on the links; returns whether it has."""
+    if news := LinkTransfertool.has_news_of(due.find("conveyor-poller")):
+        poll("mock")
+    return news
 
-    due: Callable[[], bool]
-    call: Callable[[], object]
 
-
-DAEMONS: dict[str, Daemon] = {
-    "judge-evaluator": Daemon(due.dids, lambda: evaluator.re_evaluator(once=True, did_limit=1000)),
-    "abacus-collection-replica": Daemon(
-        due.collections, lambda: collection_replica.collection_replica_update(once=True, limit=2000)
-    ),
-    "judge-injector": Daemon(due.injected_rules, lambda: injector.rule_injector(once=True)),
-    "conveyor-submitter": Daemon(
-        due.queued, lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500)
-    ),
-    "conveyor-poller": Daemon(lambda: LinkTransfertool.has_news_of(due.submitted("mock")), lambda: poll("mock")),
-    "conveyor-finisher": Daemon(due.ended, lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500)),
-    "judge-repairer": Daemon(due.stuck_rules, lambda: repairer.rule_repairer(once=True)),
-    "judge-cleaner": Daemon(due.expired_rules, lambda: cleaner.rule_cleaner(once=True)),
-    "undertaker": Daemon(due.expired_dids, lambda: undertaker.undertaker(once=True, chunk_size=100)),
-    "reaper": Daemon(lambda: bool(due.rses_to_clear()), delete_replicas),
-    "abacus-rse": Daemon(due.rse_counters, lambda: abacus_rse.rse_update(once=True)),
-    "abacus-account": Daemon(due.account_counters, lambda: account.account_update(once=True)),
-    "storage-usage": Daemon(lambda: due.some(due.STORAGE_USAGE), refresh_storage_usage),
+# Each is called if its query in due.py finds anything: called in vain, most cost 5 to 10 ms of CPU.
+DAEMONS: dict[str, Callable[[], object]] = {
+    "judge-evaluator": lambda: evaluator.re_evaluator(once=True, did_limit=1000),
+    "abacus-collection-replica": lambda: collection_replica.collection_replica_update(once=True, limit=2000),
+    "judge-injector": lambda: injector.rule_injector(once=True),
+    "conveyor-submitter": lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500),
+    "conveyor-poller": poll_links,
+    "conveyor-finisher": lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500),
+    "judge-repairer": lambda: repairer.rule_repairer(once=True),
+    "judge-cleaner": lambda: cleaner.rule_cleaner(once=True),
+    "undertaker": lambda: undertaker.undertaker(once=True, chunk_size=100),
+    "reaper": delete_replicas,
+    "abacus-rse": lambda: abacus_rse.rse_update(once=True),
+    "abacus-account": lambda: account.account_update(once=True),
+    "storage-usage": refresh_storage_usage,
 }
 
 # Seconds between two calls of a daemon that finds again what it has just done: a stuck rule stays so for long.
@@ -136,27 +132,22 @@ class Slow:
 
 
 def run_daemons(stopped: Callable[[], bool], skips: Callable[[str], bool]) -> bool:
-    """Call every daemon that has something to do, but those to be skipped; returns whether any was called.
+    """Call every daemon that has something to do, but those to be skipped; returns whether any did anything.
 
     Trouble of one stops no other.
     """
-    called = False
+    worked, todo = False, None
     for name, daemon in DAEMONS.items():
         if stopped():
             break
         try:
-            if daemon.due() and not skips(name):
-                called = True
-                daemon.call()
+            todo = due.ask() if todo is None else todo
+            if name in todo and not skips(name):
+                todo = None  # it may leave work for others
+                worked |= daemon() is not False
         except Exception:
             log.exception("%s failed in this pass", name)
-    return called
-
-
-def unsettled() -> int:
-    """Count what the daemons still have to do before the datasets added are candidates."""
-    with db_session(DatabaseOperationType.READ) as session:
-        return sum(session.query(table).count() for table in (models.UpdatedDID, models.UpdatedCollectionReplica))
+    return worked
 
 
 def write_progress(passes: Path, done: int, slow: Slow, *, paused: bool) -> bool:
@@ -164,15 +155,15 @@ def write_progress(passes: Path, done: int, slow: Slow, *, paused: bool) -> bool
 
     Returns whether files are on their way, as far as known.
     """
-    moving = False
     try:
-        waiting, moving = unsettled(), due.requests()
+        todo = due.ask()
     except Exception:
-        log.exception("what waits cannot be counted now")
-    else:
-        state = {"passes": done, "paused": paused, "waiting": waiting, "slow": slow.seconds, "daemons": [*DAEMONS]}
-        passes.write_text(json.dumps(state))
-    return moving
+        log.exception("it is unknown what there is to do now")
+        return False
+    waiting = len(todo & {"judge-evaluator", "abacus-collection-replica"})  # until added datasets are candidates
+    state = {"passes": done, "paused": paused, "waiting": waiting, "slow": slow.seconds, "daemons": [*DAEMONS]}
+    passes.write_text(json.dumps(state))
+    return "requests" in todo
 
 
 def await_database(stop: threading.Event) -> None:
@@ -201,7 +192,7 @@ def main(folder: Path) -> None:
     transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool
     transfer.FTS3Transfertool = at_host  # Rucio cancels through FTS whatever the transfertool is
     if "fts3" in config_get_list("conveyor", "transfertool"):
-        DAEMONS["conveyor-poller-fts"] = Daemon(lambda: bool(due.submitted("fts3")), lambda: poll("fts3"))
+        DAEMONS["conveyor-poller-fts"] = lambda: poll("fts3")
     pause, passes = folder / "pause", folder / "passes"
     orders, slow = Orders(folder / "orders", build), Slow(folder / "slow.json")
     done, paused = 0, False

@@ -1,15 +1,13 @@
-"""Whether Rucio's daemons have anything to do, by one cheap query each; never no where they would find some."""
+"""Which of Rucio's daemons have anything to do, by one query for all; never no where they would find some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 
 from rucio.db.sqla import models
 from rucio.db.sqla.constants import DatabaseOperationType, ReplicaState, RequestState, RuleState
-from rucio.db.sqla.session import db_session
-from sqlalchemy import ColumnElement, DateTime, Select, and_, bindparam, or_, select
+from rucio.db.sqla.session import db_session, get_engine
+from sqlalchemy import DateTime, Select, and_, bindparam, or_, select
 from sqlalchemy.orm import aliased
 
 _STORAGE, _RUCIO = aliased(models.RSEUsage), aliased(models.RSEUsage)
@@ -30,46 +28,43 @@ def _now() -> datetime:
     return datetime.now(tz=UTC).replace(tzinfo=None)
 
 
-def some(statement: Select) -> bool:
-    """Whether a query finds anything now."""
-    with db_session(DatabaseOperationType.READ) as session:
-        return session.execute(statement, {"now": _now()}).first() is not None
-
-
-def rows(column: ColumnElement, *conditions: ColumnElement) -> Callable[[], bool]:
-    """Make the question whether there is a row of a column's table that fulfils the conditions."""
-    return partial(some, select(column).where(*conditions).limit(1))
-
-
-dids = rows(models.UpdatedDID.id)
-collections = rows(models.UpdatedCollectionReplica.id)
-rse_counters = rows(models.UpdatedRSECounter.id)
-account_counters = rows(models.UpdatedAccountCounter.id)
-injected_rules = rows(models.ReplicationRule.id, models.ReplicationRule.state == RuleState.INJECT)
-stuck_rules = rows(models.ReplicationRule.id, models.ReplicationRule.state == RuleState.STUCK)
-requests = rows(models.Request.id)
-queued = rows(models.Request.id, models.Request.state == RequestState.QUEUED)
-# waiting for the finisher is what is neither to be submitted nor on its way
-ended = rows(models.Request.id, models.Request.state.not_in([RequestState.QUEUED, RequestState.SUBMITTED]))
-# the time of a rule, or of a dataset or file, is over
-expired_rules = rows(models.ReplicationRule.id, models.ReplicationRule.expires_at < _NOW)
-expired_dids = rows(models.DataIdentifier.name, models.DataIdentifier.expired_at < _NOW)
-
-
-def submitted(transfertool: str) -> set[str]:
-    """Return the ids of the requests that were submitted to a transfertool and have not ended for Rucio."""
-    theirs = models.Request.transfertool == transfertool
-    with db_session(DatabaseOperationType.READ) as session:
-        query = select(models.Request.id).where(models.Request.state == RequestState.SUBMITTED, theirs)
-        return set(session.execute(query).scalars())
-
-
-_FILE = models.RSEFileAssociation
+_RULE, _REQUEST, _FILE = models.ReplicationRule, models.Request, models.RSEFileAssociation
 _GOES = and_(_FILE.tombstone < _NOW, _FILE.lock_cnt == 0)
-_REPLICAS_TO_DELETE = select(_FILE.rse_id).where(or_(_GOES, _FILE.state == ReplicaState.BEING_DELETED)).distinct()
+_SUBMITTED = select(_REQUEST.id).where(_REQUEST.state == RequestState.SUBMITTED)
+
+# What each daemon has to do; and `requests`, what is on its way or waits for it.
+QUERIES: dict[str, Select] = {
+    "judge-evaluator": select(models.UpdatedDID.id),
+    "abacus-collection-replica": select(models.UpdatedCollectionReplica.id),
+    "judge-injector": select(_RULE.id).where(_RULE.state == RuleState.INJECT),
+    "conveyor-submitter": select(_REQUEST.id).where(_REQUEST.state == RequestState.QUEUED),
+    "conveyor-poller": _SUBMITTED.where(_REQUEST.transfertool == "mock"),
+    "conveyor-poller-fts": _SUBMITTED.where(_REQUEST.transfertool == "fts3"),
+    # what is neither to be submitted nor on its way
+    "conveyor-finisher": select(_REQUEST.id).where(
+        _REQUEST.state.not_in([RequestState.QUEUED, RequestState.SUBMITTED])
+    ),
+    "judge-repairer": select(_RULE.id).where(_RULE.state == RuleState.STUCK),
+    "judge-cleaner": select(_RULE.id).where(_RULE.expires_at < _NOW),
+    "undertaker": select(models.DataIdentifier.name).where(models.DataIdentifier.expired_at < _NOW),
+    # RSEs at which files may go, or whose deletion has begun
+    "reaper": select(_FILE.rse_id).where(or_(_GOES, _FILE.state == ReplicaState.BEING_DELETED)).distinct(),
+    "abacus-rse": select(models.UpdatedRSECounter.id),
+    "abacus-account": select(models.UpdatedAccountCounter.id),
+    "storage-usage": STORAGE_USAGE,
+    "requests": select(_REQUEST.id),
+}
+_ALL = select(*(query.exists() for query in QUERIES.values()))
 
 
-def rses_to_clear() -> list[str]:
-    """Return the ids of the RSEs at which files may go, or whose deletion has begun."""
+def ask() -> set[str]:
+    """Return the names of the queries that find anything now."""
+    with get_engine().connect() as connection:
+        found = connection.execute(_ALL, {"now": _now()}).one()
+    return {name for name, some in zip(QUERIES, found, strict=True) if some}
+
+
+def find(name: str) -> set[str]:
+    """Return the ids that a query finds now."""
     with db_session(DatabaseOperationType.READ) as session:
-        return list(session.execute(_REPLICAS_TO_DELETE, {"now": _now()}).scalars())
+        return set(session.execute(QUERIES[name], {"now": _now()}).scalars())

@@ -73,6 +73,7 @@ class Network:
     def advance(self, now: float) -> dict[str, bool]:
         """Move everything to the present; returns what has ended, by request id: True arrived, False failed."""
         ended: dict[str, bool] = {}
+        self._links = {pair: link for pair, link in self._links.items() if link.flights}
         for pair, link in self._links.items():
             settings = self._of(pair)
             for key, flight in link.advance(now, settings["rate"], settings["streams"]).items():
