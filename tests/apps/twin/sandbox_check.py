@@ -75,7 +75,7 @@ def main(cycles: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as place:
         folder = Path(place)
         (folder / "grid.yaml").write_text(GRID)
-        sandbox = Sandbox(folder / "sandbox", say=lambda line: print(line, file=sys.stderr))
+        sandbox = Sandbox(folder / "sandbox", report=lambda line: print(line, file=sys.stderr))
         env = os.environ.get("DC_INJECT_SANDBOX_ENV")
         sandbox.up(grid=folder / "grid.yaml", env=Path(env) if env else None)
         try:
