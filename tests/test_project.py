@@ -100,7 +100,7 @@ def test_the_contract_of_the_core_holds_for_everything_from_analysis_down():
 TERMINAL = re.compile(r"^ *(?:import|from) (?:click|rich)\b", re.MULTILINE)
 # The package `cli` hands out what it makes of click: options, questions, commands.
 COMMANDING = re.compile(r"^ *(?:import|from) dc_inject(?:\.cli\b| import (?:\([^)]*|.*)\bcli\b)", re.MULTILINE)
-ROOMS = r"(?:planning|backends|storage)\b"
+ROOMS = r"(?:planning|backends|storage|engine)\b"
 DECIDING = re.compile(rf"^ *(?:import|from) dc_inject(?:\.{ROOMS}| import (?:\([^)]*|.*)\b{ROOMS})", re.MULTILINE)
 PRINTING = re.compile(r"\bprint\(|\bsys\.std(?:out|err)\b|^ *from sys import .*\bstd(?:out|err)\b", re.MULTILINE)
 PRINTERS = {

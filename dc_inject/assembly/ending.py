@@ -3,20 +3,79 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from dc_inject.assembly.starting import Connect
+from dc_inject.assembly.sweeping import Sweep
 from dc_inject.credentials import trust as trusting
 from dc_inject.credentials.trust import Trust
+from dc_inject.engine.ending import THREADS, Drain, ToEnd, files_left, tidy
 from dc_inject.ledger import Ledger, LedgerView, Reader, files, ledger_files
 from dc_inject.ledger.lock import ENDS, InUse
-from dc_inject.model import FlowKey
-from dc_inject.model.errors import LedgerError, Permanent
+from dc_inject.model import Entry, FlowKey, units
+from dc_inject.model.errors import LedgerError, Permanent, ServiceError
 from dc_inject.model.events import Silent
 from dc_inject.model.ports import Backend, Clock
-from dc_inject.model.services import DEFAULT, FTS, SERVICES
+from dc_inject.model.services import DEFAULT, FTS, SERVICES, injections
+from dc_inject.summary.left import describe_lifetimes
 from dc_inject.system.account import who
+from dc_inject.system.executor import ThreadExecutor
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A campaign that is ready to be ended by hand; `noun` is what its services call rules or jobs."""
+
+    campaign: str
+    noun: str
+    ledger: Ledger
+    backends: Mapping[str, Backend]
+    drain: Drain
+    clock: Clock
+
+    def describe(self, plan: ToEnd, files: int, *, cancel: bool, rate: float) -> list[str]:
+        """Return a line about each part of what is there, and what would be done, before anything is done.
+
+        `files` of ended jobs are to be deleted; `rate` is how many rules or jobs an hour are cancelled.
+        """
+        lines, noun = [], self.noun
+        if plan.complete:
+            lines.append(f"{units.counted(len(plan.complete), f'complete {noun}')}: will be ended at once")
+        if plan.spared:
+            what = units.counted(plan.spared, f"complete {noun}")
+            lines.append(f"{what}: kept, because unfinished second hops read from them")
+        if files:
+            lines.append(f"{units.counted(files, 'files')} of ended jobs: will be deleted at their destinations")
+        if plan.overdue:
+            overdue = units.counted(len(plan.overdue), noun)
+            lines.append(f"{overdue} past the lifetime: {_cancelled(plan.overdue, rate)}")
+        unfinished = units.counted(len(plan.unfinished), f"unfinished {noun}")
+        if plan.unfinished and cancel:
+            lines.append(f"{unfinished}: {_cancelled(plan.unfinished, rate)}")
+        elif plan.unfinished:
+            left = units.counted(files_left(plan.unfinished), "files")
+            lines.append(f"{unfinished} with {left} under way: {describe_lifetimes(plan.unfinished)}")
+        for number, words in (
+            (plan.ending, "already ending"),
+            (plan.gone, "already gone"),
+            (plan.in_doubt, f"in doubt: run `dc-inject end {self.campaign}` again in some minutes"),
+        ):
+            if number:
+                lines.append(f"{units.counted(number, noun)} {words}")
+        return lines or [f"no {noun} of {self.campaign} to end"]
+
+    def tidy(self) -> Iterator[tuple[str, ServiceError]]:
+        """Delete empty folders; give destinations where some stay, and why."""
+        return tidy(self.ledger, self.campaign, self.backends)
+
+    @contextlib.contextmanager
+    def sweep(self, prefix: str) -> Iterator[Sweep]:
+        """Give the search for files below a prefix that no shard of the campaign knows."""
+        with ledger_files.of_all_shards(self.ledger) as ledger:
+            yield Sweep(self.backends[FTS.name], prefix, self.campaign, ledger, self.clock)
 
 
 def find_shards_to_end(
@@ -42,7 +101,7 @@ def find_shards_to_end(
     return [shard for shard in shards if has_some(shard)] or shards
 
 
-def prepare_end(
+def assemble(
     stack: contextlib.ExitStack,
     campaign: str,
     path: Path | None,
@@ -51,14 +110,17 @@ def prepare_end(
     connect: Connect,
     trust: Trust,
     timeout: float,
-    sweeping: bool = False,
-    accept: Callable[[Ledger], None] = lambda _: None,
-) -> tuple[str, Ledger, Mapping[str, Backend]]:
-    """Return a campaign's name, its ledger, held until the stack is closed, and the services of what it has made.
+    sweep: str | None,
+    covers: Callable[[FlowKey], bool],
+    accept: Callable[[Ledger], None],
+) -> Ending:
+    """Open a campaign's ledger, which is held until the stack is closed, and the services of what it has made.
 
-    `sweeping` needs FTS, too. `accept` raises if the campaign never had what is to end. Raises LedgerError with a
-    way out if there is no ledger, and ServiceError for an account that is not the ledger's, or may not end rules.
+    `timeout` is in seconds; `sweep` is a prefix that is searched afterwards, for which FTS is needed. It is about
+    the flows that it `covers`; `accept` raises if the campaign never had any. Raises LedgerError with a way out if
+    there is no ledger, and ServiceError for an account that is not the ledger's, or may not end rules.
     """
+    trust.name(sweep or "")
     try:
         file = ledger_files.existing(campaign, path)
     except LedgerError as error:
@@ -86,7 +148,7 @@ def prepare_end(
     places = trusting.ends((flow.link for flow in ledger.accounts()), "destination")  # sources are not opened
     ledger.trust(trust.ask(places, "", whose="Ending this campaign"), who(), clock.now())
     trust.require(places)
-    services = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweeping else set())
+    services = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweep else set())
     backends = connect(
         services or {DEFAULT.name},
         campaign=name,
@@ -97,7 +159,29 @@ def prepare_end(
         origin=None,
     )
     admit_to_end(backends.values(), ledger, clock)
-    return name, ledger, backends
+    executor = ThreadExecutor(clock, THREADS)
+    stack.callback(executor.close)
+    drain = Drain(
+        ledger=ledger,
+        backends=backends,
+        clock=clock,
+        executor=executor,
+        covers=covers,
+        patience=timedelta(seconds=3 * timeout),
+    )
+    return Ending(name, injections(backends), ledger, backends, drain, clock)
+
+
+def sweep_without_ledger(
+    campaign: str, prefix: str, *, clock: Clock, connect: Connect, trust: Trust, timeout: float
+) -> Sweep:
+    """Return the search for files of a campaign whose ledger is lost. There may be no Rucio: only FTS is asked."""
+    trust.name(prefix)
+    backends = connect(
+        {FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout, endpoint="", origin=None
+    )
+    admit_to_end(backends.values(), None, clock)
+    return Sweep(backends[FTS.name], prefix, campaign, None, clock)
 
 
 def admit_to_end(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:
@@ -111,3 +195,8 @@ def admit_to_end(backends: Iterable[Backend], ledger: Ledger | None, clock: Cloc
                 f"{identity.account} may not end rules at {identity.service} ({identity.address})",
                 "its rules end with their lifetime; an administrator of the service can end them earlier",
             )
+
+
+def _cancelled(entries: Sequence[Entry], rate: float) -> str:
+    time = units.format_duration(timedelta(hours=(len(entries) - 1) / rate))
+    return f"will be ended in {time}; cancels {units.counted(files_left(entries), 'files')} under way"

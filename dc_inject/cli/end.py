@@ -4,73 +4,68 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from dc_inject.assembly import ending
+from dc_inject.assembly.ending import Ending
 from dc_inject.cli import end_files
 from dc_inject.cli.shared import common, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
-from dc_inject.engine.ending import THREADS, Drain, ToEnd, files_left, tidy
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.model import Entry, naming, units
 from dc_inject.model.errors import ServiceError, UsageError
-from dc_inject.model.events import Silent
 from dc_inject.model.ports import Clock, Outcome
-from dc_inject.model.services import FTS, injections
 from dc_inject.summary.left import describe_lifetimes, find
 from dc_inject.system import account
 from dc_inject.system.clock import SystemClock
-from dc_inject.system.executor import ThreadExecutor
 
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndOptions:
+    """The options of `end`."""
+
+    cancel: bool = common.option(
+        "--cancel", is_flag=True, help="Also end unfinished rules, which cancels their transfers."
+    )
+    cancel_rate: float = common.option(
+        "--cancel-rate",
+        type=params.PER_HOUR,
+        default="600/h",
+        show_default=True,
+        help="The most unfinished rules or jobs to end per hour or minute.",
+    )
+    sweep: str | None = common.option(
+        "--sweep",
+        type=params.PREFIX,
+        metavar="PREFIX",
+        help="Also find and delete our files below a destination's URL that are not in the ledger.",
+    )
+    include_recent: bool = common.option(
+        "--include-recent",
+        is_flag=True,
+        help="With --sweep: also delete files of cycles that began less than a day ago.",
+    )
+    yes: bool = common.option("--yes", is_flag=True, help="Do not ask.")
+    why: str = common.given(common.WHY)
+    ledger_path: Path | None = common.given(common.LEDGER)
+    timeout: float = common.given(common.TIMEOUT)
 
 
 @click.command()
 @common.CAMPAIGN
 @subjects.PART
-@click.option("--cancel", is_flag=True, help="Also end unfinished rules, which cancels their transfers.")
-@click.option(
-    "--cancel-rate",
-    type=params.PER_HOUR,
-    default="600/h",
-    show_default=True,
-    help="The most unfinished rules or jobs to end per hour or minute.",
-)
-@click.option(
-    "--sweep",
-    type=params.PREFIX,
-    metavar="PREFIX",
-    help="Also find and delete our files below a destination's URL that are not in the ledger.",
-)
-@click.option(
-    "--include-recent",
-    is_flag=True,
-    help="With --sweep: also delete files of cycles that began less than a day ago.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@common.WHY
-@common.LEDGER
-@common.TIMEOUT
+@common.options_of(EndOptions)
 @common.WORKERS
 @click.pass_context
-def end(
-    ctx: click.Context,
-    campaign: str,
-    part: tuple[str, ...],
-    cancel: bool,
-    cancel_rate: float,
-    sweep: str | None,
-    include_recent: bool,
-    yes: bool,
-    why: str,
-    ledger_path: Path | None,
-    timeout: float,
-) -> None:
+def end(ctx: click.Context, /, campaign: str, part: tuple[str, ...], **given: Any) -> None:
     r"""End rules and jobs of a campaign, or of a scenario or link of it, before their lifetime is over.
 
     Complete rules end at once, unless unfinished second hops read from them. Unfinished rules are left to their
@@ -90,207 +85,133 @@ def end(
     """
     log_output.talk(quiet=True)
     hangup.interrupt()
-    if sweep and ledger_files.lacks(campaign, ledger_path):
+    options = EndOptions(**given)
+    if options.sweep and ledger_files.lacks(campaign, options.ledger_path):
         if not naming.NAME.fullmatch(campaign):
             raise UsageError(f"{campaign!r} is not a valid campaign name")
         click.echo(f"campaign {campaign} has no ledger here: looking for files only", err=True)
-        _sweep_without_ledger(campaign, sweep, include_recent=include_recent, yes=yes, timeout=timeout)
+        search = ending.sweep_without_ledger(campaign, options.sweep, **_outside(options))
+        end_files.sweep(search, include_recent=options.include_recent, yes=options.yes)
         return
     subject = subjects.inside(part)
     known = partial(subjects.require_known, subject=subject)
-    shards = ending.find_shards_to_end(campaign, ledger_path, subject.covers, known)
-    ledgers: list[tuple[str, Path | None]] = [(str(shard), None) for shard in shards] or [(campaign, ledger_path)]
-    for number, (ledger, path) in enumerate(ledgers, 1):
-        if shards:
-            click.echo(f"{ledger}:", err=True)
-        finished = end_campaign(
-            ledger,
-            subject,
-            cancel=cancel,
-            cancel_rate=cancel_rate,
-            sweep=sweep if number == len(ledgers) else None,
-            include_recent=include_recent,
-            yes=yes,
-            why=why,
-            ledger_path=path,
-            timeout=timeout,
-        )
-        if not finished:  # `link`, which ends rules too, prints how it goes on
-            click.echo("run it again to continue", err=True)
-            ctx.exit(exits.INTERRUPTED)
+    shards = ending.find_shards_to_end(campaign, options.ledger_path, subject.covers, known)
+    for number, shard in enumerate(shards, 1):
+        click.echo(f"{shard}:", err=True)
+        sweep = options.sweep if number == len(shards) else None
+        if not end_campaign(str(shard), replace(options, ledger_path=None, sweep=sweep), subject):
+            break
+    else:
+        if shards or end_campaign(campaign, options, subject):
+            return
+    click.echo("run it again to continue", err=True)  # `link`, which ends rules too, prints how it goes on
+    ctx.exit(exits.INTERRUPTED)
 
 
 def end_campaign(
     campaign: str,
+    options: EndOptions,
     subject: Subject = subjects.CAMPAIGN,
-    *,
-    cancel: bool,
-    cancel_rate: float,
-    sweep: str | None = None,
-    include_recent: bool = False,
-    yes: bool = False,
-    why: str = "",
-    ledger_path: Path | None = None,
-    timeout: float,
     patience: timedelta = end_files.PATIENCE,
 ) -> bool:
-    """Do what `end` does; the arguments are its options, and `patience` with files that resist deletion.
+    """Do what `end` does for one ledger; `patience` is with files that resist deletion.
 
     Return False if Ctrl-C interrupted it, else True. Raises ServiceError if something could
     not be ended or deleted.
     """
-    clock, trust = SystemClock(), trusting.trust()
-    trust.name(sweep or "")
+
+    def accept(ledger: Ledger) -> None:
+        subjects.require_known(ledger, subject)
+        if options.sweep:
+            with ledger_files.of_all_shards(ledger) as all_shards:
+                end_files.warn(options.sweep, all_shards)
+
     with contextlib.ExitStack() as stack:
-
-        def accept(ledger: Ledger) -> None:
-            subjects.require_known(ledger, subject)
-            if sweep:
-                with ledger_files.of_all_shards(ledger) as all_shards:
-                    end_files.warn(sweep, all_shards)
-
-        name, ledger, backends = ending.prepare_end(
+        ready = ending.assemble(
             stack,
             campaign,
-            ledger_path,
-            clock=clock,
-            connect=common.backends,
-            trust=trust,
-            timeout=timeout,
-            sweeping=bool(sweep),
-            accept=accept,
-        )
-        executor = ThreadExecutor(clock, THREADS)
-        stack.callback(executor.close)
-        drain = Drain(
-            ledger=ledger,
-            backends=backends,
-            clock=clock,
-            executor=executor,
+            options.ledger_path,
+            sweep=options.sweep,
             covers=subject.covers,
-            patience=timedelta(seconds=3 * timeout),
+            accept=accept,
+            **_outside(options),
         )
-        work = _Work(name, injections(backends), ledger, drain, clock)
-        if not work.end(patience, cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
+        if not (_end(ready, options, patience) and end_files.remove(ready, patience)):
             return False
-        if not end_files.remove(drain, clock, patience):
-            return False
-        for destination, error in tidy(ledger, name, backends):
+        for destination, error in ready.tidy():
             click.echo(f"empty folders are left at {destination}: {error.message}", err=True)
-        end_files.report_active_jobs(drain, work.noun, clock)
-        if sweep:
-            with ledger_files.of_all_shards(ledger) as all_shards:
-                end_files.sweep(
-                    backends[FTS.name], sweep, name, all_shards, clock, include_recent=include_recent, yes=yes
-                )
+        end_files.report_active_jobs(ready)
+        if options.sweep:
+            with ready.sweep(options.sweep) as search:
+                end_files.sweep(search, include_recent=options.include_recent, yes=options.yes)
     return True
 
 
-def _sweep_without_ledger(campaign: str, prefix: str, *, include_recent: bool, yes: bool, timeout: float) -> None:
-    """Sweep up the files of a campaign whose ledger is lost. There may be no Rucio, so only FTS is asked."""
-    clock = SystemClock()
-    trusting.trust().name(prefix)
-    backends = common.backends({FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
-    ending.admit_to_end(backends.values(), None, clock)
-    end_files.sweep(backends[FTS.name], prefix, campaign, None, clock, include_recent=include_recent, yes=yes)
+def _outside(options: EndOptions) -> dict[str, Any]:
+    """Return what reaches the outside for this user."""
+    return {
+        "clock": SystemClock(),
+        "connect": common.backends,
+        "trust": trusting.trust(),
+        "timeout": options.timeout,
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The rules or jobs of a campaign, and what ends them."""
-
-    campaign: str
-    noun: str  # what its services call them
-    ledger: Ledger
-    drain: Drain
-    clock: Clock
-
-    def end(self, patience: timedelta, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
-        """Show what there is, ask, and end it; return False if Ctrl-C interrupted it."""
-        plan = self.drain.plan(partial(_report_unknown_rules, self.noun, self.clock), cancel=cancel)
-        files = find(self.drain.ours).files
-        _show_plan(plan, self.noun, files, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
-        if (plan.work or files) and not yes and not trusting.agreed("End them?"):
-            raise UsageError("nothing was ended", "answer y, or use --yes in a script")
-        if not plan.work:
-            if plan.ending:
-                self._look_again(patience)
-            return True
-        action = f"end {units.counted(len(plan.complete), self.noun)}"
-        action += f", cancel {len(plan.doomed)}" if plan.doomed else ""
-        self.ledger.change(account.who(), action, why, self.clock.now())
-        try:
-            outcomes = self.drain.carry_out(plan, cancel_rate)
-            if not _carry_out(outcomes, len(plan.work), self.noun, self.clock):
-                self._settle()
-                _report_known_state(plan.work, self.drain)
-                return False
-        except ServiceError:
-            if not self._settle():
-                return False
-            raise
-        self._look_again(patience)
+def _end(ready: Ending, options: EndOptions, patience: timedelta) -> bool:
+    """Show what there is, ask, and end it; return False if Ctrl-C interrupted it."""
+    drain, noun = ready.drain, ready.noun
+    plan = drain.plan(partial(_report_unknown_rules, noun, ready.clock), cancel=options.cancel)
+    files = find(drain.ours).files
+    for line in ready.describe(plan, files, cancel=options.cancel, rate=options.cancel_rate):
+        click.echo(line, err=True)
+    if (plan.work or files) and not options.yes and not trusting.agreed("End them?"):
+        raise UsageError("nothing was ended", "answer y, or use --yes in a script")
+    if not plan.work:
+        if plan.ending:
+            _look_again(ready, patience)
         return True
-
-    def _look_again(self, patience: timedelta) -> None:
-        """Write down what is gone by now; the rest is seen by the next start of `run`, or of this."""
-        try:
-            going = self.drain.look_again(patience)
-        except ServiceError as error:
-            _report_unknown_result(error)
-            return
-        if going:
-            rules, service = units.counted(len(going), "rules"), going[0].injection.link.service.title
-            left = f"{rules} not gone from {service} yet: the next `run` or `end` records when they are"
-            click.echo(left, err=True)
-
-    def _settle(self) -> bool:
-        """Write down, before it leaves early, what is gone by now; return False if Ctrl-C interrupts that, too."""
-        try:
-            self.drain.settle(SETTLE_WITHIN)
-        except ServiceError as error:
-            _report_unknown_result(error)
-        except KeyboardInterrupt:
+    action = f"end {units.counted(len(plan.complete), noun)}"
+    action += f", cancel {len(plan.doomed)}" if plan.doomed else ""
+    ready.ledger.change(account.who(), action, options.why, ready.clock.now())
+    try:
+        outcomes = drain.carry_out(plan, options.cancel_rate)
+        if not _carry_out(outcomes, len(plan.work), noun, ready.clock):
+            _settle(ready)
+            _report_known_state(plan.work, ready)
             return False
-        return True
+    except ServiceError:
+        if not _settle(ready):
+            return False
+        raise
+    _look_again(ready, patience)
+    return True
+
+
+def _look_again(ready: Ending, patience: timedelta) -> None:
+    """Write down what is gone by now; the rest is seen by the next start of `run`, or of this."""
+    try:
+        going = ready.drain.look_again(patience)
+    except ServiceError as error:
+        _report_unknown_result(error)
+        return
+    if going:
+        rules, service = units.counted(len(going), "rules"), going[0].injection.link.service.title
+        left = f"{rules} not gone from {service} yet: the next `run` or `end` records when they are"
+        click.echo(left, err=True)
+
+
+def _settle(ready: Ending) -> bool:
+    """Write down, before it leaves early, what is gone by now; return False if Ctrl-C interrupts that, too."""
+    try:
+        ready.drain.settle(SETTLE_WITHIN)
+    except ServiceError as error:
+        _report_unknown_result(error)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 # --------------------------------------------------------------------------- what is shown and done
-
-
-def _show_plan(plan: ToEnd, noun: str, file_count: int, *, campaign: str, cancel: bool, rate: float) -> None:
-    """Show what is there, and what would be done, before anything is done."""
-    lines = []
-    if plan.complete:
-        lines.append(f"{units.counted(len(plan.complete), f'complete {noun}')}: will be ended at once")
-    if plan.spared:
-        what = units.counted(plan.spared, f"complete {noun}")
-        lines.append(f"{what}: kept, because unfinished second hops read from them")
-    if file_count:
-        lines.append(f"{units.counted(file_count, 'files')} of ended jobs: will be deleted at their destinations")
-    if plan.overdue:
-        overdue = units.counted(len(plan.overdue), noun)
-        lines.append(f"{overdue} past the lifetime: {_cancelled(plan.overdue, rate)}")
-    unfinished = units.counted(len(plan.unfinished), f"unfinished {noun}")
-    if plan.unfinished and cancel:
-        lines.append(f"{unfinished}: {_cancelled(plan.unfinished, rate)}")
-    elif plan.unfinished:
-        files = units.counted(files_left(plan.unfinished), "files")
-        lines.append(f"{unfinished} with {files} under way: {describe_lifetimes(plan.unfinished)}")
-    for number, words in (
-        (plan.ending, "already ending"),
-        (plan.gone, "already gone"),
-        (plan.in_doubt, f"in doubt: run `dc-inject end {campaign}` again in some minutes"),
-    ):
-        if number:
-            lines.append(f"{units.counted(number, noun)} {words}")
-    for line in lines or [f"no {noun} of {campaign} to end"]:
-        click.echo(line, err=True)
-
-
-def _cancelled(entries: Sequence[Entry], rate: float) -> str:
-    time = units.format_duration(timedelta(hours=(len(entries) - 1) / rate))
-    return f"will be ended in {time}; cancels {units.counted(files_left(entries), 'files')} under way"
 
 
 def _report_unknown_rules(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetime) -> None:
@@ -323,9 +244,9 @@ def _carry_out(outcomes: Iterator[Outcome], count: int, noun: str, clock: Clock)
     return True
 
 
-def _report_known_state(work: Sequence[Entry], drain: Drain) -> None:
+def _report_known_state(work: Sequence[Entry], ready: Ending) -> None:
     """Show what is gone after an interrupted end: a service accepts an end before it carries it out."""
-    keys, left = {entry.injection.key for entry in work}, find(drain.ours)
+    keys, left = {entry.injection.key for entry in work}, find(ready.drain.ours)
     asked = sum(entry.injection.key in keys for entry in left.asked)
     live = [entry for entry in left.live if entry.injection.key in keys]
     parts = [f"{units.grouped(len(keys) - asked - len(live))} ended"]

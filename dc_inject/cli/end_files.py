@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import click
 
+from dc_inject.assembly.ending import Ending
+from dc_inject.assembly.sweeping import Sweep
 from dc_inject.cli.shared import exits, trusting
-from dc_inject.engine.ending import Drain
-from dc_inject.engine.sweeping import delete, find_strays
 from dc_inject.ledger import Reader
 from dc_inject.model import Injection, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
-from dc_inject.model.ports import Backend, Clock, Removal, Stray
+from dc_inject.model.ports import Clock, Removal, Stray
 from dc_inject.summary.left import find
 
 T = TypeVar("T")
@@ -37,20 +37,20 @@ def show_progress(steps: Iterable[T], clock: Clock, describe: Callable[[], str])
             click.echo(describe(), err=True)
 
 
-def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
+def remove(ready: Ending, patience: timedelta) -> bool:
     """Delete the files of ended jobs, and show what is known of them; return False if Ctrl-C interrupted it.
 
     Raises ServiceError for those that stay.
     """
-    left = find(drain.ours)
+    left = find(ready.drain.ours)
     entries = {entry.injection.key: entry for entry in left.ended}
     if not entries:
         return True
     tally = _Tally(left.files)
     files = units.counted(tally.files, "files")
     try:
-        removals = drain.remove(entries.values(), patience, partial(_report_wait, patience))
-        for removal in show_progress(removals, clock, lambda: f"known to be gone: {tally.gone} of {files}"):
+        removals = ready.drain.remove(entries.values(), patience, partial(_report_wait, patience))
+        for removal in show_progress(removals, ready.clock, lambda: f"known to be gone: {tally.gone} of {files}"):
             tally.add(removal, entries[removal.key].injection)
     except KeyboardInterrupt:
         exits.report_interruption(f"{tally.gone} of {files} gone")
@@ -58,7 +58,7 @@ def remove(drain: Drain, clock: Clock, patience: timedelta) -> bool:
     if tally.files:
         click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
-        click.echo(_describe_second_look(tally.later, next(iter(entries.values())).injection.campaign), err=True)
+        click.echo(_describe_second_look(tally.later, ready.campaign), err=True)
     if tally.stays:
         for line in tally.account():
             click.echo(line, err=True)
@@ -116,12 +116,12 @@ class _Tally:
             yield f"... and {units.counted(len(lines) - SHOWN, 'more destinations')}"
 
 
-def report_active_jobs(drain: Drain, noun: str, clock: Clock) -> None:
+def report_active_jobs(ready: Ending) -> None:
     """Show what is not over yet, and when to run it again: no service ends it and deletes its files."""
-    count, last = find(drain.ours).active_jobs(clock.now())
+    count, last = find(ready.drain.ours).active_jobs(ready.clock.now())
     if count:
         when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if last else ""
-        click.echo(f"not finished: {units.counted(count, noun)} still active; run it again{when}", err=True)
+        click.echo(f"not finished: {units.counted(count, ready.noun)} still active; run it again{when}", err=True)
 
 
 def _describe_second_look(later: Sequence[Removal], campaign: str) -> str:
@@ -142,27 +142,19 @@ def warn(prefix: str, ledger: Reader) -> None:
         click.echo(f"no job in this ledger went to {prefix}; its destinations are {others}", err=True)
 
 
-def sweep(
-    backend: Backend,
-    prefix: str,
-    campaign: str,
-    ledger: Reader | None,
-    clock: Clock,
-    *,
-    include_recent: bool,
-    yes: bool,
-) -> None:
+def sweep(search: Sweep, *, include_recent: bool, yes: bool) -> None:
     """Find files of a campaign that are in no ledger, ask, and delete them.
 
     Files that, or whose cycles, are younger than a day stay unless `include_recent`; those of active jobs always.
     """
-    found = find_strays(backend, prefix, campaign, ledger, clock.now(), include_recent=include_recent)
+    service, ours = search.backend.name, f"of {search.campaign} below {search.prefix}"
+    found = search.find(include_recent=include_recent)
     if not found.every:
-        click.echo(f"no files of {campaign} below {prefix} except those in the ledger", err=True)
+        click.echo(f"no files {ours} except those in the ledger", err=True)
         return
-    _list(found.working, f"kept: their jobs are still active at {backend.name}:")
-    _list(found.unknown, f"kept: {backend.name} does not know the state of their jobs:")
-    click.echo(f"{_sum(found.every)} of {campaign} below {prefix} that are in no ledger", err=True)
+    _list(found.working, f"kept: their jobs are still active at {service}:")
+    _list(found.unknown, f"kept: {service} does not know the state of their jobs:")
+    click.echo(f"{_sum(found.every)} {ours} that are in no ledger", err=True)
     _list(found.young, "less than a day old, kept (--include-recent deletes them too):")
     if not found.free:
         if found.young:
@@ -172,23 +164,21 @@ def sweep(
         return
     _list(found.free, "to be deleted:")
     if found.recent:
-        click.echo(
-            f"the files of the last day belong to campaign {campaign}: {_describe_owners(backend, ledger)}",
-            err=True,
-        )
+        owners = _describe_owners(service, search.ledger)
+        click.echo(f"the files of the last day belong to campaign {search.campaign}: {owners}", err=True)
     if not yes and not trusting.agreed("Delete them?"):
         raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
-    _delete(delete(backend, found.free, prefix, campaign), len(found.free), clock)
+    _delete(search.delete(found.free), len(found.free), search.clock)
 
 
-def _describe_owners(backend: Backend, ledger: Reader | None) -> str:
+def _describe_owners(service: str, ledger: Reader | None) -> str:
     """Return who injects a campaign, as far as a ledger shows: an injector may be at work on its newest files."""
     if ledger is None:
         return "no ledger here shows who injects it, so make sure that no injector runs it"
     contacts = sorted({entry.injection.contact for entry in ledger.entries()} - {""})
     accounts = [f"account {owners.account} at {owners.service}" for owners in ledger.identities()]
     owners = [f"contact {', '.join(contacts)}"] if contacts else []
-    who = ", ".join([*owners, *accounts]) or f"its ledger names none, and {backend.name} knows only the files"
+    who = ", ".join([*owners, *accounts]) or f"its ledger names none, and {service} knows only the files"
     return f"{who}; make sure that no other injector is at work on it"
 
 

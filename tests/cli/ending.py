@@ -76,7 +76,7 @@ def behind_the_command(patch: pytest.MonkeyPatch, clock: SimClock, name: str, se
     """Let the command use this clock and this service."""
     patch.setattr(command, "SystemClock", lambda: clock)
     patch.setattr(command.common, "backends", lambda services, **_: {name: service})
-    patch.setattr(command, "ThreadExecutor", _Inline)
+    patch.setattr("dc_inject.assembly.ending.ThreadExecutor", _Inline)
 
 
 @dataclass

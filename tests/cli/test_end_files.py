@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from dc_inject.engine.ending import Drain
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Bundle, Entry, File, Link, State, naming
 from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Observation, Outcome, Removal, Status
-from tests.cli.ending import FLOW, LIFETIME, LINK, Files, command, job, world_of_files
+from tests.cli.ending import FLOW, LIFETIME, LINK, Files, job, world_of_files
 from tests.cli.ledgers import CYCLE, GB, START
 from tests.wording import lines
 
@@ -228,14 +229,14 @@ def test_deleting_tells_how_far_it_got(world: Files) -> None:
 
 
 def test_interrupting_keeps_what_is_gone(world: Files, monkeypatch: pytest.MonkeyPatch, wording) -> None:
-    removed = command.Drain.remove
+    removed = Drain.remove
 
     def cut(self: Any, *arguments: Any) -> Iterator[Removal]:
         yield next(removed(self, *arguments))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(command.Drain, "remove", cut)
+        patch.setattr(Drain, "remove", cut)
         done = world.end("--yes")
     assert done.exit_code == 130
     wording(lines(done.stderr, "interrupted"))

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from dc_inject.assembly.sweeping import Sweep
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli import end_files
@@ -49,7 +50,8 @@ def job(store: Store, number: int) -> Injection:
 
 def sweep(backend: FtsBackend) -> None:
     later = SimClock(START + timedelta(days=2))
-    end_files.sweep(backend, LINK.destination, "test", None, later, include_recent=False, yes=True)
+    search = Sweep(backend, LINK.destination, "test", None, later)
+    end_files.sweep(search, include_recent=False, yes=True)
 
 
 def test_files_stay_as_long_as_fts_is_at_work_on_them(

@@ -29,7 +29,6 @@ ALLOWED = {  # file or folder: why it names a service
     "cli/shared/log_output.py": "quietens loggers of libraries",
     "apps/preview/online.py": "asks each back end what only it can be asked",
     "apps/preview/checking.py": "says which menu lacks the address of FTS",
-    "cli/end.py": "sweeps up files by the back end that has left them",
     "assembly/ending.py": "to sweep up files takes that one",
 }
 

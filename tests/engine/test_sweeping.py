@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from dc_inject.assembly.sweeping import Sweep
 from dc_inject.backends.sim import SimClock
-from dc_inject.engine.sweeping import delete, find_strays
 from dc_inject.model import Cycle, naming
 from dc_inject.model.errors import UsageError
 from dc_inject.model.ports import Status
@@ -35,7 +35,8 @@ def test_each_file_is_in_one_group_and_only_free_ones_are_deleted():
     service.tell({one.key: status for status, one in jobs.items()})
     recent = job(90)
     service.strays = [url for one in (*jobs.values(), recent) for url in naming.copies(one)[:2]]
-    found = find_strays(service, LINK.destination, "dc27", None, START, include_recent=False)
+    sweep = Sweep(service, LINK.destination, "dc27", None, SimClock(START))
+    found = sweep.find(include_recent=False)
     of = {name: {stray.copy.key for stray in getattr(found, name)} for name in ("young", "unknown", "free")}
     quiet = {jobs[status].key for status in (Status.ABSENT, Status.COMPLETE)}
     assert of == {"young": {recent.key}, "unknown": {jobs[Status.UNKNOWN].key}, "free": quiet}
@@ -43,7 +44,7 @@ def test_each_file_is_in_one_group_and_only_free_ones_are_deleted():
         "unknown"
     ]
     assert (len(found.every), found.recent) == (2 * len(jobs) + 2, False)
-    assert list(delete(service, found.free, LINK.destination, "dc27")) == [[None] * 4]
+    assert list(sweep.delete(found.free)) == [[None] * 4]
     assert service.deleted == sorted(stray.url for stray in found.free)
 
 
@@ -51,10 +52,10 @@ def test_recent_files_are_free_where_they_are_asked_for():
     service = Telling(SimClock(START), {})
     service.strays = naming.copies(job(1))
     service.tell({job(1).key: Status.ABSENT})
-    found = find_strays(service, LINK.destination, "dc27", None, START, include_recent=True)
+    found = Sweep(service, LINK.destination, "dc27", None, SimClock(START)).find(include_recent=True)
     assert (found.young, found.recent, len(found.free)) == ([], True, 10)
 
 
 def test_a_service_that_leaves_no_files_is_refused():
     with pytest.raises(UsageError):
-        find_strays(SimBackend(SimClock(START), {}), "", "dc27", None, START, include_recent=False)
+        Sweep(SimBackend(SimClock(START), {}), "", "dc27", None, SimClock(START)).find(include_recent=False)

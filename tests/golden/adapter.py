@@ -19,9 +19,8 @@ import yaml
 import dc_inject
 from dc_inject.__main__ import main
 from dc_inject.apps.rebuild import new_ledger
-from dc_inject.assembly import running
+from dc_inject.assembly import ending, running
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.cli import end
 from dc_inject.ledger import Ledger
 from dc_inject.system import transport
 from dc_inject.system.clock import SystemClock
@@ -92,7 +91,7 @@ def simulated(time: Time) -> Iterator[None]:
         mock.patch.object(Ledger, "open", opened),
         mock.patch.object(SystemClock, "now", now),
         mock.patch.object(running, "ThreadExecutor", Inline),
-        mock.patch.object(end, "ThreadExecutor", Inline),
+        mock.patch.object(ending, "ThreadExecutor", Inline),
         mock.patch.object(new_ledger, "ThreadExecutor", Inline),
         mock.patch.object(os, "uname", return_value=os.uname_result(("Linux", "host", "1", "1", "x86_64"))),
     ):

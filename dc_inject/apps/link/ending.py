@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import end
+from dc_inject.cli.end import EndOptions, end_campaign
 from dc_inject.cli.shared import exits, hangup, summary_output
 from dc_inject.ledger import ledger_files
 from dc_inject.model.errors import ServiceError
@@ -25,15 +25,10 @@ def end_rules(
     Print an error where something cannot be ended: everything ends with its lifetime.
     """
     try:
-        complete = end.end_campaign(
-            campaign,
-            cancel=True,
-            cancel_rate=cancel_rate,
-            yes=True,
-            ledger_path=ledger_path,
-            timeout=timeout,
-            patience=patience,
+        options = EndOptions(
+            cancel=True, cancel_rate=cancel_rate, yes=True, ledger_path=ledger_path, timeout=timeout
         )
+        complete = end_campaign(campaign, options, patience=patience)
     except ServiceError as error:
         click.echo(f"not everything has ended: {error.message}", err=True)
         return EndState.FAILED

@@ -56,8 +56,8 @@ def service(
         for name in ("cli.run", "apps.link.command", "apps.smoke.command", "cli.end"):
             module = importlib.import_module(f"dc_inject.{name}")
             monkeypatch.setattr(module, "SystemClock", lambda: clock)
-        for name in ("assembly.running", "cli.end"):
-            monkeypatch.setattr(f"dc_inject.{name}.ThreadExecutor", Executor)
+        for name in ("running", "ending"):
+            monkeypatch.setattr(f"dc_inject.assembly.{name}.ThreadExecutor", Executor)
         common = importlib.import_module("dc_inject.cli.shared.common")
         monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
         monkeypatch.setattr("dc_inject.apps.link.checks.online.ask", asked)
