@@ -95,11 +95,9 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
             raise UsageError(f"campaign {name} still has {files_left}", hint)
         if files_left:
             click.echo(f"warning: campaign {name} still has {files_left}", err=True)
-    listed = "\n".join(f"  {path}" for path in paths.values())
     if not yes:
-        click.echo(
-            f"These ledgers will be deleted, with all that is known of their campaigns:\n{listed}", err=True
-        )
+        click.echo("These ledgers will be deleted, with all that is known of their campaigns:", err=True)
+        click.echo("\n".join(f"  {path}" for path in paths.values()), err=True)
         if not trusting.agreed("Delete them?"):
             raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 
 import click
 
@@ -43,12 +44,7 @@ def show(ctx: click.Context, fmt: str) -> None:
     assert isinstance(root.command, click.Group)
     named = root.params.get("config")
     rows = [
-        {
-            "command": setting.command,
-            "option": setting.option,
-            "value": scrub(setting.value),
-            "origin": setting.origin,
-        }
+        {**asdict(setting), "value": scrub(setting.value)}
         for setting in defaults.settings(root.command, root, named)
     ]
     rows += [

@@ -13,7 +13,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import State, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
-from dc_inject.summary import first_lines, short_links, standing, what_to_do
+from dc_inject.summary import first_lines, standing, what_to_do
 from dc_inject.system.clock import SystemClock
 
 SHOWN = {"means": "means", "do": "do", **what_to_do.PLACES, "call": "call", "contact": "contact"}
@@ -62,21 +62,26 @@ def _entry(subject: str) -> dict[str, Any]:
 
 
 def _short(campaign: str, ledger_path: Path | None) -> tuple[list[dict[str, Any]], str]:
-    """Return what is short in a campaign, with its numbers, and the verdict if it is a link's test."""
+    """Return why nothing is injected, what is short in a campaign with its numbers, and the verdict of a test."""
     path = ledger_files.existing(campaign, ledger_path)
     with LedgerView.open(path) as view, view.snapshot():
-        ledger_files.campaign_in(view, campaign, path)
         now = standing.shown_moment(view, SystemClock().now())
-        groups = short_links.grouped(short_links.judged(view, now))
-        contacts = {entry.injection.contact for entry in view.entries(State.LIVE)} if groups else set()
+        status = standing.standing(ledger_files.campaign_in(view, campaign, path), view, now)
+        halt, groups, live = first_lines.halted(view, status, now), status["short"], view.entries(State.LIVE)
+        if halt is not None:
+            call, line = what_to_do.whom(what_to_do.entry(halt)), status["first_lines"][-1].removeprefix("! ")
+            row = {"cause": halt, "line": f"{halt}: {line}", "numbers": {}, "call": call, "needs_action": True}
+            groups = [{**row, "links": []}, *groups]
+        argument = ledger_files.argument_for(view)
         verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
+    contact = " ".join({f"of the campaign: {e.injection.contact}" for e in live if e.injection.contact and groups})
     rows = [
         {
-            **what_to_do.entry(group.cause),
-            "line": f"{'! ' if group.needs_action else ''}{group.line} {format_numbers(group.row['numbers'])}",
-            "call": group.call,
-            "needs_action": group.needs_action,
-            "contact": " ".join(f"of the campaign: {contact}" for contact in contacts if contact),
+            **what_to_do.entry_for(group, argument, live),
+            "line": f"{'! ' * group['needs_action']}{group['line']} {format_numbers(group['numbers'])}",
+            "call": group["call"],
+            "needs_action": group["needs_action"],
+            "contact": contact,
         }
         for group in groups
     ]

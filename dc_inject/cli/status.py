@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from dc_inject import registry
 from dc_inject.cli.shared import common, summary_output, tables
 from dc_inject.cli.shared.summary_output import GOAL, LINK, size
 from dc_inject.ledger import LedgerView, ledger_files
-from dc_inject.model import Cycle, Hold, overrides, units, urls
+from dc_inject.model import Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
 from dc_inject.model.services import SERVICES, describe_right
@@ -66,12 +66,7 @@ SIGNALS = (
     tables.Column("since", "since", whole=True),
     tables.Column("why", "why", below=True),
 )
-CHANGED = (
-    tables.Column("at", "changed at", whole=True),
-    tables.Column("who", "by"),
-    tables.Column("what", "what"),
-    tables.Column("why", "why"),
-)
+CHANGED = (tables.Column("at", "changed at", whole=True), PAUSES[2], OVERRIDES[1], PAUSES[3])
 
 
 @click.command()
@@ -87,12 +82,7 @@ CHANGED = (
 @common.LEDGER
 @common.FORMAT
 def status(
-    campaign: str,
-    summary: bool,
-    decisions: int | None,
-    links: tuple[str, ...],
-    ledger_path: Path | None,
-    fmt: str,
+    campaign: str, summary: bool, decisions: int | None, links: tuple[str, ...], ledger_path: Path | None, fmt: str
 ) -> None:
     r"""Show the state of a campaign: its injector, the current cycle, holds, pauses and rights; or its totals.
 
@@ -114,14 +104,14 @@ def status(
             if unknown := next((link for link in links if link not in known_links), ""):
                 hint = units.did_you_mean(unknown, known_links)
                 raise UsageError(f"the campaign has no link {urls.arrow(unknown)}", hint)
-            made, last = standing.decided(view, decisions), view.last_cycle()
+            made = standing.decided(view, decisions)
         wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
         if fmt == "table":
             wanted = [{**row, "numbers": _behind(row)} for row in wanted]
         if wanted or fmt != "table":
             tables.emit(fmt, DECISIONS, wanted)
         else:
-            click.echo(_undecided(links if made else (), last))
+            click.echo("no decisions in these cycles: control was off, or nothing was due")
         return
     if links:
         raise UsageError("--link chooses among decisions", "add --decisions CYCLES, or leave out --link")
@@ -134,15 +124,6 @@ def _behind(row: Mapping[str, Any]) -> list[str]:
     if row["hold"] == Hold.BACKLOG.value:
         return [describe_window({**row["numbers"], **row["held"]})]
     return [format_numbers(row["held"]), window] if row["held"] else [window]
-
-
-def _undecided(links: Iterable[str], last: Cycle | None) -> str:
-    """Return why there are no decisions: of these links where others have some, or else of all links."""
-    if last is None:
-        return "no decisions: the campaign has had no cycle so far"
-    if named := ", ".join(map(urls.arrow, links)):
-        return f"no decisions of {named} in these cycles: control was off there, or nothing was due"
-    return "no decisions: control was off for all links in all planned cycles"
 
 
 def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:

@@ -69,9 +69,14 @@ class Times:
         is_part = self.starts[-1] in within.values()  # of the last cycle
         self.end = end if long is None else max(min(self.starts[-1] + step * (not is_part), end), cycles[-1].end)
         self.seconds = [0.0] * len(self.starts)
+        self.due_seconds = self.seconds[:]  # of times of menus: what arrives later is no rate
+        spans = days.menus or [("", cycles[0].start, cycles[-1].end)]
         for cycle in cycles:
             for begin, end in pairwise([cycle.start, *self._cut.get(cycle.start, ()), cycle.end]):
-                self.seconds[self.number(begin)] += max((end - max(begin, begun)).total_seconds(), 0)
+                seconds = max((end - max(begin, begun)).total_seconds(), 0)
+                self.seconds[self.number(begin)] += seconds
+                is_due = any(at < end and begin < to for _, at, to in spans)
+                self.due_seconds[self.number(begin)] += seconds * is_due
 
     def number(self, at: datetime) -> int:
         """Return the number of the step that a moment is in."""

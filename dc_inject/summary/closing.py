@@ -27,6 +27,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
     """
     lines, failures, goals = view.summary(), view.failures(), list_goals(view)
     failed = view.not_moved_failed() if any(line.totals.not_moved for line in lines) else {}
+    names = dict.fromkeys(("source", "destination", "service"), "")
     return {
         "campaign": campaign,
         "ledger": str(view.path),
@@ -34,14 +35,7 @@ def totals(campaign: str, view: Reader) -> dict[str, Any]:
             {**line.key.names(), **_sums([line], failures, failed), "goal": goals.get(line.key, {})}
             for line in lines
         ],
-        "total": {
-            "scenario": "total",
-            "source": "",
-            "destination": "",
-            "service": "",
-            **_sums(lines, failures, failed),
-            "goal": {},
-        },
+        "total": {"scenario": "total", **names, **_sums(lines, failures, failed), "goal": {}},
     }
 
 

@@ -33,7 +33,7 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
-from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds, why
+from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
 from dc_inject.summary.criteria import GRADES
 from dc_inject.summary.days import ONE, Days, list_days
@@ -163,10 +163,7 @@ def cut_time(view: Reader, cycles: Sequence[Cycle], by: str, *, exact: bool) -> 
 
 
 def report(
-    view: Reader,
-    scope: ReportScope,
-    challenge: Mapping[str, Any] | None,
-    now: datetime,
+    view: Reader, scope: ReportScope, challenge: Mapping[str, Any] | None, now: datetime
 ) -> dict[str, Any] | None:
     """Return all figures; `challenge` are those of a mini-challenge. None where there is no cycle."""
     chosen = period(view, scope)
@@ -307,7 +304,7 @@ def _over_time(added: Added, times: Times, of: Days) -> dict[str, Any]:
         for number, (start, end) in enumerate(pairwise([*times.starts, times.end]))
     ]
     days = [
-        {**of.day(number), "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(added, span)}
+        {**of.day(number), "seconds": round(sum(times.due_seconds[n] for n in span)), **_of_time(added, span)}
         for number, span in times.days.items()
     ]
     return {"steps": steps, "days": days}
@@ -421,7 +418,6 @@ def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: counted[name] for name in ("ratio", "injected_ratio", "grade", "sign")},
         "scenarios": {colour: colours[colour] for _, colour, _ in GRADES},
-        "leading_hold": why.leading(values["holds"]),
     }
 
 

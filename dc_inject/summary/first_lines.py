@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import Any
 
 from dc_inject.ledger import Reader, ledger_files
-from dc_inject.model import EPOCH, Cycle, State, overrides, units
+from dc_inject.model import EPOCH, Cycle, Hold, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.model.services import SERVICES, injections
 from dc_inject.summary import marks, short_links
@@ -82,8 +82,19 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
         "first_lines": [one_line(line) for line in made],
         "short": [group.row for group in groups],
         "events": happened,
-        "more": f"dc-inject explain {ledger_files.argument_for(view)}" if groups else "",
+        "more": f"dc-inject explain {ledger_files.argument_for(view)}"
+        if groups or halted(view, status, now)
+        else "",
     }
+
+
+def halted(view: Reader, status: Mapping[str, Any], now: datetime) -> Hold | None:
+    """Return why nothing is injected although a menu is in force: no injector runs, or the campaign is stopped."""
+    if not in_force(view, now, now):
+        return None
+    if status["injector"] is None and status["simulated_in"] is None:
+        return Hold.NOT_RUNNING
+    return Hold.PAUSED if any(pause["subject"] == overrides.EVERYTHING for pause in status["pauses"]) else None
 
 
 def block(status: Mapping[str, Any], width: int = 0, rows: int = 0) -> list[str]:
@@ -184,12 +195,14 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     if under_way and reads and status["injector"] is None:  # most readers end with their injector
         seen = max(e.observed_at or e.injection.release for e in view.entries(*UNDER_WAY))
         rules = f"{units.counted(under_way, noun)} when last seen at {show_time(seen, now)}"
+    halt = halted(view, status, now)
+    if halt is Hold.NOT_RUNNING:
+        return f"! waits for an injector: none is running; {rules}"
+    if halt is not None:
+        stop = next(pause for pause in status["pauses"] if pause["subject"] == overrides.EVERYTHING)
+        by, why = stop["who"], f" ({stop['why']})" if stop["why"] else ""
+        return f"! waits for `dc-inject resume {status['campaign']}`: stopped by {by}{why}; {rules}"
     if in_force(view, now, now):
-        if status["injector"] is None and status["simulated_in"] is None:
-            return f"! waits for an injector: none is running; {rules}"
-        if stops := [pause for pause in status["pauses"] if pause["subject"] == overrides.EVERYTHING]:
-            by, why = stops[0]["who"], f" ({stops[0]['why']})" if stops[0]["why"] else ""
-            return f"! waits for `dc-inject resume {status['campaign']}`: stopped by {by}{why}; {rules}"
         cycle = view.last_cycle()
         ends = f"the end of its cycle at {cycle.end:%H:%MZ}" if cycle and cycle.end > now else "its next cycle"
         return f"waits for {ends}; {rules}; the menus end at {max(end for _, end in windows):%m-%d %H:%MZ}"

@@ -50,21 +50,16 @@ def check(path: Path, name: str, now: datetime) -> str:
         silent = view.silent_since()
         groups = short_links.grouped(short_links.judged(view, now)) if silent else []
         leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
+    _require_writable(path)  # first: a full disk ends the injector, and no other can begin
     if holder is None:
         raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
     if leapt:
         raise LedgerError(f"{name}: {leapt}", clocks.HINT)
-    if began is None or length is None:
-        words = "no cycle has begun yet"
-    elif now - began <= CURRENT * length:
-        words = f"a cycle began at {began:%Y-%m-%d %H:%M:%SZ}"
-    else:
-        age = units.format_duration(now - began)
+    words = f"a cycle began at {began:%Y-%m-%d %H:%M:%SZ}" if began else "no cycle has begun yet"
+    if began is not None and length is not None and now - began > CURRENT * length:
+        age, lasts = units.format_duration(now - began), units.format_duration(length)
         message = f"{name}: no cycle has begun for {age}, although {holder} holds the ledger"
-        raise LedgerError(
-            message, f"a cycle lasts {units.format_duration(length)}; look at its log, or restart it"
-        )
-    _require_writable(path)
+        raise LedgerError(message, f"a cycle lasts {lasts}; look at its log, or restart it")
     if silent is not None and now - silent >= SILENT:
         worst = "".join(f"; {group.line}" for group in groups[:1])
         words = f"nothing has arrived anywhere since {silent:%m-%d %H:%MZ}{worst}"

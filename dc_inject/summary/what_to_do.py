@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Hold
+from dc_inject.model.services import RUCIO
+from dc_inject.model.types import Entry
 
 PLACES = {"rucio": "Rucio", "fts": "FTS", "network": "network", "deletions": "deletions", "here": "here"}
 
@@ -39,6 +42,28 @@ def entry(name: str) -> dict[str, Any]:
     keys |= {name: key for key, others in names.items() for name in others}
     key = keys.get(name, name)
     return {"key": key, "alerts": [], "needs_action": True, **dict.fromkeys(PLACES, ""), **entries()[key]}
+
+
+def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) -> dict[str, Any]:
+    """Return the entry of a group of short links, as `status` has it, with commands that can be run as they are.
+
+    They name the campaign (`campaign` is what commands take for it), the RSE, and of the `live` rules of these
+    links the one with most stuck files, or else the oldest. Rucio is left out where no link uses it.
+    """
+    found, links = entry(group["cause"]), group["links"]
+    rules = [e for e in live if e.injection.flow.names() in links and e.external_id]
+    names = {"CAMPAIGN": campaign}
+    if links:
+        names["RSE"] = links[0]["source" if "{source}" in found["call"] else "destination"]
+        if RUCIO.name not in {link["service"] for link in links}:
+            found["rucio"] = ""
+    if rules:
+        names["ID"] = max(rules, key=lambda e: e.files_stuck).external_id
+
+    def name_all(command: re.Match[str]) -> str:
+        return re.sub(r"\b[A-Z]+\b", lambda word: names.get(word[0], word[0]), command[0])
+
+    return found | {key: re.sub("`[^`]*`", name_all, found[key]) for key in ("do", *PLACES)}
 
 
 def whom(entry: Mapping[str, Any]) -> str:

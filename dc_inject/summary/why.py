@@ -105,11 +105,6 @@ def count(holds: Iterable[tuple[Hold, int]]) -> tuple[dict[str, int], dict[str, 
     return dict(held.most_common()), dict(harmless.most_common())
 
 
-def leading(holds: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the first hold in whose cycles bytes were missing and that needs an action; None if there is none."""
-    return next((hold["hold"] for hold in holds if hold["missing"] and not hold["harmless"]), None)
-
-
 class HeldLink(NamedTuple):
     """For how many cycles a hold held a link, why it did last, and how many bytes were missing in these cycles.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +58,7 @@ def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
     monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: watching.NOW)
     path = watching.campaign(tmp_path / "dc27.sqlite")
     rows = json.loads(run("explain", path, "--format", "json").stdout)
+    rows = rows[1:]  # the first is that no injector runs
     assert [row["key"] for row in rows] == ["failing", "destination-full", "pool-dry"]
     assert "free=12 GB" in rows[1]["line"]
     assert rows[1]["call"] == "T2_US_MIT"
@@ -65,11 +68,46 @@ def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
         ledger.add_injections([one], watching.NOW)
         ledger.call([one.key], watching.NOW)
         ledger.answer([Outcome(one.key, one.key)], watching.NOW, {})
-    (text,) = {row["contact"] for row in json.loads(run("explain", path, "--format", "json").stdout)}
+    rows = json.loads(run("explain", path, "--format", "json").stdout)[1:]
+    (text,) = {row["contact"] for row in rows}
     assert one.contact in text
-    later = watching.NOW + 4 * watching.LENGTH  # the injector is dead: what was short then may not be so any more
-    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: later)
-    assert json.loads(run("explain", path, "--format", "json").stdout) == []
+    assert f"`rucio rule show {one.key}`" in rows[0]["rucio"]  # commands can be run as they are
+    assert f"status {path} --summary`" in rows[0]["fts"]
+    assert "`rucio rse show T2_US_MIT`" in rows[1]["rucio"]
+
+
+def test_that_no_injector_works_is_explained_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """None runs, or a person has stopped it; after the menus, or in a simulation, there is nothing to explain."""
+    path = watching.campaign(tmp_path / "dc27.sqlite")
+
+    def explained(now: datetime) -> list[dict[str, Any]]:
+        monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: now)
+        more = json.loads(run("status", path, "--format", "json").stdout)["more"]
+        rows: list[dict[str, Any]] = json.loads(run("explain", path, "--format", "json").stdout)
+        assert bool(more) == bool(rows)
+        return rows
+
+    keys = [row["key"] for row in explained(watching.NOW)]
+    assert keys == ["not-running", "failing", "destination-full", "pool-dry"]
+    dead = watching.NOW + 4 * watching.LENGTH  # what was short then may not be so any more
+    (row,) = explained(dead)
+    assert (row["key"], row["call"], row["needs_action"]) == ("not-running", "you", True)
+    assert f"`dc-inject health {path}`" in row["here"]
+    assert explained(dead + timedelta(days=1)) == []
+    with Ledger.open(path, synchronous="OFF") as ledger, ledger.hold("me"):
+        assert explained(dead) == []
+        ledger.pause("*", "dc@vobox", "the LHCOPN is needed", dead)
+        (row,) = explained(dead)
+        assert row["key"] == "paused"
+        assert "dc@vobox" in row["line"]
+
+
+def test_an_entry_names_no_service_that_no_link_uses():
+    row = {"cause": "silent", "links": [{"source": "davs://a", "destination": "davs://b", "service": "fts"}]}
+    entry = what_to_do.entry_for(row, "dc27", [])
+    assert entry["fts"]
+    assert entry["rucio"] == ""
+    assert what_to_do.entry("silent")["rucio"]
 
 
 def test_a_campaign_with_the_name_of_a_hold_is_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

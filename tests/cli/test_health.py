@@ -86,6 +86,8 @@ def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording) -
     message, hint = refusal()
     wording(message)
     assert "dc-inject run" in hint
+    monkeypatch.setattr(injector_health, "LEAST_FREE", 10**18)
+    assert "are free for" in refusal()[0]  # a full disk has ended it
 
 
 def test_nobody_has_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording) -> None:

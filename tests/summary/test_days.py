@@ -154,6 +154,8 @@ def test_what_arrives_after_the_last_menu_is_of_the_last_day() -> None:
         times = Times(made, days, long, BEGUN)
         assert (list(times.days), len(times.starts)) == ([1, 2], count)
         assert (times.number(made[-1].start), times.end) == (count - 1, BEGUN + 2 * DAY + HOUR)
+        rated = [sum(times.due_seconds[span.start : span.stop]) for span in times.days.values()]
+        assert rated == [DAY.total_seconds()] * 2  # the hour after it lowers no rate
 
 
 def test_hours_begin_with_the_day_where_summer_time_is_half_an_hour() -> None:

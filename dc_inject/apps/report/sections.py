@@ -21,11 +21,14 @@ from dc_inject.apps.report.tables import (
     size,
     time_of,
 )
+from dc_inject.model import Hold
 from dc_inject.model.units import counted, format_duration, format_size
+from dc_inject.summary import what_to_do
 from dc_inject.summary.adding import DIMENSIONS, SITES
 from dc_inject.summary.thresholds import in_words
 
 FIXED = {"fixed": "a fixed rate"}  # a policy of simulations
+NAMED = 3  # links that the verdict names
 WORST = 20  # links in the tables of those that are furthest behind, and slowest
 
 
@@ -118,10 +121,16 @@ def _verdict(report: Report) -> Iterator[str]:
     colours = ", ".join(f"{number} {colour}" for colour, number in verdict["scenarios"].items() if number)
     if colours and not challenge:
         yield f"Scenarios: {colours}."
-    for row in report["holds"]:
-        if row["hold"] == verdict["leading_hold"]:
-            missing = f"{row['hold']} kept back most: {format_size(row['missing'])}"
-            yield f"Of holds that need action, {missing}, of which later cycles may have made up some."
+    if behind := [_shortfall(row) for row in _worst(report) if row["grade"] != "green"]:
+        yield f"Furthest behind: {'; '.join(behind[:NAMED])}."
+
+
+def _shortfall(link: Report) -> str:
+    """Return what a link moved of its due, and in words the hold that led in most of its cycles."""
+    hold = next((hold for hold in map(Hold, link["held"]) if not hold.harmless), None)
+    why = "" if hold is None else f" ({hold}: {what_to_do.entry(hold)['see']})"
+    lack = format_size(link["due"] - link["moved"])
+    return f"{link['source']} -> {link['destination']} moved {percent(link['ratio'])}, {lack} less than due{why}"
 
 
 def _totals(report: Report) -> Table:
@@ -225,9 +234,13 @@ def _link(row: Report) -> tuple[Cell, ...]:
     return Cell(row["scenario"] + hop), Cell(row["source"]), Cell(row["destination"])
 
 
+def _worst(report: Report) -> list[Report]:
+    """Return the links that moved less than their due, those first that lack most bytes."""
+    links = (row for row in report["links"] if row["due"] > row["moved"])
+    return sorted(links, key=lambda row: row["moved"] - row["due"])
+
+
 def _behind(report: Report) -> Table:
-    links: Sequence[Report] = [row for row in report["links"] if row["due"] > row["moved"]]
-    worst = sorted(links, key=lambda row: row["moved"] - row["due"])[:WORST]
     rows = tuple(
         (
             *_link(row),
@@ -235,7 +248,7 @@ def _behind(report: Report) -> Table:
             *_amounts(row),
             size(row["due"] - row["moved"]),
         )
-        for row in worst
+        for row in _worst(report)[:WORST]
     )
     return Table(("scenario", "source", "destination", "held (cycles)", *_AMOUNTS, "behind"), 4, rows)
 

@@ -151,12 +151,7 @@ class Handler(logging.StreamHandler[TextIO]):
 
 
 def talk(
-    *,
-    verbose: bool = False,
-    quiet: bool = False,
-    plain: bool = False,
-    fmt: str = "text",
-    file: Path | None = None,
+    *, verbose: bool = False, quiet: bool = False, plain: bool = False, fmt: str = "text", file: Path | None = None
 ) -> bool:
     """Send the log to stderr, and to a file if one is named; messages of libraries only from warnings on.
 
