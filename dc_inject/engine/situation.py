@@ -57,7 +57,7 @@ class SituationReader:
     def demands(
         self,
         cycle: Cycle,
-        rows: Iterable[Row],
+        rows: Sequence[Row],
         flows: Mapping[FlowKey, Flow],
         held: Mapping[FlowKey, Held | None],
         extras: Mapping[FlowKey, int],
@@ -80,7 +80,7 @@ class SituationReader:
         until_ended = lifetime.until_ended(completion, flows, cycle)
         arriving = self._arriving(cycle, flows, of_flow)
         stuck = failing.stuck_bytes(ledger)
-        failed = failing.failed_parts(ledger, cycle, rows, flows, stuck, now)
+        failed = failing.Failing(ledger, cycle, rows, flows, stuck, now).compute_parts()
         refused = self._context.refused.flows
         return tuple(
             plan.Demand(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -35,37 +35,85 @@ def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
     return stuck
 
 
-def failed_parts(
-    ledger: Ledger,
-    cycle: Cycle,
-    rows: Iterable[Row],
-    flows: Mapping[FlowKey, Flow],
-    stuck: Mapping[FlowKey, int],
-    now: datetime,
-) -> dict[FlowKey, float | None]:
-    """Return the fraction of each flow's bytes that failed, of those that came to an end in the last cycles.
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """What failures of late are computed from when a cycle is planned.
 
-    That is what the hold `failing` rests on. Where hardly any failed in the last cycle, and half of the files that
-    it gave arrived, only that cycle counts: a link that works again is let go. Files that are tried again fail
-    later than others arrive, so that a few that arrived show nothing. 0 where nothing came to an end; None where
-    that shows nothing, since some is stuck. `rows` are those of these cycles, and more. `stuck` is kept.
+    `rows` are those of the last cycles, and more; `flows` are those of the plan, and `stuck` are the bytes of each
+    that its service has given up for now.
     """
-    became_stuck = _became_stuck(ledger, cycle, rows, flows, stuck, now)
-    lately = _parts_since(ledger, cycle.start - CYCLES * cycle.length, rows, flows, became_stuck)
-    parts = {key: 0.0 if part is None and not stuck.get(key) else part for key, part in lately.items()}
-    if any(part is not None and part > WORKS for part in parts.values()):
-        last = Cycle(cycle.start - cycle.length, cycle.length)
-        given, moved = {row.key: row.injected for row in rows if row.cycle == last}, _moved(rows, last.start)
-        works = {
-            key: part
-            for key, part in _parts_since(ledger, last.start, rows, flows, became_stuck).items()
-            if part is not None and part <= WORKS and 2 * moved.get(key, 0) >= given.get(key, 0)
+
+    ledger: Ledger
+    cycle: Cycle
+    rows: Sequence[Row]
+    flows: Mapping[FlowKey, Flow]
+    stuck: Mapping[FlowKey, int]
+    now: datetime
+
+    def compute_parts(self) -> dict[FlowKey, float | None]:
+        """Return the fraction of each flow's bytes that failed, of those that came to an end in the last cycles.
+
+        That is what the hold `failing` rests on. Where hardly any failed in the last cycle, and half of the files
+        that it gave arrived, only that cycle counts: a link that works again is let go. Files that are tried again
+        fail later than others arrive, so that a few that arrived show nothing. 0 where nothing came to an end;
+        None where that shows nothing, since some is stuck. What is stuck is kept.
+        """
+        ledger, length, became = self.ledger, self.cycle.length, self._became_stuck()
+        lately = _parts_since(ledger, self.cycle.start - CYCLES * length, self.rows, self.flows, became)
+        parts = {key: 0.0 if part is None and not self.stuck.get(key) else part for key, part in lately.items()}
+        if any(part is not None and part > WORKS for part in parts.values()):
+            last = Cycle(self.cycle.start - length, length)
+            given = {row.key: row.injected for row in self.rows if row.cycle == last}
+            moved = _moved(self.rows, last.start)
+            works = {
+                key: part
+                for key, part in _parts_since(ledger, last.start, self.rows, self.flows, became).items()
+                if part is not None and part <= WORKS and 2 * moved.get(key, 0) >= given.get(key, 0)
+            }
+            files: Counter[FlowKey] = Counter()
+            for entry in ledger.entries(cycle=last) if works else ():
+                files[entry.injection.flow] += entry.injection.item.files
+            parts |= {key: part for key, part in works.items() if files[key] >= PROBED}
+        return parts
+
+    def _became_stuck(self) -> dict[FlowKey, dict[datetime, int]]:
+        """Return how many bytes of flows had become stuck at the plan of each of the last cycles; keep it.
+
+        What was stuck until its rule ended is not stuck any more: it counts, or new bytes would seem to be old
+        ones. What became stuck while a flow was not planned, for a night or a day, does not: it is unknown when
+        that was.
+        """
+        ledger, cycle, stuck, now = self.ledger, self.cycle, self.stuck, self.now
+        oldest = cycle.start - CYCLES * cycle.length
+        lately = [row for row in self.rows if row.due and oldest <= row.cycle.start < cycle.start]
+        cycles = {one for one in {row.cycle for row in lately} if ledger.is_planned(one)}
+        planned = {row.key for row in lately if row.cycle in cycles}
+        kept = {
+            signal.subject: signal
+            for signal in ledger.signals(STUCK)
+            if signal.value is not None and signal.at >= oldest
         }
-        files: Counter[FlowKey] = Counter()
-        for entry in ledger.entries(cycle=last) if works else ():
-            files[entry.injection.flow] += entry.injection.item.files
-        parts |= {key: part for key, part in works.items() if files[key] >= PROBED}
-    return parts
+        if not kept and not stuck:
+            return {}
+        before = {
+            key: _Before.read(kept.get(_subject(key))) or _Before(now, 0 if key in planned else stuck.get(key, 0))
+            for key in self.flows
+        }
+        since = min((one.at for one in before.values()), default=now)
+        longest = max((flow.lifetime_max for flow in self.flows.values()), default=cycle.length)
+        # What ended is seen later: after an outage of the service, up to a lifetime later.
+        ended = ledger.stuck_until_ended(since, since - 2 * longest - cycle.length)
+        became, keeping = {}, []
+        for key, one in before.items():
+            sizes, own = {at: size for at, size in one.became.items() if at > oldest and size}, stuck.get(key, 0)
+            if one.stuck or own or sizes:
+                gone = sum(size for at, size in ended.get(key, ()) if at >= one.at) - one.ended
+                sizes[cycle.start] = sizes.get(cycle.start, 0) + max(own + gone - one.stuck, 0)
+                became[key] = sizes
+                just_ended = sum(size for at, size in ended.get(key, ()) if at == now)
+                keeping.append((STUCK, _subject(key), _Before(now, own, just_ended, sizes).text, ""))
+        ledger.record_signals(keeping, now)
+        return became
 
 
 def recent_parts(
@@ -118,51 +166,6 @@ def _moved(rows: Iterable[Row], since: datetime) -> dict[FlowKey, int]:
         if row.cycle.start >= since:
             moved[row.key] += max(row.moved, 0)
     return moved
-
-
-def _became_stuck(
-    ledger: Ledger,
-    cycle: Cycle,
-    rows: Iterable[Row],
-    flows: Mapping[FlowKey, Flow],
-    stuck: Mapping[FlowKey, int],
-    now: datetime,
-) -> dict[FlowKey, dict[datetime, int]]:
-    """Return how many bytes of flows had become stuck at the plan of each of the last cycles; keep it.
-
-    What was stuck until its rule ended is not stuck any more: it counts, or new bytes would seem to be old ones.
-    What became stuck while a flow was not planned, for a night or a day, does not: it is unknown when that was.
-    """
-    oldest = cycle.start - CYCLES * cycle.length
-    lately = [row for row in rows if row.due and oldest <= row.cycle.start < cycle.start]
-    cycles = {one for one in {row.cycle for row in lately} if ledger.is_planned(one)}
-    planned = {row.key for row in lately if row.cycle in cycles}
-    kept = {
-        signal.subject: signal
-        for signal in ledger.signals(STUCK)
-        if signal.value is not None and signal.at >= oldest
-    }
-    if not kept and not stuck:
-        return {}
-    before = {
-        key: _Before.read(kept.get(_subject(key))) or _Before(now, 0 if key in planned else stuck.get(key, 0))
-        for key in flows
-    }
-    since = min((one.at for one in before.values()), default=now)
-    longest = max((flow.lifetime_max for flow in flows.values()), default=cycle.length)
-    # What ended is seen later: after an outage of the service, up to a lifetime later.
-    ended = ledger.stuck_until_ended(since, since - 2 * longest - cycle.length)
-    became, keeping = {}, []
-    for key, one in before.items():
-        sizes, own = {at: size for at, size in one.became.items() if at > oldest and size}, stuck.get(key, 0)
-        if one.stuck or own or sizes:
-            gone = sum(size for at, size in ended.get(key, ()) if at >= one.at) - one.ended
-            sizes[cycle.start] = sizes.get(cycle.start, 0) + max(own + gone - one.stuck, 0)
-            became[key] = sizes
-            just_ended = sum(size for at, size in ended.get(key, ()) if at == now)
-            keeping.append((STUCK, _subject(key), _Before(now, own, just_ended, sizes).text, ""))
-    ledger.record_signals(keeping, now)
-    return became
 
 
 def _subject(key: FlowKey) -> str:
