@@ -29,7 +29,7 @@ from dc_inject.engine.another_injector import Alone
 from dc_inject.engine.context import Planner, Settings
 from dc_inject.engine.engine import Engine
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, ledger_files, place
+from dc_inject.ledger import Ledger, ledger_files, shard_path
 from dc_inject.model import Campaign, Hold
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.events import Observer
@@ -158,7 +158,7 @@ def choose(
     shard, once = shard_name(options.shard), options.once
     drafts = drafts or kept_menus.read(menus, options.ledger_path, shard, once=once)
     campaign = menu.one_campaign(drafts)
-    path = place(ledger_files.file_of(options.ledger_path, campaign), shard)
+    path = shard_path(ledger_files.file_of(options.ledger_path, campaign), shard)
     if options.dry_run:
         path = stack.enter_context(ledger_files.copy_of(path))
     is_new = not path.exists()

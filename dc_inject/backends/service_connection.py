@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary, judged
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary, blame
 from dc_inject.model.events import Observer, RequestMade
 from dc_inject.model.ports import Clock
 
@@ -54,7 +54,7 @@ def unusable(error: ServiceError, where: str, hint: str) -> NeedsOperator:
     hold = error.hold if isinstance(error, Temporary | NeedsOperator) else "api-errors"
     passing = error.passing if isinstance(error, NeedsOperator) else isinstance(error, Temporary)
     whole = NeedsOperator(f"{where}: {error.message}", error.hint or hint, hold=hold, passing=passing)
-    return judged(whole, error.fault)
+    return blame(whole, error.fault)
 
 
 class ServiceConnection(Generic[N]):

@@ -119,13 +119,13 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
 
 def parse_words(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:
     """Read the words of a command: names, a verb, and its value; raises UsageError."""
-    place = max((number for number, word in enumerate(words) if word in VERBS), default=None)
-    if place is None:
+    at = max((number for number, word in enumerate(words) if word in VERBS), default=None)
+    if at is None:
         if words[1:] and words[-1] in {"pause", "resume"}:
             command = shlex.join([words[-1], *words[:-1]])
             raise UsageError(f"`set` cannot {words[-1]}", f"dc-inject {command}")
         raise UsageError(f"name what to set: {' or '.join(VERBS)}", EXAMPLE)
-    names, verb, value = tuple(words[:place]), words[place], " ".join(words[place + 1 :])
+    names, verb, value = tuple(words[:at]), words[at], " ".join(words[at + 1 :])
     if not names:
         raise UsageError(f"name the subject whose {verb} to set", f"name a scenario or a link, or '*'; {EXAMPLE}")
     return names, OperatorAction(verb, _rate(value) if verb == "rate" else _factor(value))

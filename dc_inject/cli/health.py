@@ -31,7 +31,7 @@ def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None
     Example: dc-inject health dc27-rehearsal
     """
     path = ledger_files.existing(campaign, ledger_path) if campaign or ledger_path else subjects.only()
-    files = ledger.files(path) if shard is None else [ledger.place(path, str(shard))]
+    files = ledger.files(path) if shard is None else [ledger.shard_path(path, str(shard))]
     for file in files:
         with LedgerView.open(file) as view:
             ledger_files.require_real(view)

@@ -168,8 +168,8 @@ def _showing_what_is_left(start: Start) -> Iterator[None]:
         yield
     except LedgerBroken as error:
         in_place = start.path == ledger_files.file_of(None, start.campaign)
-        place = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
-        summary_output.explain_stop(place, start.path, error)
+        name = start.campaign if in_place else shlex.quote(str(start.path.absolute()))
+        summary_output.explain_stop(name, start.path, error)
         raise
 
 

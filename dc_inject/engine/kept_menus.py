@@ -9,8 +9,7 @@ from pathlib import Path
 
 from dc_inject import menu
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import LedgerView, Reader, ledger_files
-from dc_inject.ledger import place as ledger_place
+from dc_inject.ledger import LedgerView, Reader, ledger_files, shard_path
 from dc_inject.model import Campaign
 from dc_inject.model.errors import LedgerError, MenuError
 from dc_inject.system import files
@@ -36,7 +35,7 @@ def of_files(paths: Sequence[Path], ledger: Path | None, shard: str) -> list[men
     """
     found = []
     for path in [ledger] if ledger else [ledger_files.file_of(None, name) for name in ledger_files.campaigns()]:
-        with contextlib.suppress(LedgerError), LedgerView.open(ledger_place(path, shard)) as view:
+        with contextlib.suppress(LedgerError), LedgerView.open(shard_path(path, shard)) as view:
             names = [Path(record.name) for record in view.menus_in_force()]
             absolute = {path.absolute() for path in paths}
             are_named = all({name.absolute(), name.absolute().parent} & absolute for name in names)

@@ -79,7 +79,7 @@ def link_menu(file: Path) -> Path:
     return file.parent / "links" / f"{campaign_of(file)}.yaml"
 
 
-def place(path: Path, shard: str) -> Path:
+def shard_path(path: Path, shard: str) -> Path:
     """Return the ledger of a shard, or of all (`""`): `dc27.shard-2-of-4.sqlite` for `2/4`.
 
     Raises LedgerError where it has a ledger of another number of shards: destinations would be in two ledgers.

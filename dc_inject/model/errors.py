@@ -184,19 +184,19 @@ def make_service_error(fault: Fault, message: str, *, hint: str | None = None, l
     hint = hint or fault.hint
     match fault.cause.remedy:
         case Remedy.AGAIN:
-            return judged(Temporary(message, hint, lost=lost, hold=fault.cause.hold), fault)
+            return blame(Temporary(message, hint, lost=lost, hold=fault.cause.hold), fault)
         case Remedy.LINK:
-            return judged(LinkRefused(message, hint, hold=fault.cause.hold), fault)
+            return blame(LinkRefused(message, hint, hold=fault.cause.hold), fault)
         case Remedy.OTHER_ITEM:
-            return judged(TryOtherItem(message, hint), fault)
+            return blame(TryOtherItem(message, hint), fault)
         case Remedy.NO_ITEM:
-            return judged(Permanent(message, hint), fault)
+            return blame(Permanent(message, hint), fault)
         case Remedy.PERSON:
-            return judged(NeedsOperator(message, hint, hold=fault.cause.hold), fault)
+            return blame(NeedsOperator(message, hint, hold=fault.cause.hold), fault)
     raise AssertionError(fault)
 
 
-def judged(error: E, fault: Fault | None) -> E:
+def blame(error: E, fault: Fault | None) -> E:
     """Return an error with whose fault it is."""
     error.fault = fault
     return error

@@ -277,13 +277,13 @@ def constraints(
     strict = strictest(sites)
     for direction in ("in", "out"):
 
-        def place(link: Link, direction: str = direction) -> str:
+        def name_end(link: Link, direction: str = direction) -> str:
             return place_of(link.destination if direction == "in" else link.source, site_of)
 
         used: dict[str, int] = defaultdict(int)
         for link, amount in last_hour.items():
-            used[place(link)] += amount
-        groups = _grouped([place(claim.link) for claim in claims])
+            used[name_end(link)] += amount
+        groups = _grouped([name_end(claim.link) for claim in claims])
         for name, members in groups.items():
             limit = site_limit(strict.get(name), direction, limits)
             numbers = {"site": name, "direction": direction}

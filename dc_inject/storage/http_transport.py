@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 from dc_inject import __version__
 from dc_inject.model import faults, naming, samples, urls
 from dc_inject.model.causes import Cause, Peer, Remedy
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, judged, make_service_error
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, blame, make_service_error
 from dc_inject.model.faults import Facts, Fault
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.types import Access, AccessDenied, Body, DirEntry, NotFound, credential
@@ -316,12 +316,12 @@ def of_status(
     text = f"{method} {url}: the storage answered {status}" + (f" ({words})" if words else "")
     fault = faults.judge(Facts(peer=Peer.STORAGE, status=status, text=words, credential=credential))
     if fault.cause is Cause.NOT_FOUND:
-        return judged(NotFound(f"{method} {url}: there is no such file or folder"), fault)
+        return blame(NotFound(f"{method} {url}: there is no such file or folder"), fault)
     if fault.cause is Cause.CONFLICT and method in {"MKCOL", "PUT"}:
-        return judged(NotFound(f"{text}, as a folder above it is missing"), fault)
+        return blame(NotFound(f"{text}, as a folder above it is missing"), fault)
     if status == 403 and method == "DELETE":
         hint = "you may not delete there, or not this file: ask the site, or delete it by hand"
-        return judged(Permanent(text, hint), fault)
+        return blame(Permanent(text, hint), fault)
     return _of_storage(fault, text, _WRITE if method in {"PUT", "MKCOL"} else None)
 
 
@@ -339,5 +339,5 @@ def _of_storage(fault: Fault, text: str, write: str | None = None) -> ServiceErr
     if fault.cause.remedy is not Remedy.PERSON or fault.ours:
         return make_service_error(fault, text)
     if fault.cause.hold == "credentials":
-        return judged(AccessDenied(text, write or fault.hint, hold=fault.cause.hold), fault)
-    return judged(Temporary(text, fault.hint), fault)
+        return blame(AccessDenied(text, write or fault.hint, hold=fault.cause.hold), fault)
+    return blame(Temporary(text, fault.hint), fault)

@@ -163,8 +163,8 @@ class WebDav(HttpTransport):
             yield from listing.rows(answer.body())
         except Unreadable as error:
             text = f"PROPFIND {canonical(url)}: the answer cannot be read: {error}"
-            judged: ServiceError = Temporary(text) if error.cut else Permanent(text)
-            raise judged from None
+            refusal: ServiceError = Temporary(text) if error.cut else Permanent(text)
+            raise refusal from None
 
 
 def _names(path: str) -> list[bytes]:

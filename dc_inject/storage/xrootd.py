@@ -12,7 +12,7 @@ from typing import Any
 
 from dc_inject.model import deletion, urls
 from dc_inject.model.causes import Peer
-from dc_inject.model.errors import Permanent, ServiceError, judged, make_service_error
+from dc_inject.model.errors import Permanent, ServiceError, blame, make_service_error
 from dc_inject.model.faults import Facts, judge
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
@@ -174,11 +174,11 @@ def translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the 
         code = _NOT_AUTHENTICATED
     fault = judge(Facts(peer=Peer.STORAGE, status=_STATUSES.get(code, 500), text=text))
     if code == _MISSING:
-        return judged(NotFound(f"{request}: there is no such file or folder"), fault)
+        return blame(NotFound(f"{request}: there is no such file or folder"), fault)
     if request.startswith("rm ") and fault.cause.hold == "credentials":
-        return judged(Permanent(text, "you may not delete there, or not this file: ask the site"), fault)
+        return blame(Permanent(text, "you may not delete there, or not this file: ask the site"), fault)
     if fault.cause.hold == "credentials":
-        return judged(AccessDenied(text, fault.hint, hold=fault.cause.hold), fault)
+        return blame(AccessDenied(text, fault.hint, hold=fault.cause.hold), fault)
     return make_service_error(fault, text)
 
 

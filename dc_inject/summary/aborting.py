@@ -58,7 +58,8 @@ class AbortOn:
         self._observer.event(event)
         if not isinstance(event, CycleClosed) or self.stop is None or self._held:
             return
-        judgements = thresholds.judged(self._ledger, period(self._ledger, ReportScope()), self._conditions)
+        chosen = period(self._ledger, ReportScope())
+        judgements = thresholds.judge_thresholds(self._ledger, chosen, self._conditions)
         self._held = [judgement for judgement in judgements if judgement.outcome is ThresholdOutcome.MET]
         for judgement in self._held:
             log.warning("stopping, because %s: %s", judgement.threshold.text, judgement.reason)

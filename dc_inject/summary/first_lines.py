@@ -70,7 +70,7 @@ def in_force(view: Reader, since: datetime, now: datetime) -> bool:
 
 def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
-    is_known, links = is_current(view, now), short_links.judged(view, now)
+    is_known, links = is_current(view, now), short_links.judge_links(view, now)
     groups, happened = grouped(links), events(view, now)
     made = [
         *_rates(view, status, now, is_known=is_known),
@@ -170,10 +170,10 @@ def events(view: Reader, now: datetime) -> list[str]:
             mark = {"at": at, "until": None, "kind": "menu", "who": "", "what": f"menu `{name}` {what}", "why": ""}
             known.append(mark)
 
-    def place(mark: Mapping[str, Any]) -> tuple[bool, datetime]:
+    def rank(mark: Mapping[str, Any]) -> tuple[bool, datetime]:
         return mark["kind"] in marks.LASTING and mark["until"] is None, mark["at"]
 
-    return [_event(mark, now) for mark in sorted(known, key=place, reverse=True)[: 4 * EVENTS]]
+    return [_event(mark, now) for mark in sorted(known, key=rank, reverse=True)[: 4 * EVENTS]]
 
 
 def _event(mark: Mapping[str, Any], now: datetime) -> str:

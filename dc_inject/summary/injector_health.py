@@ -48,7 +48,7 @@ def check(path: Path, name: str, now: datetime) -> str:
     with LedgerView.open(path) as view, view.snapshot():
         holder, began, length = view.holder(), view.last_turn(), view.cycle_length
         silent = view.silent_since()
-        groups = short_links.grouped(short_links.judged(view, now)) if silent else []
+        groups = short_links.grouped(short_links.judge_links(view, now)) if silent else []
         leapt = next((signal.why for signal in view.signals("clock") if signal.value is None), "")
     _require_writable(path)  # first: a full disk ends the injector, and no other can begin
     if holder is None:

@@ -194,7 +194,7 @@ def is_current(view: Reader, now: datetime) -> bool:
     return last is not None and now - last.end <= CURRENT * last.length
 
 
-def judged(view: Reader, now: datetime) -> list[JudgedLink]:
+def judge_links(view: Reader, now: datetime) -> list[JudgedLink]:
     """Return the links that were due anything in the last closed cycles, and why those are short that are.
 
     None where no cycle has closed of late, or the menus are over: what was short is not so any more.
@@ -315,11 +315,11 @@ def grouped(links: Sequence[JudgedLink]) -> list[ShortGroup]:
     ]
     stands = not any(link.latest > 0 for link in links)
 
-    def place(one: ShortGroup) -> tuple[bool, int, bool, int]:
+    def rank(one: ShortGroup) -> tuple[bool, int, bool, int]:
         lacking = sum(link.moved - link.due for link in one.links)
         return not one.needs_action, -len(one.links) * stands, all(link.works for link in one.links), lacking
 
-    ordered = sorted(groups, key=place)
+    ordered = sorted(groups, key=rank)
     stands = stands and any(one.party[0] == "service" for one in ordered[:1])
     return [
         replace(one, needs_action=one.needs_action and not (stands and number))

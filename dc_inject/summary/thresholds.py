@@ -38,7 +38,7 @@ def list_thresholds(view: Reader) -> tuple[Threshold, ...]:
     return tuple(dict.fromkeys(written))
 
 
-def judged(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold]) -> list[Judgement]:
+def judge_thresholds(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold]) -> list[Judgement]:
     """Judge thresholds by the cycles of a period (None: there is no cycle)."""
     if not thresholds:
         return []
@@ -131,7 +131,7 @@ class _Sums:
 
 def figures(view: Reader, chosen: Period | None, more: Sequence[Threshold] = ()) -> list[dict[str, Any]]:
     """Judge the thresholds of the menus, and more, by the cycles of a period; return what a report has of them."""
-    judgements = judged(view, chosen, [*dict.fromkeys((*more, *list_thresholds(view)))])
+    judgements = judge_thresholds(view, chosen, [*dict.fromkeys((*more, *list_thresholds(view)))])
     return [
         {
             "threshold": judgement.threshold.text,

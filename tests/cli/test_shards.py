@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.ledger import Ledger, LedgerView, files, place
+from dc_inject.ledger import Ledger, LedgerView, files, shard_path
 from dc_inject.metrics import Metrics
 from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, UsageError
@@ -28,7 +28,7 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: START)
     path = tmp_path / "dc_inject" / "dc27.sqlite"
     for index, (flow, count) in enumerate(((FNAL, 3), (KIT, 2), (MESH, 1))):
-        make(place(path, f"{index}/3"), {flow: count})
+        make(shard_path(path, f"{index}/3"), {flow: count})
     return path
 
 

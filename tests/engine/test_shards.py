@@ -14,7 +14,7 @@ import pytest
 from dc_inject.backends.sim import SimClock
 from dc_inject.engine.context import Settings
 from dc_inject.engine.menus import Menus
-from dc_inject.ledger import Ledger, LedgerView, Reader, files, place
+from dc_inject.ledger import Ledger, LedgerView, Reader, files, shard_path
 from dc_inject.ledger.check import check
 from dc_inject.ledger.series import Period
 from dc_inject.model import Campaign, Exclusion, FlowKey, Hold, Item, Limits, Link
@@ -41,7 +41,7 @@ def _injector(path: Path, made: Campaign, shard: Shard | None, stock: dict[str, 
     """An injector of a shard, or of all, with its ledger."""
     clock, name = SimClock(START), "" if shard is None else str(shard)
     backend = SimBackend(clock, stock, speed=lambda _link: GB)
-    file = place(path / "dc27.sqlite", name)
+    file = shard_path(path / "dc27.sqlite", name)
     ledger = LEFT_OPEN.enter_context(Ledger.open(file, synchronous="OFF"))
     ledger.bind("test", CYCLE, (backend.check(),), START, name)
     mine = made if shard is None else shards.part(made, shard)
@@ -135,10 +135,10 @@ def test_the_ledgers_of_shards_are_only_read_together(tmp_path: Path, wording) -
         view.copy_to(tmp_path / "copy.sqlite")
     for name, message in (("0/4", "in 2 shards"), ("", "--shard INDEX/2")):
         with pytest.raises(LedgerError) as error:
-            place(place_of_all, name)
+            shard_path(place_of_all, name)
         assert message in f"{error.value.message} {error.value.hint}"
     with Ledger.open(tmp_path / "whole.sqlite"), pytest.raises(LedgerError) as refused_2:
-        place(tmp_path / "whole.sqlite", "0/4")
+        shard_path(tmp_path / "whole.sqlite", "0/4")
     wording(refused_2.value)
 
 

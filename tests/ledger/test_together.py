@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.ledger import Ledger, LedgerView, place
+from dc_inject.ledger import Ledger, LedgerView, shard_path
 from dc_inject.ledger.series import Period, Sums
 from dc_inject.ledger.types import ControlDecision
 from dc_inject.model import Dataset, FlowKey, Link, Mode
@@ -25,7 +25,9 @@ Shards = tuple[Ledger, Ledger]
 @pytest.fixture
 def shards(tmp_path: Path) -> Iterator[Shards]:
     """The ledgers of two injectors, of which the second began a minute later."""
-    first, second = (Ledger.open(place(tmp_path / "dc27.sqlite", f"{n}/2"), synchronous="OFF") for n in (0, 1))
+    first, second = (
+        Ledger.open(shard_path(tmp_path / "dc27.sqlite", f"{n}/2"), synchronous="OFF") for n in (0, 1)
+    )
     with first, second:
         for index, ledger in enumerate((first, second)):
             ledger.bind("dc27", LENGTH, (ME,), START + index * MINUTE, f"{index}/2")

@@ -122,7 +122,7 @@ def test_status_export_and_thresholds_have_the_same_days(ledger: Path) -> None:
         assert (shown["number"], shown["date"], shown["menus"]) == (8, "2027-03-29", ["day-08"])
         assert standing.standing("dc27", view, BEGUN - timedelta(days=1))["day"] is None
     with LedgerView.open(ledger) as view:
-        judged = thresholds.judged(view, figures.period(view, ReportScope()), [*map(parse, BY_DAY)])
+        judged = thresholds.judge_thresholds(view, figures.period(view, ReportScope()), [*map(parse, BY_DAY)])
     assert [(one.outcome, one.value) for one in judged] == [
         ("met", 24 * GB), ("missed", 12 * 24 * GB), ("inconclusive", None), ("missed", 0),
     ]  # fmt: skip

@@ -87,7 +87,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         closed = ledger.last_closed()
         if closed is None or closed.end - START in seen:
             return
-        groups = short_links.grouped(short_links.judged(ledger, closed.end))
+        groups = short_links.grouped(short_links.judge_links(ledger, closed.end))
         status = {
             "campaign": "incidents",
             "rules": {"called": 0, "live": 1},

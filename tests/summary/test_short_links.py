@@ -15,7 +15,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Link
 from dc_inject.model.ports import Observation, Outcome, Status
 from dc_inject.summary import what_to_do
-from dc_inject.summary.short_links import RAMP, JudgedLink, compute_since, grouped, judged
+from dc_inject.summary.short_links import RAMP, JudgedLink, compute_since, grouped, judge_links
 from tests.cli.ledgers import FNAL, GB, KIT, ME, START, injection
 
 LENGTH = timedelta(minutes=15)
@@ -155,7 +155,7 @@ def made(tmp_path: Path) -> Made:
             if most:
                 ledger.signal("fts_queue", str(FNAL.link), most, now)
         with LedgerView.open(path) as view:
-            return judged(view, now)
+            return judge_links(view, now)
 
     return make
 

@@ -12,8 +12,7 @@ import click
 from dc_inject import menu
 from dc_inject.apps.preview import foreseeing, inventory_file, plots
 from dc_inject.cli.shared import common, log_output, menu_files, params, tables, trusting
-from dc_inject.ledger import Row, ledger_files
-from dc_inject.ledger import place as ledger_place
+from dc_inject.ledger import Row, ledger_files, shard_path
 from dc_inject.model import FlowKey, Injection, units
 from dc_inject.model.shards import Shard, shard_name
 from dc_inject.system import files
@@ -96,7 +95,7 @@ def plan(
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = menu.one_campaign(drafts)
-    file = ledger_place(ledger_files.file_of(ledger_path, campaign), shard_name(shard))
+    file = shard_path(ledger_files.file_of(ledger_path, campaign), shard_name(shard))
     if inventory is None:
         trusting.recall_from(file, campaign)
     foreseen = foreseeing.foresee(

@@ -71,7 +71,7 @@ def rebuild(
         raise UsageError(
             "--adopt begins with the ledger that exists, and --backup with another", "use one of them"
         )
-    path = paths.place(ledger_files.file_of(ledger_path, campaign), shard_name(shard))
+    path = paths.shard_path(ledger_files.file_of(ledger_path, campaign), shard_name(shard))
     if adopt and path.exists():
         backup = path
     when = "" if backup is None else " since then" if backup == path else " since the backup"

@@ -172,7 +172,7 @@ def ordered(lines: Iterable[Line], column: str, *, reverse: bool = False) -> lis
     def names(line: Line) -> Key:
         return tuple(line[name] for name in NAMES)
 
-    def place(line: Line) -> tuple[Any, ...]:
+    def rank(line: Line) -> tuple[Any, ...]:
         if column == SHORT:
             return not line[SHORT], line["injected"] - line["due"]
         if column == "ratio":
@@ -181,4 +181,4 @@ def ordered(lines: Iterable[Line], column: str, *, reverse: bool = False) -> lis
             return not line[column], line[column]
         return (-line[column],)
 
-    return sorted(sorted(lines, key=names), key=place, reverse=reverse)
+    return sorted(sorted(lines, key=names), key=rank, reverse=reverse)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dc_inject.model import faults
 from dc_inject.model.causes import Cause, Peer
-from dc_inject.model.errors import LinkRefused, ServiceError, Temporary, judged, make_service_error
+from dc_inject.model.errors import LinkRefused, ServiceError, Temporary, blame, make_service_error
 from dc_inject.model.faults import Facts
 
 log = logging.getLogger(__name__)
@@ -93,9 +93,9 @@ def translate(
     message = f"FTS answered {record.status}" + (f" ({reason})" if reason else "") if refused else ""
     message = message or fault.message(scrub(faults.detail(error)))
     if fault.cause in {Cause.NO_ANSWER, Cause.TOO_LARGE}:
-        return judged(Slow(message, fault.hint, lost=lost), fault)
+        return blame(Slow(message, fault.hint, lost=lost), fault)
     if fault.cause is Cause.BANNED and (banned := _BANNED.search(reason)):
-        return judged(Banned(message, fault.hint, banned[2]), fault)
+        return blame(Banned(message, fault.hint, banned[2]), fault)
     return make_service_error(fault, message, lost=lost)
 
 

@@ -21,7 +21,7 @@ from dc_inject.backends.fts.errors import Banned
 from dc_inject.backends.service_connection import Breaker
 from dc_inject.credentials.trust import hint, refusal
 from dc_inject.model import Entry, Injection, Link, deletion, naming, urls
-from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, judged
+from dc_inject.model.errors import LinkRefused, NeedsOperator, Permanent, ServiceError, Temporary, blame
 from dc_inject.model.items import LARGEST_FILE, label_of_job
 from dc_inject.model.naming import Copy, Origin
 from dc_inject.model.ports import FoundInjection, Made, Outcome, Status, in_parts
@@ -157,7 +157,7 @@ def _refused(job: str, status: str) -> ServiceError:
 def _with_end_named(error: ServiceError, injection: Injection) -> ServiceError:
     """Return the error with the hold of the source, if that is the end of the link that is banned."""
     if isinstance(error, Banned) and error.storage == urls.host_key(injection.link.source):
-        return judged(Banned(error.message, error.hint, error.storage, hold="source-unavailable"), error.fault)
+        return blame(Banned(error.message, error.hint, error.storage, hold="source-unavailable"), error.fault)
     return error
 
 

@@ -18,7 +18,7 @@ from rucio.common import exception as rucio
 
 from dc_inject.model import faults
 from dc_inject.model.causes import WORDS, Cause, Peer
-from dc_inject.model.errors import LinkRefused, Permanent, ServiceError, Temporary, judged, make_service_error
+from dc_inject.model.errors import LinkRefused, Permanent, ServiceError, Temporary, blame, make_service_error
 from dc_inject.model.faults import Facts
 from dc_inject.model.redaction import remember, scrub
 from dc_inject.system.transport_errors import TransportError
@@ -90,7 +90,7 @@ def translate(
         log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
     message = answer or fault.message(scrub(faults.detail(error), record.secrets))
     if writes and record.unanswered and not isinstance(error, rucio.DuplicateRule):
-        return judged(Temporary(message, fault.hint, lost=True), fault)
+        return blame(Temporary(message, fault.hint, lost=True), fault)
     return make_service_error(fault, message, lost=writes and fault.in_doubt and not by_rucio)
 
 
@@ -113,7 +113,7 @@ def translate_refusal(error: ServiceError) -> ServiceError:
     cause = error.__cause__
     if not isinstance(error, Permanent) or isinstance(cause, _OF_THE_ITEM) or type(cause) is rucio.RucioException:
         return error
-    refused = judged(LinkRefused(error.message, error.hint), error.fault)
+    refused = blame(LinkRefused(error.message, error.hint), error.fault)
     refused.__cause__ = cause
     return refused
 

@@ -51,33 +51,33 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
     words = _split(names)
     campaign, rest = "".join(words[:1]), words[1:]
     if path is not None:
-        place = ledger_files.existing("", path)
-        if not _is_of(place, campaign, alone=not rest):
+        file = ledger_files.existing("", path)
+        if not _is_of(file, campaign, alone=not rest):
             rest = words
     elif _is_campaign(campaign):
-        place = ledger_files.existing(campaign)
+        file = ledger_files.existing(campaign)
     else:
-        place, rest = only(), words
-    return place, _subject(rest) if rest or not words else CAMPAIGN
+        file, rest = only(), words
+    return file, _subject(rest) if rest or not words else CAMPAIGN
 
 
 def campaign_ledger(campaign: str, path: Path | None) -> Path:
     """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
-    place = ledger_files.existing(campaign, path)
-    with LedgerView.open(place) as view:
-        ledger_files.campaign_in(view, campaign, place)
-    return place
+    file = ledger_files.existing(campaign, path)
+    with LedgerView.open(file) as view:
+        ledger_files.campaign_in(view, campaign, file)
+    return file
 
 
 @contextlib.contextmanager
-def opened(place: Path, *, may_be_simulated: bool = False) -> Iterator[tuple[Sequence[Ledger], LedgerView]]:
+def opened(file: Path, *, may_be_simulated: bool = False) -> Iterator[tuple[Sequence[Ledger], LedgerView]]:
     """Open the ledger of a campaign, or those of all its shards, to write; and all of it to read as one.
 
     Raises LedgerError for that of a simulation, unless it may be one.
     """
     with contextlib.ExitStack() as stack:
-        ledgers = [stack.enter_context(Ledger.open(file)) for file in ledger.files(place)]
-        view = stack.enter_context(LedgerView.open(place))
+        ledgers = [stack.enter_context(Ledger.open(one)) for one in ledger.files(file)]
+        view = stack.enter_context(LedgerView.open(file))
         if not may_be_simulated:
             ledger_files.require_real(view)
         yield ledgers, view
@@ -136,10 +136,10 @@ def only() -> Path:
     if not places:
         folder = ledger.default_folder(os.environ)
         raise LedgerError(f"no campaign has a ledger in {folder}", "`dc-inject run MENUS` makes one")
-    running = [place for place in places if _runs(place)]
+    running = [file for file in places if _runs(file)]
     candidates = running or places
     if len(candidates) != 1:
-        names = ", ".join(place.stem for place in candidates)
+        names = ", ".join(file.stem for file in candidates)
         which = "with an injector" if running else "with a ledger"
         raise UsageError("the campaign is not clear", f"name it first; {which}: {names}")
     return candidates[0]
@@ -149,18 +149,18 @@ def _is_campaign(word: str) -> bool:
     return ledger_files.named(word) is not None or word in ledger_files.campaigns()
 
 
-def _is_of(place: Path, word: str, *, alone: bool) -> bool:
+def _is_of(file: Path, word: str, *, alone: bool) -> bool:
     """Return whether a word names the campaign of this ledger. Raises LedgerError for that of another ledger."""
-    with LedgerView.open(place) as own:
+    with LedgerView.open(file) as own:
         if word == own.campaign:
             return True
         if not alone and _is_campaign(word):
-            ledger_files.campaign_in(own, word, place)
+            ledger_files.campaign_in(own, word, file)
             return True
     return False
 
 
-def _runs(place: Path) -> bool:
-    with contextlib.suppress(LedgerError), LedgerView.open(place) as view:
+def _runs(file: Path) -> bool:
+    with contextlib.suppress(LedgerError), LedgerView.open(file) as view:
         return view.holder() is not None
     return False

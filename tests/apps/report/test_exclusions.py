@@ -91,7 +91,7 @@ def test_thresholds_and_csv_leave_out_the_same(ledger: Path) -> None:
     window = ExcludedWindow(START + CYCLE.length, START + 3 * CYCLE.length, "downtime", of)
     wanted = [parse(text.format('destination="T1_DE_KIT_Disk"')) for text in (RATIO, f"{RATIO} over 30 min")]
     with LedgerView.open(ledger) as view:
-        judged = thresholds.judged(view, figures.period(view, ReportScope(excluded=(window,))), wanted)
+        judged = thresholds.judge_thresholds(view, figures.period(view, ReportScope(excluded=(window,))), wanted)
     assert [(one.outcome, one.value) for one in judged] == [("met", 0.9), ("missed", 0.75)]
 
 
