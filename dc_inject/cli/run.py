@@ -13,14 +13,7 @@ import click
 from dc_inject import registry
 from dc_inject.assembly import running
 from dc_inject.assembly.starting import RunOptions, Start, Variant
-from dc_inject.cli.shared import (
-    common,
-    hangup,
-    log_output,
-    params,
-    summary_output,
-    trusting,
-)
+from dc_inject.cli.shared import common, hangup, log_output, params, summary_output, trusting
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.model.errors import LedgerBroken, MenuError
 from dc_inject.model.ports import Clock

@@ -141,6 +141,7 @@ class Hold(StrEnum):
 
 
 _SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
+_EMPTY_POOL = "the source has nothing that the menu's `datasets` or `files` take"
 _OF = ("by", "why", "storage", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
 _OF_CAMPAIGN = {  # each limit of a campaign, by its name in the menu, and what to do about it
     "total": "{} in total: raise `total` in its `limits`, or lower rates",
@@ -194,6 +195,8 @@ def sentence(held: Held) -> str:
         return f"the menu allows {_OF_CAMPAIGN[limit].format(_most(held.numbers))}"
     if held.hold is Hold.POOL_DRY and "wanted" in held.numbers:
         message = _SMALL_POOL
+    if held.hold is Hold.POOL_DRY and held.numbers.get("pool_items") == held.numbers.get("resident") == 0:
+        message = _EMPTY_POOL
     names = [str(held.numbers[name]) for name in _OF if isinstance(held.numbers.get(name), str)]
     names += [_most(held.numbers)] if "most" in held.numbers else []
     words = str(message) if message else held.hold.short + (f" ({', '.join(names)})" if names else "")

@@ -7,18 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dc_inject.model import (
-    Cycle,
-    Flow,
-    Held,
-    Hold,
-    Item,
-    Limits,
-    Link,
-    Numbers,
-    PoolKey,
-    Site,
-)
+from dc_inject.model import Cycle, Flow, Held, Hold, Item, Limits, Link, Numbers, PoolKey, Site
 from dc_inject.model.items import ItemId
 from dc_inject.planning.limits import Destination
 

@@ -167,16 +167,16 @@ class Sandbox(RucioControls, StorageControls):
     def stop(self, part: str) -> None:
         """Stop a part: `rucio`, `daemons`, `database`, `fts`, or a storage by its name."""
         self._part(part).stop()
-        self._report(f"{part} is stopped")
+        self._report(f"{part}: stopped")
 
     def start(self, part: str) -> None:
         """Start a part that was stopped, and wait until it answers; one that runs stays as it is."""
         wanted = self._part(part)
         if self._services().running(wanted.role):
-            self._report(f"{part} runs already")
+            self._report(f"{part}: running already")
         else:
             wanted.start()
-            self._report(f"{part} runs again")
+            self._report(f"{part}: running again")
 
     def _part(self, name: str) -> _Part:
         state = self._state()
@@ -201,11 +201,11 @@ class Sandbox(RucioControls, StorageControls):
     def _refuse_to_change(self, db: str, storage: str | None, rucio: str | None) -> None:
         state = self._state()
         if rucio not in (None, state.rucio):
-            raise UsageError(f"the sandbox in {self.folder} is up, with Rucio {state.rucio}", "take it down first")
+            raise UsageError(f"the sandbox is up, with Rucio {state.rucio}", "first run `dc-inject sandbox down`")
         if storage and not state.storages:
-            raise UsageError(f"the sandbox in {self.folder} is up, without storages", "take it down first")
+            raise UsageError("the sandbox is up, without storages", "first run `dc-inject sandbox down`")
         if db == "postgres" != state.db:
-            raise UsageError(f"the sandbox in {self.folder} is up, with {state.db}", "take it down first")
+            raise UsageError(f"the sandbox is up, with {state.db}", "first run `dc-inject sandbox down`")
 
     def _xrootd(self, folder: Path | None) -> Xrootd:
         place = Path(os.path.abspath(folder or default_xrootd()))  # noqa: PTH100 (as above)

@@ -26,7 +26,7 @@ TROUBLES = {  # signals of the engine itself, and how a person reads them
     "clock": "the clock of {of} is not followed",
     "clocks": "the clock of this machine differs from that of {of}",
 }
-_CLOSED = {"readable": "{of} is closed for reading", "writable": "{of} is closed for writing"}  # by its site
+_CLOSED = {"readable": "{of} is unavailable for reading", "writable": "{of} is unavailable for writing"}
 TRACE = 200  # characters of a note of the program's own
 
 _Mark = tuple[datetime, datetime | None, str, str, str, str]  # since, until, kind, who, what, why

@@ -380,7 +380,7 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> tuple
         about = causes.FILE_CLASSES.get(reason, causes.FILE_CLASSES["other"])
         ends = {getattr(link, about.where) for link in links if about.where in {"source", "destination"}}
         if len(ends) == 1:
-            return f"{'you, then ' * (about.party is causes.Party.USER)}{ends.pop()}", True
+            return "the campaign's operator, then " * (about.party is causes.Party.USER) + ends.pop(), True
     operators = operators.replace("Rucio's", "Rucio's and FTS's")  # which moves the bytes
     of = {one: operators if one[0] == "service" else one[1] for one in first.parties if one in common}
     suspects = [name for party, name in of.items() if party not in healthy]

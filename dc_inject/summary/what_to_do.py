@@ -14,7 +14,7 @@ from typing import Any
 
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Hold
-from dc_inject.model.services import RUCIO
+from dc_inject.model.services import SERVICES
 from dc_inject.model.types import Entry
 
 PLACES = {"rucio": "Rucio", "fts": "FTS", "network": "network", "deletions": "deletions", "here": "here"}
@@ -48,14 +48,14 @@ def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) ->
     """Return the entry of a group of short links, as `status` has it, with commands that can be run as they are.
 
     They name the campaign (`campaign` is what commands take for it), the RSE, and of the `live` rules of these
-    links the one with most stuck files, or else the oldest. Rucio is left out where no link uses it.
+    links the one with most stuck files, or else the oldest. Rucio is left out where all ends are URLs.
     """
     found, links = entry(group["cause"]), group["links"]
     rules = [e for e in live if e.injection.flow.names() in links and e.external_id]
     names = {"CAMPAIGN": campaign}
     if links:
         names["RSE"] = links[0]["source" if "{source}" in found["call"] else "destination"]
-        if RUCIO.name not in {link["service"] for link in links}:
+        if all(SERVICES[link["service"]].ends_are_urls for link in links):
             found["rucio"] = ""
     if rules:
         names["ID"] = max(rules, key=lambda e: e.files_stuck).external_id

@@ -91,7 +91,8 @@ def test_that_no_injector_works_is_explained_first(tmp_path: Path, monkeypatch: 
     assert keys == ["not-running", "failing", "destination-full", "pool-dry"]
     dead = watching.NOW + 4 * watching.LENGTH  # what was short then may not be so any more
     (row,) = explained(dead)
-    assert (row["key"], row["call"], row["needs_action"]) == ("not-running", "you", True)
+    assert (row["key"], row["needs_action"]) == ("not-running", True)
+    assert row["call"] == what_to_do.entry("not-running")["call"]
     assert f"`dc-inject health {path}`" in row["here"]
     assert explained(dead + timedelta(days=1)) == []
     with Ledger.open(path, synchronous="OFF") as ledger, ledger.hold("me"):

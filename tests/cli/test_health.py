@@ -87,7 +87,7 @@ def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording) -
     wording(message)
     assert "dc-inject run" in hint
     monkeypatch.setattr(injector_health, "LEAST_FREE", 10**18)
-    assert "are free for" in refusal()[0]  # a full disk has ended it
+    assert "are free" in refusal()[0]  # a full disk has ended it
 
 
 def test_nobody_has_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording) -> None:
@@ -108,7 +108,7 @@ def test_an_injector_that_has_just_started_is_healthy(tmp_path: Path, monkeypatc
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, START)
     monkeypatch.setattr(injector_health, "LEAST_FREE", 10**18)
-    assert "are free for" in refusal()[0]
+    assert "are free" in refusal()[0]
 
 
 @pytest.mark.usefixtures("ledger")

@@ -160,6 +160,7 @@ def test_every_command_names_its_subject_in_the_same_words(
     ("words", "says"),
     [
         (("pause", "us-mush"), "us-mesh"),
+        (("pause", KIT.link.destination), str(KIT.link)),  # a site is none: its links are named
         (("pause", "us-mesh", "lunch"), "us-mesh:lunch"),
         (("resume", "us-mush"), "us-mesh"),
         (("unset", "us-mush"), "us-mesh"),

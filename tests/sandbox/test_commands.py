@@ -56,7 +56,7 @@ def test_parts_are_stopped_and_started_at_the_same_address(storage_grid: Sandbox
     assert done.exit_code == 0, done.output
     assert [answers(url) for url in where.values()] == [True] * 3
     again = run(storage_grid, "start", "XRD2")
-    assert "runs already" in again.output
+    assert "running already" in again.output
 
 
 def test_a_part_that_is_not_there_is_told_with_those_that_are(storage_grid: Sandbox, tmp_path: Path) -> None:

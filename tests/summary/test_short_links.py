@@ -303,7 +303,7 @@ JOB = {**STUCK, "status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"time
         (AT_END, ("destination-error", 30), "FNAL"),
         (JOB, ("timeout", 30), "FNAL"),
         ({**JOB, "error": "SOURCE read root://se: [3005]"}, ("source-error", 30), "CERN"),
-        ({**STUCK, "error": "SOURCE [2] No such file"}, ("source-missing", 30), "you, then T2_CH_CERN"),
+        ({**STUCK, "error": "SOURCE [2] No such file"}, ("source-missing", 30), "operator, then T2_CH_CERN"),
         ({**STUCK, "error": "it was odd \x1b[2J"}, ("other", 30), "FNAL"),
     ],
     ids=["Rucio's stuck locks", "that name an end", "FTS's failed files", "of readers", "menu", "other"],

@@ -197,8 +197,14 @@ def _empty(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[F
             empty.add(flow.pool)
             named = sizes[flow.pool].named
             message = f"{flow.link.source} has no dataset that the menu takes"
-            if named:
-                message += f": {units.counted(named, 'datasets')} have the names, and none is within its bounds"
+            chosen = flow.pool.datasets
+            of = chosen if isinstance(chosen, DatasetFilter) else chosen.datasets
+            if named and of is not None:
+                low, high = map(units.format_size, of.mean_file)
+                message += (
+                    f": {units.counted(named, 'datasets')} have the names, and none is within `files` "
+                    f"({of.files[0]:,} to {of.files[1]:,}), `mean_file` ({low} to {high}) and `exclude`"
+                )
             where = "`files`, `mean_file` and `exclude`" if named else "`datasets`"
             hint = f"look at {where}; if they come later: `accept: [no-source-files]`"
             yield menu, Problem(flow.menu, flow.line, message, hint, "no-source-files")

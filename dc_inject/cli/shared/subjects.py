@@ -96,10 +96,10 @@ def require_known(view: Reader, subject: Subject) -> None:
         return
     kind = "link" if ":" in subject.name else "scenario"  # whose names have none
     names = {str(flow.link) if kind == "link" else flow.scenario for flow in flows}
-    raise UsageError(
-        f"campaign {view.campaign or view.path.stem} has had no {kind} {subject.name!r} so far",
-        units.did_you_mean(subject.name, names),
-    )
+    hint = units.did_you_mean(subject.name, names)
+    if own := sorted({str(flow.link) for flow in flows if subject.name in flow.link.ends}):
+        hint = f"it is an end of links; name each of them: {units.some(own)}"
+    raise UsageError(f"campaign {view.campaign or view.path.stem} has had no {kind} {subject.name!r} so far", hint)
 
 
 def _split(names: Sequence[str]) -> list[str]:

@@ -132,6 +132,7 @@ def test_bounds_that_leave_nothing_are_the_reason(check, server):
     code, found, _ = check(defaults=named)
     assert (code, list(found)) == (2, ["no-source-files"])
     assert "100 datasets have the names" in found["no-source-files"]
+    assert "`mean_file` (50 GB to 60 GB)" in found["no-source-files"]
 
 
 def test_a_last_look_is_at_datasets_from_all_over_a_source(check, server):
