@@ -22,6 +22,7 @@ Short links share a line if they have a cause, and a service or a site, in commo
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +51,10 @@ AT_DESTINATION = frozenset({Hold.DESTINATION_UNAVAILABLE, Hold.DELETION_LAG, Hol
 AT_SOURCE = frozenset({Hold.SOURCE_UNAVAILABLE, Hold.POOL_DRY})
 # What also stops bytes that are on their way.
 STOPS = frozenset(hold for hold in Hold if Trait.OUTAGE in hold.traits) - {Hold.OVERLOAD} | {Hold.FAILING}
+
+CALL = re.compile(
+    r"^[A-Z]+ \w+://\S+: "
+)  # before an answer: views cut long lines, and the link is in them already
 
 Party = tuple[str, str]  # `service`, `site` or `link`, and its name
 
@@ -145,7 +150,8 @@ class ShortGroup:
             UNEXPLAINED: f"{units.format_size(sum(link.coming for link in self.links))} on the way",
             LIMIT: f"FTS runs at most {first.most} transfers at a time there",
         }
-        why = sentence(first.held) if first.held else words.get(self.cause, what_to_do.entry(self.cause)["see"])
+        why = words.get(self.cause, what_to_do.entry(self.cause)["see"])
+        why = CALL.sub("", sentence(first.held)) if first.held else why
         failed = _add_failed(self.links)
         for reason, files in failed.most_common(1):
             why += f"; {reason}: {files:,} of {units.counted(failed.total(), 'failed files')}"

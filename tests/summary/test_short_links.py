@@ -379,3 +379,11 @@ def test_a_space_that_the_menu_sized_too_small_is_not_the_sites_fault():
     groups = [group for one in (full, sized, late) for group in grouped([one])]
     assert [group.call for group in groups] == ["RAL", "nobody, change the menu", "RAL"]
     assert [group.needs_action for group in groups] == [True, False, True]
+
+
+def test_a_line_has_the_answer_of_a_storage_without_the_call():
+    """The URL alone fills the row of a terminal, and the line has both ends; other colons stay."""
+    for message in ("PROPFIND davs://ral.example.org:1094/dc: it is closed: again", "it is closed: again"):
+        one = link(CERN, RAL)._replace(held=Held(Hold.DESTINATION_UNAVAILABLE, {"message": message}))
+        (group,) = grouped([one._replace(cause=Hold.DESTINATION_UNAVAILABLE.value)])
+        assert group.line.endswith(": call RAL; it is closed: again")
