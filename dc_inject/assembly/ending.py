@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from dc_inject.assembly.starting import Connect
+from dc_inject.assembly.starting import Outside
 from dc_inject.assembly.sweeping import Sweep
 from dc_inject.credentials import trust as trusting
-from dc_inject.credentials.trust import Trust
 from dc_inject.engine.ending import THREADS, Drain, ToEnd, files_left, tidy
 from dc_inject.ledger import Ledger, LedgerView, Reader, files, ledger_files
 from dc_inject.ledger.lock import ENDS, InUse
@@ -105,21 +104,19 @@ def assemble(
     stack: contextlib.ExitStack,
     campaign: str,
     path: Path | None,
+    outside: Outside,
     *,
-    clock: Clock,
-    connect: Connect,
-    trust: Trust,
-    timeout: float,
     sweep: str | None,
     covers: Callable[[FlowKey], bool],
     accept: Callable[[Ledger], None],
 ) -> Ending:
     """Open a campaign's ledger, which is held until the stack is closed, and the services of what it has made.
 
-    `timeout` is in seconds; `sweep` is a prefix that is searched afterwards, for which FTS is needed. It is about
-    the flows that it `covers`; `accept` raises if the campaign never had any. Raises LedgerError with a way out if
-    there is no ledger, and ServiceError for an account that is not the ledger's, or may not end rules.
+    `sweep` is a prefix that is searched afterwards, for which FTS is needed. It is about the flows that it
+    `covers`; `accept` raises if the campaign never had any. Raises LedgerError with a way out if there is no
+    ledger, and ServiceError for an account that is not the ledger's, or may not end rules.
     """
+    clock, trust = outside.clock, outside.trust
     trust.name(sweep or "")
     try:
         file = ledger_files.existing(campaign, path)
@@ -149,12 +146,12 @@ def assemble(
     ledger.trust(trust.ask(places, "", whose="Ending this campaign"), who(), clock.now())
     trust.require(places)
     services = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweep else set())
-    backends = connect(
+    backends = outside.connect(
         services or {DEFAULT.name},
         campaign=name,
         clock=clock,
         observer=Silent(),
-        timeout=timeout,
+        timeout=outside.timeout,
         endpoint=endpoint,
         origin=None,
     )
@@ -167,21 +164,25 @@ def assemble(
         clock=clock,
         executor=executor,
         covers=covers,
-        patience=timedelta(seconds=3 * timeout),
+        patience=timedelta(seconds=3 * outside.timeout),
     )
     return Ending(name, injections(backends), ledger, backends, drain, clock)
 
 
-def sweep_without_ledger(
-    campaign: str, prefix: str, *, clock: Clock, connect: Connect, trust: Trust, timeout: float
-) -> Sweep:
+def sweep_without_ledger(campaign: str, prefix: str, outside: Outside) -> Sweep:
     """Return the search for files of a campaign whose ledger is lost. There may be no Rucio: only FTS is asked."""
-    trust.name(prefix)
-    backends = connect(
-        {FTS.name}, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout, endpoint="", origin=None
+    outside.trust.name(prefix)
+    backends = outside.connect(
+        {FTS.name},
+        campaign=campaign,
+        clock=outside.clock,
+        observer=Silent(),
+        timeout=outside.timeout,
+        endpoint="",
+        origin=None,
     )
-    admit_to_end(backends.values(), None, clock)
-    return Sweep(backends[FTS.name], prefix, campaign, None, clock)
+    admit_to_end(backends.values(), None, outside.clock)
+    return Sweep(backends[FTS.name], prefix, campaign, None, outside.clock)
 
 
 def admit_to_end(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:

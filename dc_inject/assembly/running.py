@@ -6,18 +6,17 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dc_inject import registry
 from dc_inject.assembly import starting
-from dc_inject.assembly.starting import Connect, RunOptions, Start, Variant
-from dc_inject.credentials.trust import Trust
+from dc_inject.assembly.starting import Outside, RunOptions, Start, Variant
 from dc_inject.engine.engine import Engine
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
-from dc_inject.model.ports import Backend, Clock
+from dc_inject.model.ports import Backend
 from dc_inject.model.services import SERVICES, describe_right, injections
 from dc_inject.summary import aborting, active_overrides
 from dc_inject.summary.aborting import AbortOn
@@ -60,10 +59,7 @@ def assemble(
     menus: Sequence[Path],
     options: RunOptions,
     variant: Variant,
-    *,
-    clock: Clock,
-    connect: Connect,
-    trust: Trust,
+    outside: Outside,
 ) -> Run:
     """Put a run together, which lasts until the stack is closed, and log its effective configuration.
 
@@ -71,22 +67,18 @@ def assemble(
     """
     publishing.check(options.textfile, options.pushgateway, once=options.once and not options.dry_run)
     chosen = starting.choose(stack, menus, options, variant.drafts)
-    metrics = Metrics(chosen.path, chosen.campaign)
+    metrics, clock = Metrics(chosen.path, chosen.campaign), outside.clock
 
-    def connect_to(services: Iterable[str], **wanted: Any) -> Mapping[str, Backend]:
-        backends = connect(services, **wanted)
-        if not options.dry_run:
-            return backends
+    def connect(services: Iterable[str], **wanted: Any) -> Mapping[str, Backend]:
         only_read = registry.load(registry.ONLY_READ)
-        return {service: only_read(backend, clock) for service, backend in backends.items()}
+        return {name: only_read(backend, clock) for name, backend in outside.connect(services, **wanted).items()}
 
     def accept(in_force: Campaign) -> None:
         if options.shard is None:  # another shard may have the links
             aborting.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
 
-    start = starting.prepare(
-        stack, chosen, clock=clock, connect=connect_to, trust=trust, observer=metrics, accept=accept
-    )
+    reached = replace(outside, connect=connect) if options.dry_run else outside
+    start = starting.prepare(stack, chosen, reached, observer=metrics, accept=accept)
     _log_configuration(start, options)
     if options.metrics_address:
         stack.enter_context(metrics.serve(options.metrics_address))

@@ -73,6 +73,16 @@ class CampaignObserver(Observer, Protocol):
         """Hear which menus are in force, at the start and after each change."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What reaches the outside: the clock, what makes back ends, whom a person trusts, and seconds for a call."""
+
+    clock: Clock
+    connect: Connect
+    trust: Trust
+    timeout: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """What a person asks of a run: the options of the command, which explains each."""
@@ -172,10 +182,8 @@ def choose(
 def prepare(
     stack: contextlib.ExitStack,
     chosen: Chosen,
+    outside: Outside,
     *,
-    clock: Clock,
-    connect: Connect,
-    trust: Trust,
     observer: CampaignObserver,
     accept: Callable[[Campaign], None],
 ) -> Start:
@@ -185,17 +193,18 @@ def prepare(
     ServiceError; what waiting may help is tried again for a while.
     """
     options, shard = chosen.options, shard_name(chosen.options.shard)
+    clock, trust = outside.clock, outside.trust
     campaign, ledger, cycle = chosen.campaign, chosen.ledger, chosen.drafts[0].preview.cycle
     patience = min(START_PATIENCE, cycle / 10)
     who_starts = f"{who()}, process {os.getpid()}"
     origin = None if options.dry_run else Origin(uuid.uuid4().hex, who_starts, shard)
     allowed = _allowed(chosen, trust)
-    backends = connect(
+    backends = outside.connect(
         {service for draft in chosen.drafts for service in draft.services},
         campaign=campaign,
         clock=clock,
         observer=observer,
-        timeout=options.timeout,
+        timeout=outside.timeout,
         endpoint=menu.endpoint_of(chosen.drafts),
         origin=origin,
     )

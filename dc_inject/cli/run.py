@@ -12,7 +12,7 @@ import click
 
 from dc_inject import registry
 from dc_inject.assembly import running
-from dc_inject.assembly.starting import RunOptions, Start, Variant
+from dc_inject.assembly.starting import Outside, RunOptions, Start, Variant
 from dc_inject.cli.shared import common, hangup, log_output, params, summary_output, trusting
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.model.errors import LedgerBroken, MenuError
@@ -134,9 +134,8 @@ def inject(
     hangup.interrupt()  # before there is anything to stop
     clock = SystemClock()
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        ready = running.assemble(
-            stack, menus, options, variant, clock=clock, connect=common.backends, trust=trusting.trust()
-        )
+        outside = Outside(clock, common.backends, trusting.trust(), options.timeout)
+        ready = running.assemble(stack, menus, options, variant, outside)
         start, engine = ready.start, ready.engine
         is_last = not (variant.ends_afterwards or options.dry_run)
         with (
