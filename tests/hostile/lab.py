@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import os
 import re
 import signal
 import time
@@ -73,6 +72,7 @@ class Lab:
     rses: tuple[str, str]
     files: str  # the place of files to copy, below a storage's prefix
     secrets: tuple[str, ...]
+    forked: bool = False  # whether commands are forked from a process that has imported them
     tools: list[Tool] = field(default_factory=list)
 
     def tool(self) -> Tool:
@@ -89,7 +89,7 @@ class Lab:
         )
         config.chmod(0o600)
         more = {"DC_INJECT_FTS_ENDPOINT": self.proxies["fts"].url, "HOME": str(state)}
-        self.tools.append(Tool(state, config, more, forked=False))
+        self.tools.append(Tool(state, config, more, forked=self.forked))
         return self.tools[-1]
 
     @property
@@ -148,7 +148,7 @@ def _rses(label: str) -> tuple[str, str]:
 
 
 @contextmanager
-def lab(grid: Sandbox, folder: Path, label: str) -> Iterator[Lab]:
+def lab(grid: Sandbox, folder: Path, label: str, *, forked: bool = False) -> Iterator[Lab]:
     """Give a sandbox with storages hostile proxies, and files to copy."""
     name = sorted(grid.storages)[0]
     for number in range(24):
@@ -163,9 +163,8 @@ def lab(grid: Sandbox, folder: Path, label: str) -> Iterator[Lab]:
             "storage": grid.storages[name],
         }
         proxies = {role: stack.enter_context(Hostile(url, trap)) for role, url in services.items()}
-        made = Lab(
-            grid, folder, trap, proxies, _rses(label), f"hostile/{label}", (parser.get("client", "password"),)
-        )
+        secrets = (parser.get("client", "password"),)
+        made = Lab(grid, folder, trap, proxies, _rses(label), f"hostile/{label}", secrets, forked)
         made.proxies["login"] = proxies["rucio"]
         try:
             yield made
@@ -235,11 +234,8 @@ def _end_of(
     first = None
     while True:
         memory = max(memory, _most(running.process.pid))
-        pid, status, usage = os.wait4(running.process.pid, os.WNOHANG)
-        if pid:
-            running.process.returncode = os.waitstatus_to_exitcode(status)
-            theirs = usage.ru_maxrss * 1024  # begins with what the process had that started it
-            return theirs if theirs > _most(os.getpid()) else memory
+        if running.process.poll() is not None:
+            return memory
         now = time.monotonic()
         first = now if first is None and met else first
         if begs is not None and first is not None and now - first > begs:

@@ -47,7 +47,7 @@ SOME = [  # what takes a second or two each; injecting ones take half a minute, 
 @pytest.fixture(scope="module")
 def hostile(storage_grid: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     (label,) = stock(storage_grid, 1, 2)
-    with lab(storage_grid, tmp_path_factory.mktemp("hostile"), label) as made:
+    with lab(storage_grid, tmp_path_factory.mktemp("hostile"), label, forked=True) as made:
         yield made
 
 
