@@ -11,15 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from dc_inject.ledger.database import (
-    cycle_of,
-    duration,
-    moment,
-    read_json,
-    read_object,
-    stored,
-    stored_or_none,
-)
+from dc_inject.ledger.database import cycle_of, duration, moment, read_json, read_object, stored, stored_or_none
 from dc_inject.model import (
     Bundle,
     Entry,
