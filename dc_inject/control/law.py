@@ -10,7 +10,7 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
 
     slow  = least time that a file took, for its size (s per byte)
     base  = max(slow x size, one round, min(STILL, 1.5 T)) what a file takes when nothing is in its way
-    rate  = files that arrived in max(T, base), over that time;   best = its highest of two hours
+    rate  = files that arrived in max(T, base), over that time;   best = its highest of four hours
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of files that arrived in that time, or are late
 
@@ -25,21 +25,22 @@ waits in none: it is tried again after a pause, or its source is broken. It coun
 
 The window of a link, W, in files, after each observation:
 
-    W = r x min(GAIN x base, LIFE x lifetime),     r = best, or while x <= AIM the target if that is more
+    W = min(r x GAIN x base, s x LIFE x lifetime)
+    r = best; s = rate, or its mean of an hour if that is more;   while x <= AIM, r and s are at least the target
 
-so that as many wait as move, since FTS adds transfers only then, and all arrive within their lifetime. W
-grows by GROW in max(T, base) at most. A new link begins with FIRST of a cycle's worth, and grows until it is known
-how long its files take.
+so that as many wait as move, since FTS adds transfers only then, and all arrive within their lifetime; there the
+highest rate, which may have been chance, would promise too much. W grows by GROW in max(T, base) at most. A new
+link begins with FIRST of a cycle's worth, and grows until it is known how long its files take.
 
 The window of a storage, S, for all links from it (or all links to it) together:
 
     free --(x > OVER over all its files, of two links or more, in an hour fewer than FALLS of the most ran,
-            and it has not stood for two hours)--> held
+            and it has not stood for four hours)--> held
     held --(nothing had to wait for S for four hours)--> free
     held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
 
 A storage stands while nothing has arrived there for LONG rounds and x > OVER: its transfers fail, or FTS is stuck;
-an overloaded one still moves files. It is not held for two hours then, since FTS has taken transfers away from
+an overloaded one still moves files. It is not held for four hours then, since FTS has taken transfers away from
 links whose files failed, and gives them back slowly.
 
 S begins with the most that ran. After each round, of max(T, what files take there), it is multiplied by
@@ -49,10 +50,12 @@ S begins with the most that ran. After each round, of max(T, what files take the
 
 A storage is given up when others fill it: what we leave, they take. Then x is no reason to send less.
 
-Yielding. All links of a storage share FTS's slots there. A slow link takes many of them for few files: while a
-link whose files take SLOW times less waits, and moves less than FALLS of its target, the slow link's window is
-what ran at the storage in the last hour, less what the fast links need and the others use. A fast link that moves
-no more after TRIAL rounds waits for something else: then no link yields to it for four hours.
+Yielding. All links of a storage share FTS's slots there. A slow link takes many of them for few files. It begins
+to yield when a link whose files take SLOW times less waits, moves less than FALLS of its target, and has x > OVER:
+its own window explains no such queue, so it moves much less than it has moved. While fast links wait, the slow
+link's window is what ran at the storage in the last hour, less what the fast links need for their highest rate and
+what the others use. Fast links that after TRIAL rounds of it move no more than before it began to yield wait for
+something else: then no link yields to them for four hours.
 """
 
 from __future__ import annotations
@@ -73,10 +76,8 @@ FLOOR = 0.7  # of the most that ran when it was overloaded: others may use the r
 UP = 1.05  # by which a storage's window grows
 LEAST = 0.1  # of what its target needs: what the window of a link is at least
 SLOW = 3.0  # times slower: speeds of equal links differ by less by chance
-MORE = 1.25  # of what a link's target needs: what is left to a fast link, which has a debt to make up
 HOUR = 3600.0
-HOURS = 2 * HOUR  # for which the highest rate counts
-ALONE = 4 * HOUR  # for which a storage is given up, and no link yields to one that gained nothing by it
+HOURS = 4 * HOUR  # for which the highest rate counts, and what was learnt of a storage or by a trial of yielding
 TRIAL = 2  # rounds in which a fast link has to gain by what is left to it
 STILL = 80.0  # seconds: the least that a file is taken to need, so that GAIN x STILL bridges a restart of FTS
 LONG = 2.5  # rounds in which nothing arrives at a storage that stands
@@ -218,10 +219,11 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     late = [f for f in flights if f.age > longest * link.takes(f.size) > 0]
     link.ratios += [(f.files * min(1.0, over / f.age), f.age / link.takes(f.size)) for f in late]
     link.is_slowed = slowness(link.ratios) > AIM and link.freed < now
-    reach = min(GAIN * link.base if link.slow else link.lifetime, LIFE * link.lifetime)
-    link.shy = link.shy and now - link.yielded <= ALONE
+    queue = link.able * (GAIN * link.base if link.slow else link.lifetime)
+    sure = max(link.lately, link.rate, 0.0 if link.is_slowed else link.aim)
+    link.shy = link.shy and now - link.yielded <= HOURS
     grown = link.allowed * (SHY if link.shy else GROW) ** min(away / over, 10)
-    link.window = max(min(link.able * reach, grown), LEAST * link.aim * over, 1.0)
+    link.window = max(min(queue, LIFE * link.lifetime * sure, grown), LEAST * link.aim * over, 1.0)
     link.renewed = now
 
 
@@ -249,20 +251,20 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
         if slower > OVER and storage.window <= storage.floor:
             storage.window = None
             for link in links:
-                link.freed = now + ALONE
+                link.freed = now + HOURS
         elif slower > AIM:
             storage.window = max(storage.window * max((AIM / slower) ** 0.5, 0.5), storage.floor)
         elif storage.refused >= storage.decided:
             storage.window *= UP
-        elif now - storage.refused > ALONE:
+        elif now - storage.refused > HOURS:
             storage.window = None
         storage.decided = now
 
 
 def forget_future(state: LinkState | StorageState, now: float) -> None:
-    """Forget moments that are far ahead, since a clock leapt there and back; some lie ahead by up to ALONE."""
+    """Forget moments that are far ahead, since a clock leapt there and back; some lie ahead by up to HOURS."""
     for name in _MOMENTS:
-        if getattr(state, name, 0.0) > now + ALONE * (name != "passed"):
+        if getattr(state, name, 0.0) > now + HOURS * (name != "passed"):
             setattr(state, name, 0.0)
 
 
@@ -272,21 +274,21 @@ Place = tuple[StorageState, Sequence[LinkState], Sequence[LinkState]]  # its lin
 def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: float) -> None:
     """Let a link leave transfers to links that are much faster and wait, at its source and its destination."""
     fast = {id(x): x for _, _, waiting in places for x in waiting if own.base >= SLOW * x.base and x.alone < now}
-    if not fast:
+    if not (fast if own.shy else any(slowness(x.ratios) > OVER for x in fast.values())):
         own.yields = 0.0
         return
     if not own.yields:
-        own.yields, own.moved_then = now, sum(x.lately for x in fast.values())
+        own.yields, own.moved_then = now, own.moved_then if own.shy else sum(x.lately for x in fast.values())
     if now - own.yields > TRIAL * max(own.base, cycle):
         if sum(max(x.lately, x.rate) for x in fast.values()) < 1.2 * own.moved_then:
             own.shy = False
             for x in fast.values():
-                x.alone = now + ALONE
+                x.alone = now + HOURS
         own.yields = 0.0
         return
     for storage, links, _ in places:
         here = [x for x in links if id(x) in fast]
-        kept = sum(min(MORE * x.aim * x.base, max(highest(x.best) * x.base, x.runs)) for x in here)
+        kept = sum(highest(x.best) * x.base for x in here)
         others = sum(x.runs for x in links if x is not own and id(x) not in fast)
         if here:
             own.window = min(own.window, max(storage.lately - kept - others, LEAST * own.aim * own.base, 1.0))

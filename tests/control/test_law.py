@@ -8,7 +8,6 @@ import pytest
 
 from dc_inject.control.law import (
     AIM,
-    ALONE,
     DAY,
     FIRST,
     GAIN,
@@ -19,6 +18,7 @@ from dc_inject.control.law import (
     ROUNDS,
     SHY,
     Arrival,
+    highest,
     slowness,
 )
 from tests.control.links import BASE, CYCLE, GB, ROUND, START, TARGET, carry, flights, link, look, near
@@ -63,8 +63,8 @@ def test_a_link_that_yields_grows_slowly() -> None:
 
 
 def test_a_link_that_yielded_long_ago_grows_as_others() -> None:
-    one = link(window=10.0, renewed=START + ALONE, shy=True, yielded=START)
-    look(one, flights(1), START + ALONE + CYCLE)
+    one = link(window=10.0, renewed=START + HOURS, shy=True, yielded=START)
+    look(one, flights(1), START + HOURS + CYCLE)
     assert (one.window, one.shy) == (pytest.approx(10 * GROW), False)
 
 
@@ -125,7 +125,7 @@ def test_a_link_with_a_queue_gets_what_its_best_rate_needs() -> None:
     assert one.runs == near(TARGET / 4 * BASE / CYCLE)
 
 
-def test_the_best_rate_is_remembered_for_two_hours() -> None:
+def test_the_best_rate_is_remembered_for_four_hours() -> None:
     one = link()
     now = carry(one, START, 40, TARGET / ROUNDS, 2 * BASE)
     before = one.window
@@ -139,6 +139,10 @@ def test_what_is_in_flight_arrives_within_its_lifetime() -> None:
     one = link(lifetime=BASE)
     carry(one, START, 40, TARGET / ROUNDS, BASE)
     assert one.window == near(TARGET / CYCLE * LIFE * BASE)
+    # Its highest rate is no measure then, since it may have been chance.
+    carry(one, START + 40 * ROUND, 8, TARGET / ROUNDS / 4, 2 * BASE)
+    assert one.window == near(max(one.lately, one.rate) * LIFE * BASE)
+    assert one.window < 0.9 * highest(one.best) * LIFE * BASE
 
 
 def test_nothing_is_seen_to_be_faster_than_a_round() -> None:

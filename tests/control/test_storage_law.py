@@ -9,9 +9,9 @@ import pytest
 from dc_inject.control import law
 from dc_inject.control.law import (
     AIM,
-    ALONE,
     FALLS,
     HOUR,
+    HOURS,
     OVER,
     ROUNDS,
     SLOW,
@@ -82,8 +82,8 @@ def test_a_queue_without_a_loss_is_no_alarm_and_a_loss_without_a_queue_is_none(p
     assert part > FALLS or ratio < OVER
 
 
-@pytest.mark.parametrize(("quiet", "hours", "is_held"), [(3, 1, False), (3, 2.1, True), (2, 1, True)])
-def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_two_hours(
+@pytest.mark.parametrize(("quiet", "hours", "is_held"), [(3, 1, False), (3, 4.1, True), (2, 1, True)])
+def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_four_hours(
     quiet: int, hours: float, is_held: bool
 ) -> None:
     """FTS gives transfers back slowly to links whose files failed; an overloaded storage still moves files."""
@@ -161,7 +161,7 @@ def test_it_is_free_again_when_nothing_had_to_wait_for_it_for_long() -> None:
     now = held(storage, links, START)
     for one in links:
         one.ratios = [(10.0, 1.0)]
-    for _ in range(int((ALONE - (now - storage.refused)) / CYCLE) + 1):
+    for _ in range(int((HOURS - (now - storage.refused)) / CYCLE) + 1):
         assert storage.window is not None
         now += CYCLE
         renew(storage, links, now)
@@ -195,11 +195,11 @@ def test_a_storage_that_others_fill_is_given_up_and_its_links_are_not_blamed_for
 def test_a_link_of_a_storage_that_others_fill_may_have_what_its_target_needs() -> None:
     """Its queue is not its own, so its own window does not answer to it."""
     made = {}
-    for freed in (0.0, START + ALONE):
+    for freed in (0.0, START + HOURS):
         one = link(freed=freed)
         carry(one, START, 60, TARGET / ROUNDS / 4, 2 * BASE)
         made[freed] = one.window
-    assert made[START + ALONE] == near(4 * made[0.0])
+    assert made[START + HOURS] == near(4 * made[0.0])
 
 
 # --------------------------------------------------------------------------- yielding
@@ -209,7 +209,7 @@ def shared(**fast: Any) -> tuple[LinkState, LinkState]:
     """A slow link that takes the slots of a storage, and a fast one that waits for them."""
     slow = link(base=10 * QUICK, window=500.0, rate=0.1, lately=0.1, least=10.0)
     usual = {"target": GB, "rate": 0.2, "lately": 0.2, "files": 100.0, "best": [(START, 0.2)], "least": 10.0}
-    return slow, link(base=QUICK, **{**usual, **fast})
+    return slow, link(base=QUICK, **{**usual, "ratios": [(10.0, 2 * OVER)], **fast})
 
 
 def test_a_slow_link_leaves_a_fast_one_what_that_needs() -> None:
@@ -236,6 +236,7 @@ def test_it_does_not_count_on_what_links_use_that_yield_to_nobody() -> None:
     [
         {"lately": 0.95, "files": 200.0},  # moves its target
         {"files": 20.0},  # nothing waits
+        {"ratios": [(10.0, OVER)]},  # its own window explains its queue
         {"alone": START + 1},
         {"slow": 1.1 * 10 * QUICK / SLOW / GB},  # hardly faster
         {"slow": None},
@@ -263,6 +264,19 @@ def test_it_is_given_up_where_the_fast_link_gains_nothing_by_it(gains: bool) -> 
     assert given_up is not gains
     assert slow.shy is gains
     assert (fast.alone > now) is not gains
+
+
+def test_a_link_that_yields_goes_on_with_it_while_the_fast_one_is_short_of_its_target() -> None:
+    """The queue of the fast link has become short, and after a trial it gains no more: it has gained before."""
+    slow, fast = shared()
+    storage, now = StorageState(), START
+    renew(storage, [slow, fast], now)
+    fast.rate = fast.lately = 0.5
+    fast.ratios = [(10.0, 1.5)]
+    for _ in range(36):
+        now += ROUND
+        renew(storage, [slow, fast], now)
+        assert (slow.shy, slow.yielded > now - 2 * ROUND, fast.alone) == (True, True, 0.0)
 
 
 def test_links_of_several_scenarios_between_the_same_storages_blame_none_of_them() -> None:
