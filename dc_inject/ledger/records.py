@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from dc_inject.ledger import schema
 from dc_inject.ledger.database import (
     Database,
     Kept,
@@ -100,7 +99,7 @@ class RecordReader(Store):
 
     def menu_parts(self, digest: str) -> Mapping[str, bytes]:
         """Return the files that a menu brought in, by path; those that are large are not kept."""
-        if self._db.row("PRAGMA user_version")[0] != schema.VERSION:
+        if self._db.row("PRAGMA user_version")[0] == 1:
             return {}
         rows = self._db.rows("SELECT path, content FROM menu_part WHERE digest = ?", digest)
         return {row["path"]: zlib.decompress(row["content"]) for row in rows}

@@ -64,6 +64,8 @@ class Trait(Flag):
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything
     CONTROL = auto()  # `control` holds links by it: its window, or what bounds its plan
+    AT_SOURCE = auto()  # all links from there share it
+    AT_DESTINATION = auto()  # all links to there share it
 
 
 class Hold(StrEnum):
@@ -106,27 +108,27 @@ class Hold(StrEnum):
     LOCAL = ("local", "this machine or its configuration",
         "this machine or its configuration did not work", Trait.OUTAGE | Trait.OUTRANKS)
     SOURCE_UNAVAILABLE = ("source-unavailable", "the source is down or closed",
-        "the source was not available", Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL)
+        "the source was not available", Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL | Trait.AT_SOURCE)
     DESTINATION_UNAVAILABLE = ("destination-unavailable", "the destination is down or closed",
-        "the destination was not available", Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL)
+        "the destination was not available", Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL | Trait.AT_DESTINATION)
     QUARANTINED = ("quarantined", "the service refuses what was chosen",
         "the service refuses what was chosen", Trait.HOPELESS | Trait.ITEMS)
     FAILING = "failing", "most transfers fail", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     BACKLOG = "backlog", "enough is in flight already", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     DELETION_LAG = ("deletion-lag", "files are deleted late there, or not at all",
         "the destination does not delete the data of ended rules in time",
-        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL)
+        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL | Trait.AT_DESTINATION)
     DESTINATION_FULL = ("destination-full", "no space, or too little for the rates",
         "the destination has too little space (or --space is too small)",
-        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL)
+        Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL | Trait.AT_DESTINATION)
     QUOTA = ("quota", "the account's quota is used up",
-        "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES)
+        "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES | Trait.AT_DESTINATION)
     SITE_LIMIT = "site-limit", "the menu's own limit on a site", "a limit of the menu applied", Trait.HOPELESS
     CAMPAIGN_LIMIT = ("campaign-limit", "the menu's own limit on the campaign",
         "a limit of the menu applied", Trait.HOPELESS)
     FTS_QUEUE = "fts-queue", "the queue in FTS is too long (0.1.0)", "", Trait.LINK | Trait.LEAVES | Trait.CONTROL
     POOL_DRY = ("pool-dry", "nothing left to inject",
-        "the source has no datasets or files left", Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES)
+        "the source has no datasets or files left", Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES | Trait.AT_SOURCE)
     API_ERRORS = ("api-errors", "the service fails or does not answer",
         "{service} did not answer, or refused calls", Trait.OUTAGE)
     OVERLOAD = "overload", "no time for all calls", "{service} did not take all calls in time", Trait.OUTAGE

@@ -47,8 +47,6 @@ LOOKED_BACK = timedelta(days=1)  # for the last arrival of a link
 UNEXPLAINED, FEW, LIMIT, RAMP = "silent", "few-bytes", "fts-limit", "fts-ramp"  # causes that are no holds
 SUSPECTING = frozenset({UNEXPLAINED, Hold.FAILING.value})  # causes that any party may have
 FAILS = Held(Hold.FAILING)  # also where the plan did not know it yet
-AT_DESTINATION = frozenset({Hold.DESTINATION_UNAVAILABLE, Hold.DELETION_LAG, Hold.DESTINATION_FULL, Hold.QUOTA})
-AT_SOURCE = frozenset({Hold.SOURCE_UNAVAILABLE, Hold.POOL_DRY})
 # What also stops bytes that are on their way.
 STOPS = frozenset(hold for hold in Hold if Trait.OUTAGE in hold.traits) - {Hold.OVERLOAD} | {Hold.FAILING}
 
@@ -353,9 +351,10 @@ def _shared(
 
 def _candidates(cause: str, link: JudgedLink, healthy: set[Party]) -> list[Party]:
     """Return what a link may share its cause with."""
-    if cause in AT_DESTINATION:
+    traits = link.held.hold.traits if link.held and cause == link.held.hold else Trait.NONE
+    if Trait.AT_DESTINATION in traits:
         return [("site", link.destination)]
-    if cause in AT_SOURCE:
+    if Trait.AT_SOURCE in traits:
         return [("site", link.source)]
     if cause not in {*SUSPECTING, FEW}:
         return [link.parties[0]]

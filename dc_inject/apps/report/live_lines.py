@@ -1,6 +1,6 @@
 """The first lines of a campaign on a terminal, for `watch`, `run` and `link`, and parts of lines.
 
-Colours only repeat words and signs: `!` before what is wrong, and behind ratios `++`, `+`, `-` and `--`,
+Colours only repeat words and signs: `!` before what is wrong, and behind ratios `++`, `+`, `!` and `!!`,
 as in reports. Where a terminal has no more than ASCII, trends are drawn with that.
 """
 

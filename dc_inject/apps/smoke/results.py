@@ -20,8 +20,8 @@ from dc_inject.summary.failed_files import classify
 PASSED, FAILED, OPEN = "passed", "failed", "no result"
 _PARTIES = {Party.USER: "credentials", Party.SITE: "storage", Party.UNKNOWN: "unknown"}  # else it is the service
 _AT_FAULT = {  # else it is the service
-    **dict.fromkeys((Hold.SOURCE_UNAVAILABLE, Hold.POOL_DRY), "source"),
-    **dict.fromkeys((Hold.DESTINATION_UNAVAILABLE, Hold.DESTINATION_FULL, Hold.DELETION_LAG), "destination"),
+    **{hold: "source" for hold in Hold if Trait.AT_SOURCE in hold.traits},
+    **{hold: "destination" for hold in Hold if Trait.AT_DESTINATION in hold.traits and hold is not Hold.QUOTA},
     **dict.fromkeys((Hold.SITE_LIMIT, Hold.CAMPAIGN_LIMIT), "the menu"),
     Hold.CREDENTIALS: "credentials",
     Hold.LOCAL: "this machine",
