@@ -54,13 +54,14 @@ types: $(READY) ## Check the types
 imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
-# Types and imports are checked while tests wait for services.
+# Types and imports are checked while tests wait for services. They print only what failed, so that the end of a log
+# names the tests that failed.
 all-tests: $(READY) ## Run the tests, and check types and imports at a time
 	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
 	( nice $(BIN)/mypy; types=$$?; nice $(BIN)/lint-imports; exit $$((types || $$?)) ) >$$log 2>&1 & checks=$$!; \
 	$(MAKE) --no-print-directory $(FTS) browser || exit; \
 	echo "$(PYTEST)"; $(PYTEST); tests=$$?; \
-	wait $$checks; checks=$$?; cat $$log; exit $$((tests || checks))
+	wait $$checks; checks=$$?; [ $$checks = 0 ] || cat $$log; exit $$((tests || checks))
 
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 

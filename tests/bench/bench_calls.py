@@ -1,13 +1,14 @@
-"""REST calls per cycle and per rule of a whole run on a real Rucio: `python -m tests.bench.bench_calls`.
+"""REST calls per cycle and per rule of a whole run on a real Rucio: `python -m tests.bench.bench_calls [off act]`.
 
-Brings up a sandbox, runs 12 links for six cycles of 12 seconds through the engine, until everything has ended, and
-counts every call that leaves the back end.
+Brings up a sandbox for each setting of `control`, runs 12 links for six cycles of 12 seconds through the engine,
+until everything has ended, and counts every call that leaves the back end.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections import Counter
 from datetime import timedelta
@@ -45,9 +46,11 @@ class Counting:
                 self.calls[event.method] += 1
 
 
-def run(grid: Sandbox, folder: Path) -> tuple[Counter[str], int, int]:
+def run(grid: Sandbox, folder: Path, control: str) -> tuple[Counter[str], int, int]:
     """Run a campaign to its end; return calls by method, rules, and cycles, those of the drain included."""
     paths, clock, counting = write_menus(grid, CYCLES, SECONDS), SystemClock(), Counting()
+    for path in paths:
+        path.write_text(path.read_text().replace("\ndefaults:\n", f"\ndefaults:\n  control: {control}\n"))
     backend = RucioBackend(campaign="demo", timeout=30, observer=counting, clock=clock)
     executor = ThreadExecutor(clock, 8)
     with Ledger.open(folder / "ledger" / "bench.sqlite") as ledger:
@@ -71,23 +74,29 @@ def run(grid: Sandbox, folder: Path) -> tuple[Counter[str], int, int]:
     return counting.calls, rules, cycles
 
 
-def main() -> None:
+def measure(control: str) -> None:
     """Print calls by method, per cycle and per rule."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
     env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
     with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as folder:
         grid = Sandbox(Path(folder) / "grid")
         grid.up(env=env)
         try:
             with rucio_config(grid.config):
-                calls, rules, cycles = run(grid, Path(folder))
+                calls, rules, cycles = run(grid, Path(folder), control)
         finally:
             grid.down()
-    print(f"{rules} rules on 12 links in {CYCLES} cycles of {SECONDS} s, {cycles} with the drain")
+    print(f"{control}: {rules} rules on 12 links in {CYCLES} cycles of {SECONDS} s, {cycles} with the drain")
     for method, count in calls.most_common():
         print(f"{method:36} {count:6}  {count / cycles:7.1f} a cycle  {count / rules:6.2f} a rule")
     total = sum(calls.values())
     print(f"{'all':36} {total:6}  {total / cycles:7.1f} a cycle  {total / rules:6.2f} a rule")
+
+
+def main() -> None:
+    """Measure with each setting of control."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no sandbox is left running
+    for control in sys.argv[1:] or ("off", "act"):
+        measure(control)
 
 
 if __name__ == "__main__":
