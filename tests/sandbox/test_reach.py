@@ -39,7 +39,10 @@ def listeners(pids: list[int]) -> set[tuple[str, int]]:
     mine = set()
     for pid in pids:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
-            target = str(entry.readlink())
+            try:
+                target = str(entry.readlink())
+            except FileNotFoundError:  # closed since the folder was read
+                continue
             if target.startswith("socket:["):
                 mine.add(target.removeprefix("socket:[").removesuffix("]"))
     found = set()

