@@ -64,7 +64,9 @@ def read(view: Reader, keys: Iterable[FlowKey] = (), least: float = 0.0) -> list
     Those that were slower than `least`, in bytes per second, failed.
     """
     entries = {entry.injection.flow: entry for entry in sorted(view.entries(), key=is_sent)}
-    held = {row.key: row.held for row in view.rows() if row.held}
+    rows = [(row.key, row.held) for row in view.rows() if row.held]
+    # A service that did not answer shows nothing of a link, so it hides no reason that another cycle found.
+    held = dict(sorted(rows, key=lambda row: row[1].hold is not Hold.API_ERRORS))
     held |= {
         key: read_hold(one.error) for key, one in entries.items() if one.state is State.INTENDED and one.error
     }

@@ -232,14 +232,26 @@ def test_a_test_without_results_lists_all_links_and_is_never_a_pass(
     assert "smoke-" not in again.message  # no test, so none whose links all passed
 
 
-def test_no_time_for_all_calls_is_not_the_fault_of_the_service() -> None:
+def held_by(*holds: Hold) -> results.Result:
+    """The result of a link on which nothing was sent, with the hold of each cycle."""
     key = FlowKey("mesh", Link(A, B))
     view = SimpleNamespace(
-        entries=list, rows=lambda: [SimpleNamespace(key=key, held=Held(Hold.OVERLOAD))], failures=dict,
+        entries=list, rows=lambda: [SimpleNamespace(key=key, held=Held(hold)) for hold in holds], failures=dict,
         accounts=lambda: {key: None},
     )  # fmt: skip
     (one,) = results.read(view)
+    return one
+
+
+def test_no_time_for_all_calls_is_not_the_fault_of_the_service() -> None:
+    one = held_by(Hold.OVERLOAD)
     assert (one.outcome, one.fault, one.cause) == ("no result", "unknown", "not-sent")
+
+
+def test_a_service_that_does_not_answer_in_the_last_cycle_hides_no_reason_that_was_found_before() -> None:
+    one = held_by(Hold.API_ERRORS, Hold.DESTINATION_UNAVAILABLE, Hold.API_ERRORS)
+    assert (one.outcome, one.fault, one.cause) == ("failed", "destination", "destination-unavailable")
+    assert held_by(Hold.API_ERRORS).cause == "api-errors"
 
 
 def test_a_junit_file_that_cannot_be_written_is_refused_before_the_start(
