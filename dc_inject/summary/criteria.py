@@ -1,7 +1,7 @@
 """The numbers that decide what views and reports call short, stale, growing, silent or poor, with their reasons.
 
-They decide what is shown, and who is called; no plan depends on them. What plans, control and the engine act on
-stands where they act, and what a campaign is judged by is in its menus (`thresholds`).
+They decide what is shown, in which colours, and who is called; no plan depends on them. What plans, control and
+the engine act on stands where they act, and what a campaign is judged by is in its menus (`thresholds`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ ENOUGH = 0.7  # moved less than that: short, as what reports show in orange
 LITTLE = 2 / 3  # on its way, of the due of a cycle: control alone lets 0.44 be, and a part of a dataset
 WORKS = 1 / 3  # moved in the last closed cycle: who carries such a link works
 GRADES = ((0.9, "green", "++"), (ENOUGH, "yellow", "+"), (0.5, "orange", "!"), (float("-inf"), "red", "!!"))
+# The shades of these colours: RGB on light paper and in spreadsheets, RGB on dark pages, and rich's on terminals.
+LIGHT = {"green": "C7EBCF", "yellow": "FAEAA0", "orange": "FFD0A1", "red": "FFB9B3"}
+DARK = {"green": "14532D", "yellow": "5C4A00", "orange": "7A3B00", "red": "7F1D1D"}
+TERMINAL = {"green": "green", "yellow": "gold3", "orange": "dark_orange3", "red": "bold red"}
 
 # --------------------------------------------------------------------------- cycles
 

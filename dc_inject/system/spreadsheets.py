@@ -14,7 +14,6 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dc_inject.model.redaction import visible
 
-FILLS = {"green": "C7EBCF", "yellow": "FAEAA0", "orange": "FFD0A1", "red": "FFB9B3"}
 _MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 _PLACE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = 'xmlns="http://schemas.openxmlformats.org/package/2006/{}"'
@@ -42,8 +41,8 @@ class Value(NamedTuple):
     formula: str = ""
 
 
-def workbook(sheets: Mapping[str, Iterable[Sequence[Value]]]) -> bytes:
-    """Return the file; the first row of a sheet has its heads."""
+def workbook(sheets: Mapping[str, Iterable[Sequence[Value]]], fills: Mapping[str, str]) -> bytes:
+    """Return the file; the first row of a sheet has its heads, and `fills` are the RGB of fills by their names."""
     kinds = {"workbook": "sheet.main", "styles": "styles"} | {f"s{n}": "worksheet" for n, _ in enumerate(sheets)}
     types = "".join(_PART.format(*part) for part in kinds.items())
     rels = f'<Default Extension="rels" ContentType="{_KIND.format("package.relationships")}"/>'
@@ -51,22 +50,18 @@ def workbook(sheets: Mapping[str, Iterable[Sequence[Value]]]) -> bytes:
     names = (
         f'<sheet name={quoteattr(name[:31])} sheetId="{n + 1}" r:id="s{n}"/>' for n, name in enumerate(sheets)
     )
-    percents = "".join(_PERCENT.format(n) for n, _ in enumerate(FILLS, start=2))
+    percents = "".join(_PERCENT.format(n) for n, _ in enumerate(fills, start=2))
+    styles = _STYLES.format(_NO_FILL, "".join(map(_FILL.format, fills.values())), percents)
     relations = f"Relationships {_PACKAGE.format('relationships')}"
     parts = {
         "[Content_Types].xml": (f"Types {_PACKAGE.format('content-types')}", rels + types),
         "_rels/.rels": (relations, _RELATED.format("w", "officeDocument", "xl/workbook")),
         "xl/_rels/workbook.xml.rels": (relations, related),
         "xl/workbook.xml": (f'workbook {_MAIN} xmlns:r="{_PLACE}"', f"<sheets>{''.join(names)}</sheets>"),
-        "xl/styles.xml": (
-            f"styleSheet {_MAIN}",
-            _STYLES.format(_NO_FILL, "".join(map(_FILL.format, FILLS.values())), percents),
-        ),
+        "xl/styles.xml": (f"styleSheet {_MAIN}", styles),
     }
     for number, rows in enumerate(sheets.values()):
-        lines = (
-            f"<row>{''.join(_cell(value, is_head=not n) for value in row)}</row>" for n, row in enumerate(rows)
-        )
+        lines = (f"<row>{''.join(_cell(value, fills, n) for value in row)}</row>" for n, row in enumerate(rows))
         parts[f"xl/s{number}.xml"] = (f"worksheet {_MAIN}", f"<sheetData>{''.join(lines)}</sheetData>")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
@@ -76,8 +71,8 @@ def workbook(sheets: Mapping[str, Iterable[Sequence[Value]]]) -> bytes:
     return file.getvalue()
 
 
-def _cell(value: Value, *, is_head: bool) -> str:
-    style = f' s="{2 + list(FILLS).index(value.fill)}"' if value.fill else ' s="1"' if is_head else ""
+def _cell(value: Value, fills: Iterable[str], row: int) -> str:
+    style = f' s="{2 + [*fills].index(value.fill)}"' if value.fill else "" if row else ' s="1"'
     if isinstance(value.content, str):
         text = escape(visible(value.content))
         if not text:

@@ -51,7 +51,7 @@ def workbook(campaign: Campaign) -> tuple[bytes, list[str]]:
         total = sum(sum(own.values()) for own in _by_scenario(menu).values())
         number = round((menu.start - first) / timedelta(days=1)) + 1
         rows.append([*_values(number, day, *factors), Value(total, formula="+".join(cells))])
-    return spreadsheets.workbook({SCHEDULE: rows} | sheets), _left_out(campaign)
+    return spreadsheets.workbook({SCHEDULE: rows} | sheets, {}), _left_out(campaign)
 
 
 def _values(*contents: str | float) -> list[Value]:

@@ -15,10 +15,10 @@ from rich.text import Text
 from dc_inject.apps.report.watch_figures import Standing
 from dc_inject.model import units
 from dc_inject.summary import first_lines
+from dc_inject.summary.criteria import TERMINAL
 
-STYLES = {"green": "green", "yellow": "gold3", "orange": "dark_orange3", "red": "bold red", None: ""}
 ASCII = str.maketrans(first_lines.HEIGHTS, " .:-=+*#")
-WARNING = "bold red"
+WARNING = TERMINAL["red"]
 ROWS = 2  # of a terminal, that one of the first lines may take
 
 
@@ -39,4 +39,4 @@ def ratio(line: Mapping[str, Any]) -> Text:
     """Return a ratio with its sign, in the colour of reports; `-` where there is none, since no cycle is over."""
     if line["ratio"] is None:
         return Text("-")
-    return Text(f"{units.percent(line['ratio'])} {line['sign']:<2}", STYLES[line["grade"]])
+    return Text(f"{units.percent(line['ratio'])} {line['sign']:<2}", TERMINAL[line["grade"]])

@@ -17,10 +17,10 @@ from dc_inject.apps.report import pictures
 from dc_inject.apps.report.sections import heading, sections, title
 from dc_inject.apps.report.tables import Report
 from dc_inject.model.redaction import visible
+from dc_inject.summary.criteria import DARK, LIGHT
 
-FOLDER = files("dc_inject.apps.report")
 # `page.js` sorts tables; `live.js` renews a page that is served.
-SCRIPT, LIVE = (FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js"))
+SCRIPT, LIVE = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.js", "live.js"))
 
 
 def policy(*scripts: str, connect: str = "'none'") -> str:
@@ -64,4 +64,4 @@ def render(name: str, words: Sequence[str], **parts: Any) -> str:
         finalize=lambda value: visible(value) if type(value) is str else value,  # not what is marked as safe
         loader=PackageLoader("dc_inject.apps.report", ""),
     )
-    return environment.get_template("page.html").render(title=name, words=words, **parts)
+    return environment.get_template("page.html").render(title=name, words=words, light=LIGHT, dark=DARK, **parts)

@@ -23,9 +23,9 @@ from dc_inject.apps.report.tables import Report, Section
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from dc_inject.summary.adding import DIMENSIONS
+from dc_inject.summary.criteria import LIGHT
 from dc_inject.summary.days import ONE
 from dc_inject.summary.figures import OTHERS, SERIES
-from dc_inject.system.spreadsheets import FILLS
 
 WIDE, HIGH, LOW = 900, 220, 130
 INK, GREY = "currentColor", "#888888"
@@ -205,7 +205,7 @@ def _grid(section: Section) -> Spec:
         "axis": {**bare, "orient": "top", "labelAngle": -35},
     }
     y = {"field": "row", "type": "nominal", "sort": rows, "axis": {**bare, "labelLimit": 560}}
-    scale = {"domain": [*FILLS], "range": [f"#{fill}" for fill in FILLS.values()]}
+    scale = {"domain": [*LIGHT], "range": [f"#{shade}" for shade in LIGHT.values()]}
     filled = {"field": "grade", "type": "nominal", "scale": scale, "legend": None}
     layers = [
         {"transform": [{"filter": "datum.grade"}], "mark": "rect", "encoding": {"color": filled}},

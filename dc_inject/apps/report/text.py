@@ -21,6 +21,7 @@ from dc_inject.model.losses import Lost
 from dc_inject.model.redaction import no_formula, visible
 from dc_inject.summary import figures
 from dc_inject.summary.adding import move_made_up_bytes
+from dc_inject.summary.criteria import LIGHT
 from dc_inject.system import spreadsheets
 from dc_inject.system.spreadsheets import Value
 
@@ -48,7 +49,7 @@ def table(report: Report, part: str) -> str:
 
 def workbook(report: Report, part: str = "") -> bytes:
     """Return all tables as a spreadsheet, each on its sheet, or that of one part. Raises UsageError."""
-    return spreadsheets.workbook({one.name: _values(one.table) for one in _chosen(tables(report), part)})
+    return spreadsheets.workbook({one.name: _values(one.table) for one in _chosen(tables(report), part)}, LIGHT)
 
 
 def tables(report: Report) -> list[Section]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.style import Style
 
 from dc_inject.apps.report import making, pictures, sections
 from dc_inject.apps.report import page as html_page
@@ -23,6 +24,7 @@ from dc_inject.apps.report.tables import Cell, Section, Table
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import UsageError
+from dc_inject.summary.criteria import DARK, GRADES, LIGHT, TERMINAL
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 UndefinedError = pytest.importorskip("jinja2").UndefinedError
@@ -118,6 +120,13 @@ def test_ratios_have_a_sign_beside_their_colour(page: str) -> None:
     assert cells
     signs = {"green": " ++", "yellow": " +", "orange": " !", "red": " !!"}
     assert all(text.removesuffix(signs[colour]).removesuffix(" %")[-1].isdigit() for colour, text in cells)
+
+
+def test_every_colour_has_its_shades_on_pages_and_terminals(page: str) -> None:
+    for name in [colour for _, colour, _ in GRADES]:
+        assert [page.count(f"--{name}: #{shades[name]};") for shades in (LIGHT, DARK)] == [1, 1]
+        assert f".{name} {{ background: var(--{name}); }}" in page
+        Style.parse(TERMINAL[name])
 
 
 def test_numbers_of_marks_do_not_stand_on_each_other(ledger: Path, tmp_path: Path) -> None:
