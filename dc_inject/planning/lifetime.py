@@ -13,10 +13,9 @@ lifetime, and FTS keeps its files in the queue no longer than that.
     horizon  = min(r + lag, the flow's window)         a short menu never fills more than it injects
     space needed in the steady state = ingress x horizon
 
-`min`, `max` and `dwell` are the menu's: an hour, two hours and none by default. Space is in bytes,
-and ingress, what is due to the destination from all links, in bytes per second. The lag is what the
-destination's deletions take after a rule's end, and a cycle: what goes in the course of one is free for planning
-at the start of the next.
+`min`, `max` and `dwell` are the menu's, else the defaults of `model/types.py`. Space is in bytes, and ingress,
+what is due to the destination from all links, in bytes per second. The lag is what the destination's deletions
+take after a rule's end, and a cycle: what goes in the course of one is free for planning at the start of the next.
 
 **What does not fit is held, and no lifetime is stretched for it.** Where even `min` would need more than the
 space, the ingress is cut (hold `destination-full`); what would not arrive within `max` is not asked for (hold

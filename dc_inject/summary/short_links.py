@@ -1,9 +1,9 @@
 """Links that are short: which ones moved too little, what they have in common, and who can act on it.
 
-A link is short if it moved under 70 % of what it was due in the last four closed cycles, whether or not a hold
-names a reason. A cycle's due arrives later than its beginning, so a link is measured against the due of those
-cycles or of the ones a cycle before, whichever is less: a new link is not judged by its first cycle, and a cut is
-seen after two.
+A link is short if it moved less than `ENOUGH` of what it was due in the last `JUDGED` closed cycles (`criteria.py`
+has both), whether or not a hold names a reason. A cycle's due arrives later than its beginning, so a link is
+measured against the due of those cycles or of the ones a cycle before, whichever is less: a new link is not judged
+by its first cycle, and a cut is seen after two.
 
 Short links share a line if they have a cause, and a service or a site, in common. Only what is known counts:
 
