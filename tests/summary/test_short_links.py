@@ -377,7 +377,7 @@ def test_a_space_that_the_menu_sized_too_small_is_not_the_sites_fault():
     sized = full._replace(held=Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}))
     late = full._replace(held=Held(Hold.DESTINATION_FULL, {**sized.held.numbers, "overdue": GB}))
     groups = [group for one in (full, sized, late) for group in grouped([one])]
-    assert [group.call for group in groups] == ["RAL", "nobody, change the menu", "RAL"]
+    assert [group.call for group in groups] == ["RAL", "no one, change the menu", "RAL"]
     assert [group.needs_action for group in groups] == [True, False, True]
 
 

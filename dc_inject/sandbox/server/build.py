@@ -40,7 +40,7 @@ from sqlalchemy.orm import Session
 
 ROOT = InternalAccount("root")
 PIN = InternalAccount("production")
-EMAIL = "nobody@example.org"
+EMAIL = "sandbox@example.org"
 PLENTY = 10**18  # bytes; what those get who only set things up
 MOST_FILES = 500  # Rucio asks for all files of a call in one condition, and SQLite takes a depth of 1,000
 
