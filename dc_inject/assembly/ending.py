@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from dc_inject.assembly.starting import Outside
+from dc_inject.assembly.starting import ServiceAccess
 from dc_inject.assembly.sweeping import Sweep
 from dc_inject.credentials import trust as trusting
 from dc_inject.engine.ending import THREADS, Drain, ToEnd, files_left, tidy
@@ -104,7 +104,7 @@ def assemble(
     stack: contextlib.ExitStack,
     campaign: str,
     path: Path | None,
-    outside: Outside,
+    access: ServiceAccess,
     *,
     sweep: str | None,
     covers: Callable[[FlowKey], bool],
@@ -116,7 +116,7 @@ def assemble(
     `covers`; `accept` raises if the campaign never had any. Raises LedgerError with a way out if there is no
     ledger, and ServiceError for an account that is not the ledger's, or may not end rules.
     """
-    clock, trust = outside.clock, outside.trust
+    clock, trust = access.clock, access.trust
     trust.name(sweep or "")
     try:
         file = ledger_files.existing(campaign, path)
@@ -146,12 +146,12 @@ def assemble(
     ledger.trust(trust.ask(places, "", whose="Ending this campaign"), who(), clock.now())
     trust.require(places)
     services = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweep else set())
-    backends = outside.connect(
+    backends = access.connect(
         services or {DEFAULT.name},
         campaign=name,
         clock=clock,
         observer=Silent(),
-        timeout=outside.timeout,
+        timeout=access.timeout,
         endpoint=endpoint,
         origin=None,
     )
@@ -164,25 +164,25 @@ def assemble(
         clock=clock,
         executor=executor,
         covers=covers,
-        patience=timedelta(seconds=3 * outside.timeout),
+        patience=timedelta(seconds=3 * access.timeout),
     )
     return Ending(name, injections(backends), ledger, backends, drain, clock)
 
 
-def sweep_without_ledger(campaign: str, prefix: str, outside: Outside) -> Sweep:
+def sweep_without_ledger(campaign: str, prefix: str, access: ServiceAccess) -> Sweep:
     """Return the search for files of a campaign whose ledger is lost. There may be no Rucio: only FTS is asked."""
-    outside.trust.name(prefix)
-    backends = outside.connect(
+    access.trust.name(prefix)
+    backends = access.connect(
         {FTS.name},
         campaign=campaign,
-        clock=outside.clock,
+        clock=access.clock,
         observer=Silent(),
-        timeout=outside.timeout,
+        timeout=access.timeout,
         endpoint="",
         origin=None,
     )
-    admit_to_end(backends.values(), None, outside.clock)
-    return Sweep(backends[FTS.name], prefix, campaign, None, outside.clock)
+    admit_to_end(backends.values(), None, access.clock)
+    return Sweep(backends[FTS.name], prefix, campaign, None, access.clock)
 
 
 def admit_to_end(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:

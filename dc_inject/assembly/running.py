@@ -12,7 +12,7 @@ from typing import Any
 
 from dc_inject import registry
 from dc_inject.assembly import starting
-from dc_inject.assembly.starting import Outside, RunOptions, Start, Variant
+from dc_inject.assembly.starting import AppParts, RunOptions, ServiceAccess, Start
 from dc_inject.engine.engine import Engine
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, rates, units
@@ -58,26 +58,26 @@ def assemble(
     stack: contextlib.ExitStack,
     menus: Sequence[Path],
     options: RunOptions,
-    variant: Variant,
-    outside: Outside,
+    parts: AppParts,
+    access: ServiceAccess,
 ) -> Run:
     """Put a run together, which lasts until the stack is closed, and log its effective configuration.
 
     Raises UsageError, MenuError, LedgerError and ServiceError.
     """
     publishing.check(options.textfile, options.pushgateway, once=options.once and not options.dry_run)
-    chosen = starting.choose(stack, menus, options, variant.drafts)
-    metrics, clock = Metrics(chosen.path, chosen.campaign), outside.clock
+    chosen = starting.choose(stack, menus, options, parts.drafts)
+    metrics, clock = Metrics(chosen.path, chosen.campaign), access.clock
 
     def connect(services: Iterable[str], **wanted: Any) -> Mapping[str, Backend]:
         only_read = registry.load(registry.ONLY_READ)
-        return {name: only_read(backend, clock) for name, backend in outside.connect(services, **wanted).items()}
+        return {name: only_read(backend, clock) for name, backend in access.connect(services, **wanted).items()}
 
     def accept(in_force: Campaign) -> None:
         if options.shard is None:  # another shard may have the links
             aborting.refuse_without_links(options.abort_on, [flow.key for flow in in_force.flows])
 
-    reached = replace(outside, connect=connect) if options.dry_run else outside
+    reached = replace(access, connect=connect) if options.dry_run else access
     start = starting.prepare(stack, chosen, reached, observer=metrics, accept=accept)
     _log_configuration(start, options)
     if options.metrics_address:
@@ -89,11 +89,11 @@ def assemble(
     executor = ThreadExecutor(clock, options.threads, heartbeat=manager.alive)
     stack.callback(executor.close)
     watching = AbortOn(options.abort_on, start.ledger, metrics)
-    engine = starting.engine(start, options, variant, clock=clock, executor=executor, observer=watching)
+    engine = starting.engine(start, options, parts, clock=clock, executor=executor, observer=watching)
     watching.stop = engine.stop
     reads = any(SERVICES[name].reads for name in start.backends)
     lasting = "stay live, except readers on this machine" if reads else "stay live"
-    fate = f"{injections(start.backends)} {'will be ended' if variant.ends_afterwards else lasting}"
+    fate = f"{injections(start.backends)} {'will be ended' if parts.ends_afterwards else lasting}"
     return Run(start, engine, fate, options, metrics, watching, manager)
 
 

@@ -74,8 +74,8 @@ class CampaignObserver(Observer, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """What reaches the outside: the clock, what makes back ends, whom a person trusts, and seconds for a call."""
+class ServiceAccess:
+    """How services are reached: the clock, what makes back ends, whom a person trusts, and seconds for a call."""
 
     clock: Clock
     connect: Connect
@@ -108,8 +108,8 @@ class RunOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
-    """How the run of an app differs from that of `run`.
+class AppParts:
+    """What an app puts in place of parts of `run`.
 
     With `drafts`, the menus are read already. `wrap_menus` may return another source of menus, which the engine
     then asks at each turn of a cycle; `planner` decides on each cycle, instead of the usual one. With
@@ -182,7 +182,7 @@ def choose(
 def prepare(
     stack: contextlib.ExitStack,
     chosen: Chosen,
-    outside: Outside,
+    access: ServiceAccess,
     *,
     observer: CampaignObserver,
     accept: Callable[[Campaign], None],
@@ -193,18 +193,18 @@ def prepare(
     ServiceError; what waiting may help is tried again for a while.
     """
     options, shard = chosen.options, shard_name(chosen.options.shard)
-    clock, trust = outside.clock, outside.trust
+    clock, trust = access.clock, access.trust
     campaign, ledger, cycle = chosen.campaign, chosen.ledger, chosen.drafts[0].preview.cycle
     patience = min(START_PATIENCE, cycle / 10)
     who_starts = f"{who()}, process {os.getpid()}"
     origin = None if options.dry_run else Origin(uuid.uuid4().hex, who_starts, shard)
     allowed = _allowed(chosen, trust)
-    backends = outside.connect(
+    backends = access.connect(
         {service for draft in chosen.drafts for service in draft.services},
         campaign=campaign,
         clock=clock,
         observer=observer,
-        timeout=outside.timeout,
+        timeout=access.timeout,
         endpoint=menu.endpoint_of(chosen.drafts),
         origin=origin,
     )
@@ -246,10 +246,10 @@ def prepare(
 
 
 def engine(
-    start: Start, options: RunOptions, variant: Variant, *, clock: Clock, executor: Executor, observer: Observer
+    start: Start, options: RunOptions, parts: AppParts, *, clock: Clock, executor: Executor, observer: Observer
 ) -> Engine:
     """Return the engine of a campaign that is ready."""
-    wrap, count = variant.wrap_menus, options.shard.count if options.shard else 1
+    wrap, count = parts.wrap_menus, options.shard.count if options.shard else 1
     return Engine(
         menus=wrap(start.menus, start.ledger, clock) if wrap else start.menus,
         in_force=None if wrap else start.in_force,
@@ -263,11 +263,11 @@ def engine(
             call_grace=timedelta(seconds=3 * options.timeout),
             drain=not options.no_drain,
             end_on_stop=options.end_on_stop,
-            ends_afterwards=variant.ends_afterwards,
+            ends_afterwards=parts.ends_afterwards,
             submits_at_once=-(-Settings().submits_at_once // count),
         ),
         alone=start.alone,
-        planner=variant.planner,
+        planner=parts.planner,
         machine=clock if isinstance(clock, MachineClock) else None,
     )
 

@@ -14,7 +14,7 @@ import click
 
 from dc_inject.assembly import ending
 from dc_inject.assembly.ending import Ending
-from dc_inject.assembly.starting import Outside
+from dc_inject.assembly.starting import ServiceAccess
 from dc_inject.cli import end_files
 from dc_inject.cli.shared import common, exits, hangup, log_output, params, subjects, trusting
 from dc_inject.cli.shared.subjects import Subject
@@ -91,7 +91,7 @@ def end(ctx: click.Context, /, campaign: str, part: tuple[str, ...], **given: An
         if not naming.NAME.fullmatch(campaign):
             raise UsageError(f"{campaign!r} is not a valid campaign name")
         click.echo(f"campaign {campaign} has no ledger here: looking for files only", err=True)
-        search = ending.sweep_without_ledger(campaign, options.sweep, _outside(options))
+        search = ending.sweep_without_ledger(campaign, options.sweep, _access(options))
         end_files.sweep(search, include_recent=options.include_recent, yes=options.yes)
         return
     subject = subjects.inside(part)
@@ -132,7 +132,7 @@ def end_campaign(
             stack,
             campaign,
             options.ledger_path,
-            _outside(options),
+            _access(options),
             sweep=options.sweep,
             covers=subject.covers,
             accept=accept,
@@ -148,8 +148,8 @@ def end_campaign(
     return True
 
 
-def _outside(options: EndOptions) -> Outside:
-    return Outside(SystemClock(), common.backends, trusting.trust(), options.timeout)
+def _access(options: EndOptions) -> ServiceAccess:
+    return ServiceAccess(SystemClock(), common.backends, trusting.trust(), options.timeout)
 
 
 def _end(ready: Ending, options: EndOptions, patience: timedelta) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from dc_inject import registry
 from dc_inject.assembly import running
-from dc_inject.assembly.starting import Outside, RunOptions, Start, Variant
+from dc_inject.assembly.starting import AppParts, RunOptions, ServiceAccess, Start
 from dc_inject.cli.shared import common, hangup, log_output, params, summary_output, trusting
 from dc_inject.ledger import Ledger, ledger_files
 from dc_inject.model.errors import LedgerBroken, MenuError
@@ -122,7 +122,7 @@ def run(
 def inject(
     menus: Sequence[Path],
     options: RunOptions,
-    variant: Variant = Variant(),
+    parts: AppParts = AppParts(),
     *,
     closing: Callable[[str, Ledger], None] | None = None,
     live: bool = False,
@@ -134,10 +134,10 @@ def inject(
     hangup.interrupt()  # before there is anything to stop
     clock = SystemClock()
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        outside = Outside(clock, common.backends, trusting.trust(), options.timeout)
-        ready = running.assemble(stack, menus, options, variant, outside)
+        access = ServiceAccess(clock, common.backends, trusting.trust(), options.timeout)
+        ready = running.assemble(stack, menus, options, parts, access)
         start, engine = ready.start, ready.engine
-        is_last = not (variant.ends_afterwards or options.dry_run)
+        is_last = not (parts.ends_afterwards or options.dry_run)
         with (
             hangup.stopping(engine.stop, ready.fate),
             _shown(start.path, start.campaign, clock, live=live),

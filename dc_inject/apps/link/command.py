@@ -21,7 +21,7 @@ from dc_inject.apps.link import (
 )
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.apps.link.options import LinkOptions, refuse_ignored
-from dc_inject.assembly.starting import RunOptions, Variant
+from dc_inject.assembly.starting import AppParts, RunOptions
 from dc_inject.cli import end_files
 from dc_inject.cli.run import inject
 from dc_inject.cli.shared import (
@@ -116,7 +116,7 @@ def _test(source: str | None, destination: str | None, options: LinkOptions, clo
                 challenge,
                 progress,
                 storages,
-                lambda wrap: inject([menu], started, Variant(wrap_menus=wrap, ends_afterwards=True), live=live),
+                lambda wrap: inject([menu], started, AppParts(wrap_menus=wrap, ends_afterwards=True), live=live),
             )
             patience = end_files.PATIENCE if finished else WHEN_STOPPED
             rate, timeout = options.cancel_rate, options.timeout

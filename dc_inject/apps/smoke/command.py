@@ -15,7 +15,7 @@ from dc_inject.apps.link import ending
 from dc_inject.apps.smoke import results
 from dc_inject.apps.smoke.results import PASSED, Result
 from dc_inject.apps.smoke.sending import OneFileEach
-from dc_inject.assembly.starting import RunOptions, Variant
+from dc_inject.assembly.starting import AppParts, RunOptions
 from dc_inject.cli import end_files
 from dc_inject.cli.run import inject
 from dc_inject.cli.shared import common, exits, hangup, log_output, params, summary_output, tables
@@ -100,8 +100,8 @@ def smoke(menus: tuple[Path, ...], **given: Any) -> None:
     started = RunOptions(no_drain=True, links=[*links], allow_admin=options.allow_admin, timeout=options.timeout)
     hangup.interrupt()
     with ending.interruptible(one.campaign, "there is no matrix, since the end of the test was interrupted"):
-        variant = Variant(drafts=one.drafts, wrap_menus=one.over, planner=one, ends_afterwards=True)
-        finished = inject(menus, started, variant)
+        parts = AppParts(drafts=one.drafts, wrap_menus=one.over, planner=one, ends_afterwards=True)
+        finished = inject(menus, started, parts)
         # Before the end cancels what is unfinished.
         found = results.of_campaign(one.campaign, one.keys, options.least)
         patience, path = end_files.PATIENCE if finished else WHEN_STOPPED, ledger_files.existing(one.campaign)
