@@ -84,7 +84,8 @@ LONG = 2.5  # rounds in which nothing arrives at a storage that stands
 ROUNDS = 5  # observations in a cycle
 DAY = 24 * HOUR
 Highest = list[tuple[float, float]]  # of each quarter of a span: when it began, and the highest value
-_MOMENTS = ("passed", "began", "refused", "yields", "yielded", "alone", "freed", "decided", "moved", "stood")
+Moment = float  # when something was; one that lies ahead is forgotten: a clock leapt there and back
+Until = float  # the same of what may lie ahead, by HOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +119,21 @@ class LinkState:
     size: float = 0.0  # bytes of a mean file
     slow: float | None = None  # seconds per byte
     least: float = 0.0  # seconds between two observations: nothing is seen to be faster
-    passed: float = 0.0  # files on their way that were asked for before it were overtaken
+    passed: Moment = 0.0  # files on their way that were asked for before it were overtaken
     files: float = 0.0  # in flight, as last seen, with what was released since
     rate: float = 0.0
     lately: float = 0.0  # the mean rate of about an hour
     window: float = 0.0
     is_slowed: bool = False  # its files take much longer than they need
     shy: bool = False  # it yields, or has just yielded
-    renewed: float = 0.0  # when the window was set
-    began: float = 0.0  # when its first rule was released
-    refused: float = 0.0  # when something last had to wait
-    yields: float = 0.0  # when its present trial of yielding began
-    yielded: float = 0.0  # when it last yielded
+    renewed: Moment = 0.0  # when the window was set
+    began: Moment = 0.0  # when its first rule was released
+    refused: Moment = 0.0  # when something last had to wait
+    yields: Moment = 0.0  # when its present trial of yielding began
+    yielded: Moment = 0.0  # when it last yielded
     moved_then: float = 0.0  # what the links to which it yields moved then
-    alone: float = 0.0  # until when no link yields to it
-    freed: float = 0.0  # until when its storage is given up
+    alone: Until = 0.0  # until when no link yields to it
+    freed: Until = 0.0  # until when its storage is given up
     best: Highest = field(default_factory=list)
     is_seen: bool = False  # since the window was set
     fresh: list[Arrival] = field(default_factory=list)  # since the window was set
@@ -181,19 +182,20 @@ class StorageState:
 
     window: float | None = None
     floor: float = 0.0  # below which it never falls
-    decided: float = 0.0
-    refused: float = 0.0
+    decided: Moment = 0.0
+    refused: Moment = 0.0
     lately: float = 0.0  # the mean of about an hour
-    renewed: float = 0.0
+    renewed: Moment = 0.0
     most: Highest = field(default_factory=list)
-    moved: float = 0.0  # when anything last arrived
-    stood: float = 0.0  # when it last stood
+    moved: Moment = 0.0  # when anything last arrived
+    stood: Moment = 0.0  # when it last stood
 
 
 def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: float) -> None:
     """Set the window of a link after an observation, from what has arrived and what is on its way."""
-    link.is_seen = False
+    link.is_seen, away = False, max(now - (link.renewed or link.began or now), 0.0)
     forget_future(link, now)
+    link.began = link.began or now - link.least  # what has arrived was on its way for a round
     for arrival in link.fresh:
         took = max(arrival.took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
         if arrival.shows:
@@ -210,7 +212,6 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     link.arrived = [arrival for arrival in link.arrived if abs(now - arrival.at) < over]
     link.rate = sum(a.files for a in link.arrived) / min(over, max(now - link.began, cycle / ROUNDS))
     link.best = _with_highest(link.best, now, link.rate, max(HOURS, 2 * over))
-    away = max(now - (link.renewed or link.began or now), 0.0)
     if link.slow:
         link.slow *= 2 ** min(away / DAY, 1.0)
     link.lately = _mean(link.lately, link.rate, away)
@@ -229,7 +230,7 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
 
 def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float, cycle: float) -> None:
     """Set the window of a storage after links of it were observed; links that are idle do not count."""
-    links = [link for link in links if link.slow and now - link.renewed <= 2 * max(link.base, cycle)]
+    links = [link for link in links if link.slow and 0 <= now - link.renewed <= 2 * max(link.base, cycle)]
     if len({link.place for link in links}) < 2:
         return
     forget_future(storage, now)
@@ -262,9 +263,9 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
 
 
 def forget_future(state: LinkState | StorageState, now: float) -> None:
-    """Forget moments that are far ahead, since a clock leapt there and back; some lie ahead by up to HOURS."""
-    for name in _MOMENTS:
-        if getattr(state, name, 0.0) > now + HOURS * (name != "passed"):
+    """Forget moments that lie ahead, since a clock leapt there and back."""
+    for name, kind in type(state).__annotations__.items():
+        if kind in {"Moment", "Until"} and getattr(state, name) > now + HOURS * (kind == "Until"):
             setattr(state, name, 0.0)
 
 

@@ -154,10 +154,9 @@ class Windows(Governor):
         """Take in what has arrived; windows are set at the next turn, when all answers of the moment are known."""
         for seen in observations:
             entry = before[seen.key]
-            key, item = entry.injection.flow, entry.injection.item
-            if (link := self._links.get(key)) is None or seen.silent:
+            if (link := self._links.get(entry.injection.flow)) is None or seen.silent:
                 continue
-            link.is_seen, link.began = True, link.began or now.timestamp()
+            link.is_seen, item = True, entry.injection.item
             failed, there = (round(item.files * (of or 0) / item.bytes) for of in (seen.failed, seen.present))
             done = item.files - failed if seen.status is Status.COMPLETE else seen.files_done
             new = done - max(entry.files_done, there)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import pytest
 
@@ -12,12 +13,16 @@ from dc_inject.control.law import (
     FIRST,
     GAIN,
     GROW,
+    HOUR,
     HOURS,
     LEAST,
     LIFE,
     ROUNDS,
     SHY,
     Arrival,
+    LinkState,
+    StorageState,
+    forget_future,
     highest,
     slowness,
 )
@@ -79,19 +84,35 @@ def test_a_link_that_comes_back_after_days_gets_no_window_without_bounds() -> No
     assert max(windows) == min(windows)
 
 
-def test_after_a_clock_leapt_ahead_and_back_files_on_their_way_count() -> None:
-    """And what arrived meanwhile, or was refused, does not count for a day."""
+@pytest.mark.parametrize("ahead", [HOUR, DAY])
+def test_after_a_clock_leapt_ahead_and_back_files_on_their_way_count(ahead: float) -> None:
+    """And what arrived meanwhile, or was refused, does not count until that time comes."""
     one, same = link(renewed=START, window=10.0), link(renewed=START, window=10.0)
-    one.fresh = [Arrival(START + DAY, 5, BASE, GB)]
-    same.began = START - DAY
-    one.began = one.refused = one.freed = START + DAY
-    look(one, [], START + DAY)
+    one.fresh = [Arrival(START + ahead, 5, BASE, GB)]
+    one.began = one.refused = START + ahead
+    one.freed = START + DAY
+    look(one, [], START + ahead)
     for other in (one, same):
         look(other, flights(10), START + ROUND)
         other.fresh = [Arrival(START + 2 * ROUND, 3, BASE, GB)]
         look(other, flights(10), START + 2 * ROUND)
     assert one.files == 10
-    assert (one.rate, one.best, one.refused, one.freed) == (same.rate, same.best, 0, 0)
+    assert (one.rate, one.refused, one.freed) == (same.rate, 0, 0)
+    one.freed = START + HOURS
+    look(one, flights(10), START + 3 * ROUND)
+    assert one.freed == START + HOURS  # that long ahead it may be
+
+
+@pytest.mark.parametrize("kind", [LinkState, StorageState])
+def test_each_moment_of_a_state_is_forgotten_when_it_lies_ahead(
+    kind: type[LinkState] | type[StorageState],
+) -> None:
+    """It has a type of its own; some may lie ahead, by HOURS."""
+    state = kind(**{one.name: START for one in fields(kind) if one.type in {"Moment", "Until"}})
+    forget_future(state, START)
+    assert state != kind()
+    forget_future(state, START - HOURS - 1)
+    assert state == kind()
 
 
 def test_a_window_is_never_empty_however_long_nothing_arrives() -> None:

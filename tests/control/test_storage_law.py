@@ -105,6 +105,18 @@ def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_four_hou
     assert held_once is is_held
 
 
+def test_an_idle_link_whose_window_was_set_when_a_clock_was_ahead_does_not_count() -> None:
+    storages = StorageState(), StorageState()
+    for storage, ahead in zip(storages, (-100 * HOUR, 100 * HOUR), strict=True):
+        idle = busy(1.0, 2 * OVER)
+        idle.renewed = START + ahead
+        links = [busy(1.0, 1.0), busy(1.0, 1.0)]
+        for one in links:
+            one.renewed = START
+        law.renew_storage(storage, [*links, idle], START, CYCLE)
+    assert storages[0] == storages[1]
+
+
 def test_a_storage_that_is_held_is_let_grow_after_a_clock_leapt_ahead_and_back() -> None:
     links = [busy(1.0, 1.0), busy(1.0, 1.0)]
     storage = StorageState(window=50.0, decided=START + 100 * HOUR, refused=START + 100 * HOUR)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import timedelta
 
 import pytest
 
-from dc_inject.control.law import FIRST, ROUNDS
+from dc_inject.control.law import FIRST, ROUNDS, highest
 from dc_inject.control.windows import FINE, NAME, SPARE, text_of
 from dc_inject.model import FlowKey, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
-from tests.control.small import AB, AC, DB, DUE, FILES, GB, LENGTH, MOMENT, ROUND, Make, settled, went_out
+from tests.control.small import AB, AC, DB, DUE, FILES, GB, LENGTH, MOMENT, ROUND, START, Make, settled, went_out
 from tests.core.builders import NO_LIMITS
 
 # --------------------------------------------------------------------------- the gate
@@ -66,6 +67,23 @@ def test_windows_are_set_once_for_answers_that_come_in_parts(make: Make) -> None
     for after, renewed in ((ROUND / 10, known), (ROUND / 4, known + ROUND.total_seconds() * 0.35)):
         one.look({AB: 1}, after=after - MOMENT)
         assert one.link(AB).renewed == pytest.approx(renewed, abs=1)
+
+
+def test_after_a_clock_leapt_ahead_and_back_a_link_is_known_to_carry_what_it_carries(make: Make) -> None:
+    """Also one that began meanwhile. All times that are kept have the type of what is forgotten then."""
+    one = make()
+    for days in (1, -1):
+        one.now += days * timedelta(days=1)
+        one.plan()
+        settled(one, rounds=2)
+    settled(one, rounds=4)
+    state = one.link(AB)
+    assert highest(state.best) == pytest.approx(DUE / LENGTH.total_seconds(), rel=0.01)
+    for known in (state, one.storage("to B")):
+        numbers = {one.name: getattr(known, one.name) for one in fields(known) if one.type == "float"}
+        assert {name for name, value in numbers.items() if value > START.timestamp() / 2} == {
+            "size"
+        } & numbers.keys()
 
 
 def test_a_service_that_does_not_answer_makes_no_room(make: Make) -> None:
