@@ -11,6 +11,7 @@ import yaml
 
 from dc_inject.metrics import Metrics
 from dc_inject.model.events import RequestMade
+from dc_inject.summary.criteria import ENOUGH
 from tests.engine.world import GB, campaign, flow, items, world
 from tests.metrics import prometheus
 from tests.metrics.prometheus import RULES, until
@@ -44,6 +45,15 @@ def test_the_alerts_of_the_docs_are_those_of_the_rules() -> None:
     """docs/reference/metrics.md has a row for each."""
     text = (RULES.parent / "metrics.md").read_text()
     assert re.findall(r"^\| `(DcInject\w+)` \|", text, re.MULTILINE) == NAMES
+
+
+def test_a_ratio_is_low_where_views_call_a_link_short() -> None:
+    """In the rules, and on the page that explains them."""
+    (bound,) = re.findall(r"expr: campaign_scenario:dc_inject_moved_by_due:ratio1h < (\S+)", RULES.read_text())
+    (percent,) = re.findall(
+        r"`DcInjectRatioLow` \|.* less than (\d+) %", (RULES.parent / "metrics.md").read_text()
+    )
+    assert (float(bound), int(percent) / 100) == (ENOUGH, ENOUGH)
 
 
 def test_an_outage_fires_its_alert_while_the_cycle_lasts_and_no_longer_than_it_does(
