@@ -33,11 +33,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
+import pytest
 
 from dc_inject.model import Cycle
 from dc_inject.sandbox.environment import default_environment, ensure_environment, python_of
 from tests.control.storages import Model, ModelStorage
-from tests.sandbox.fts.service import Fts
+
+try:
+    from tests.sandbox.fts.service import Fts
+except pytest.skip.Exception as missing:
+    if __name__ != "__main__":
+        raise
+    sys.exit(str(missing))
 
 SIZE, FILES = 3_000_000, 2500
 HEALTHY = Model()
