@@ -211,7 +211,7 @@ def no_ledger_waits_for_the_disk() -> Iterator[str]:
 
     Yields the default of the ledger, which users have.
     """
-    defaults = Ledger.open.__func__.__kwdefaults__
+    defaults = Ledger.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
         default = defaults["synchronous"]
         patch.setitem(defaults, "synchronous", "OFF")

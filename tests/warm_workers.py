@@ -68,7 +68,7 @@ def _work(requests: int, answers: int) -> None:
     finally:  # and never go on as the process that was forked
         if code:
             traceback.print_exc()
-        threading._shutdown()
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         os._exit(code)
 

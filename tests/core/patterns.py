@@ -122,7 +122,7 @@ def _evaluated(what: ast.expr, names: dict[str, Any]) -> Any:
 
 def worst(pattern: Pattern, length: int) -> Iterator[str | bytes]:
     """Give texts of about a length: repetitions of all that a pattern looks for, after what leads to them."""
-    tree = re._parser.parse(pattern.text, pattern.flags)
+    tree = re._parser.parse(pattern.text, pattern.flags)  # type: ignore[attr-defined]
     if not _repeats(tree):
         return
     letters, words = set("a0 -/."), set()
@@ -150,7 +150,7 @@ def _dumped(tree: Any) -> Iterator[str]:
 
 
 def _subtrees(rest: Any) -> Iterator[Any]:
-    if isinstance(rest, re._parser.SubPattern):
+    if isinstance(rest, re._parser.SubPattern):  # type: ignore[attr-defined]
         yield rest
     elif isinstance(rest, tuple | list):
         for one in rest:

@@ -62,7 +62,7 @@ def layers() -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _homes(contracts: list[dict[str, object]]) -> dict[str, list[str]]:
+def _homes(contracts: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return the libraries that only certain modules may import, by the top-level module."""
     homes: dict[str, list[str]] = {}
     for contract in contracts:

@@ -81,5 +81,5 @@ def _begin(live: Callable[[], None], arguments: list[str], environ: dict[str, st
         os.close(handle)
     sys.argv = ["dc-inject", *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
-    Ledger.open.__func__.__kwdefaults__["synchronous"] = "OFF"  # no power is cut here
+    Ledger.open.__func__.__kwdefaults__["synchronous"] = "OFF"  # type: ignore[attr-defined]  # no power cut
     live()

@@ -68,7 +68,7 @@ class Simulations:
         """Do what `simulation.run` does; what raises is not kept."""
         folders = {path.parent for path in (*request.menus, request.grid)}  # with what menus include
         texts = [path.read_bytes() for folder in folders for path in sorted(folder.glob("*.yaml"))]
-        key = (repr(request), *texts, seed, simulation.Engine)
+        key = (repr(request), *texts, seed, simulation.Engine)  # type: ignore[attr-defined]
         if key not in self._kept:
             kept, problems = Path(mkdtemp(dir=self._folder), "kept.sqlite"), list[Problem]()
             with simulation.new_ledger(kept) as own:
