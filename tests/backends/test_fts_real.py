@@ -87,7 +87,7 @@ def write(file: Path, content: Any) -> None:
     write_private(file, json.dumps(content))
 
 
-def until(holds: Callable[[], object], patience: float = 60.0) -> None:
+def until(holds: Callable[[], object], patience: float = 300.0) -> None:
     deadline = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < deadline, "not in time"

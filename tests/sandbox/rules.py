@@ -50,7 +50,7 @@ print(looks)
 """
 
 
-def until(done: Callable[[], object], patience: float = 30.0) -> None:
+def until(done: Callable[[], object], patience: float = 300.0) -> None:
     """Wait for something that has to happen, but not for ever."""
     deadline = time.monotonic() + patience
     while not done():
@@ -95,7 +95,7 @@ def run_in_server(grid: Sandbox, code: str) -> subprocess.CompletedProcess[str]:
     """Run Python as a process of a sandbox's server."""
     words = [str(python_of(Path(grid._state().env))), "-c", code]
     environment = grid._services()._environment("test")
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def rest_and_wake(grid: Sandbox) -> None:

@@ -34,7 +34,7 @@ def run(grid: Sandbox, *words: str) -> Result:
 
 def answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=20):
+        with urllib.request.urlopen(url, timeout=120):
             return True
     except OSError:
         return False

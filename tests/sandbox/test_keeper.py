@@ -13,7 +13,7 @@ import pytest
 
 from dc_inject.sandbox.server import keeper
 
-DEADLINE = 30.0
+DEADLINE = 300.0
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_files_are_read_block_by_block_and_no_connection_is_left(server):
     assert asked == ["bytes=0-999", "bytes=1000-1999", "bytes=2000-2499"] * 2
     assert {headers["SciTag"] for headers in gets(server)} == {"77"}
     assert len(server.connections) == 2  # one for each file
-    assert {server.ended.get(timeout=10) for _ in range(2)} == set(server.connections)
+    assert {server.ended.get(timeout=120) for _ in range(2)} == set(server.connections)
 
 
 def test_closing_a_file_closes_its_connections(server):
@@ -68,7 +68,7 @@ def test_closing_a_file_closes_its_connections(server):
     assert source.read(0, BLOCK) == BLOCK
     assert server.ended.empty()
     source.close()
-    assert server.ended.get(timeout=10) in server.connections
+    assert server.ended.get(timeout=120) in server.connections
 
 
 def test_sparse_reads_ask_for_their_parts_only(server):
@@ -172,7 +172,7 @@ def test_a_silent_storage_does_not_keep_a_reader_from_stopping(server):
 
     def hang(handler: Handler) -> None:
         records.stop(["key"])
-        given_up.append(not over.wait(20))
+        given_up.append(not over.wait(120))
 
     server.tricks["GET"] = hang
     try:

@@ -43,7 +43,7 @@ from ..fts.store import Store
 from ..support import CYCLE, Heard, fts3_or_skip, injection
 
 TESTS = 20  # more than there are
-PATIENCE = 60.0  # seconds that a real grid may take
+PATIENCE = 300.0  # seconds that a real grid may take
 FROM, TO = "T2_XX_From", "T2_XX_To"
 ORIGIN = Origin("0123456789abcdef" * 2, "ops@vobox, process 7", "1/2")
 FILES = 2  # of a bundle

@@ -17,7 +17,7 @@ import pytest
 
 from dc_inject.sandbox import processes
 from dc_inject.sandbox.services import listen
-from tests.sandbox.fts.webdav import Storage, adler32
+from tests.sandbox.fts.webdav import PATIENCE, Storage, adler32
 
 if os.environ.get("CI"):
     import fts3.rest.client.easy as fts3
@@ -25,7 +25,6 @@ else:
     fts3 = pytest.importorskip("fts3.rest.client.easy", reason="no FTS client; `make venv` says what it needs")
 
 SERVER = Path(processes.__file__).parent / "server"
-PATIENCE = 30.0  # seconds; how long anything is waited for
 
 
 class Fts:

@@ -13,6 +13,8 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+PATIENCE = 300.0  # seconds that anything may take on a machine that is busy with other things
+
 
 def adler32(content: bytes) -> str:
     return f"{zlib.adler32(content):08x}"
@@ -177,7 +179,7 @@ class Verbs(BaseHTTPRequestHandler):
             return self._answer(409)
         server.copying.append(self.path)
         if server.late:
-            server.missed.wait(20)
+            server.missed.wait(PATIENCE)
         if server.drop_copies and server.drop_copies.pop():
             server.files.setdefault(self.path, b"half")
             server.changed.setdefault(self.path, time.time())
@@ -200,7 +202,7 @@ class Verbs(BaseHTTPRequestHandler):
 
     def _fetch(self) -> str:
         server = self.server
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not server.gate.wait(0.02):
             self._chunk("Perf Marker\nEnd\n")  # raises when nobody listens any more
             if time.monotonic() > deadline:
@@ -208,7 +210,7 @@ class Verbs(BaseHTTPRequestHandler):
         if server.fail_copies:
             return server.fail_copies.pop(0)
         source = urlsplit(self.headers["Source"])
-        connection = http.client.HTTPConnection(source.hostname, source.port, timeout=10)
+        connection = http.client.HTTPConnection(source.hostname, source.port, timeout=60)
         try:
             connection.request("GET", source.path)
             answer = connection.getresponse()
