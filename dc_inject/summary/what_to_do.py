@@ -47,16 +47,16 @@ def entry(name: str) -> dict[str, Any]:
 def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) -> dict[str, Any]:
     """Return the entry of a group of short links, as `status` has it, with commands that can be run as they are.
 
-    They name the campaign (`campaign` is what commands take for it), the RSE, and of the `live` rules of these
-    links the one with most stuck files, or else the oldest. Rucio is left out where all ends are URLs.
+    They name the campaign (`campaign` is what commands take for it), and of links through Rucio the RSE, and of
+    their `live` rules the one with most stuck files, or else the oldest. Rucio is left out where there are none.
     """
-    found, links = entry(group["cause"]), group["links"]
+    found, names = entry(group["cause"]), {"CAMPAIGN": campaign}
+    links = [link for link in group["links"] if not SERVICES[link["service"]].ends_are_urls]
     rules = [e for e in live if e.injection.flow.names() in links and e.external_id]
-    names = {"CAMPAIGN": campaign}
     if links:
         names["RSE"] = links[0]["source" if "{source}" in found["call"] else "destination"]
-        if all(SERVICES[link["service"]].ends_are_urls for link in links):
-            found["rucio"] = ""
+    elif group["links"]:
+        found["rucio"] = ""
     if rules:
         names["ID"] = max(rules, key=lambda e: e.files_stuck).external_id
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from dc_inject.ledger import Ledger
-from dc_inject.model import Hold
+from dc_inject.model import Entry, FlowKey, Hold, Link, State
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Outcome
@@ -109,6 +110,17 @@ def test_an_entry_names_no_service_that_no_link_uses():
     assert entry["fts"]
     assert entry["rucio"] == ""
     assert what_to_do.entry("silent")["rucio"]
+
+
+def test_rucio_is_asked_about_its_own_rules_and_ends_where_links_of_fts_share_a_cause():
+    ends = Link("davs://a.example.org/dc", "davs://b.example.org/dc", "fts")
+    key = FlowKey("export", ends)
+    job = Entry(replace(injection(KIT, 0), link=ends, scenario="export"), State.LIVE, "the-job", files_stuck=9)
+    rule = Entry(injection(KIT, 1), State.LIVE, "the-rule")
+    row = {"cause": "silent", "links": [key.names(), KIT.names()]}
+    assert "`rucio rule show the-rule`" in what_to_do.entry_for(row, "dc27", [job, rule])["rucio"]
+    row = {**row, "cause": "destination-unavailable"}
+    assert f"`rucio rse show {KIT.link.destination}`" in what_to_do.entry_for(row, "dc27", [])["rucio"]
 
 
 def test_a_campaign_with_the_name_of_a_hold_is_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
