@@ -126,9 +126,9 @@ def _verdict(report: Report) -> Iterator[str]:
 
 
 def _shortfall(link: Report) -> str:
-    """Return what a link moved of its due, and in words the hold that led in most of its cycles."""
-    hold = next((hold for hold in map(Hold, link["held"]) if not hold.harmless), None)
-    why = "" if hold is None else f" ({hold}: {what_to_do.entry(hold)['see']})"
+    """Return what a link moved of its due, and in words the hold that led most often, with its cycles."""
+    held = [(name, counted(count, "cycles")) for name, count in link["held"].items() if not Hold(name).harmless]
+    why = "".join(f" (held for {time} by {one}: {what_to_do.entry(one)['see']})" for one, time in held[:1])
     lack = format_size(link["due"] - link["moved"])
     return f"{link['source']} -> {link['destination']} moved {percent(link['ratio'])}, {lack} less than due{why}"
 
