@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,9 @@ from dc_inject.system import files
 
 ONE = timedelta(days=1)
 FOREVER = datetime.max.replace(tzinfo=UTC)
+MOST_WINDOWS = 1000  # of menus that are kept in memory
+# By name, digest and text. Views ask for them every few seconds, and what a menu brought in may be large.
+_windows: dict[tuple[str, str, str], tuple[datetime, datetime, tzinfo]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,11 @@ def list_days(view: Reader) -> Days:
 
 def read_window(view: Reader, record: MenuInForce) -> tuple[datetime, datetime, tzinfo] | None:
     """Return when a menu begins and ends, and its zone; None if it cannot be read any more."""
-    return _window(record, tuple(view.menu_parts(record.digest).items()))
-
-
-@lru_cache(maxsize=256)  # `watch` reads them every few seconds
-def _window(record: MenuInForce, parts: tuple[tuple[str, bytes], ...]) -> tuple[datetime, datetime, tzinfo] | None:
-    return menu.window_of(record.text, record.name, load_kept_first(dict(parts), files.load))
+    key = record.name, record.digest, record.text
+    if (window := _windows.get(key)) is None:
+        load = load_kept_first(view.menu_parts(record.digest), files.load)
+        if len(_windows) >= MOST_WINDOWS:
+            _windows.clear()
+        if window := menu.window_of(record.text, record.name, load):
+            _windows[key] = window
+    return window
