@@ -50,9 +50,8 @@ FAILS = Held(Hold.FAILING)  # also where the plan did not know it yet
 # What also stops bytes that are on their way.
 STOPS = frozenset(hold for hold in Hold if Trait.OUTAGE in hold.traits) - {Hold.OVERLOAD} | {Hold.FAILING}
 
-CALL = re.compile(
-    r"^[A-Z]+ \w+://\S+: "
-)  # before an answer: views cut long lines, and the link is in them already
+# Before an answer: views cut long lines, and the link is in them already.
+CALL = re.compile(r"^[A-Z]+ \w+://\S+: ")
 
 Party = tuple[str, str]  # `service`, `site` or `link`, and its name
 

@@ -52,7 +52,8 @@ def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) ->
     """
     found, names = entry(group["cause"]), {"CAMPAIGN": campaign}
     links = [link for link in group["links"] if not SERVICES[link["service"]].ends_are_urls]
-    rules = [e for e in live if e.injection.flow.names() in links and e.external_id]
+    own = {tuple(link.values()) for link in links}
+    rules = [e for e in live if e.external_id and tuple(e.injection.flow.names().values()) in own]
     if links:
         names["RSE"] = links[0]["source" if "{source}" in found["call"] else "destination"]
     elif group["links"]:

@@ -17,6 +17,7 @@ from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Outcome
 from dc_inject.summary import short_links, what_to_do
+from tests import cpu
 from tests.apps.report import campaigns_to_watch as watching
 from tests.cli.ledgers import KIT, injection, run
 from tests.metrics.prometheus import RULES
@@ -121,6 +122,14 @@ def test_rucio_is_asked_about_its_own_rules_and_ends_where_links_of_fts_share_a_
     assert "`rucio rule show the-rule`" in what_to_do.entry_for(row, "dc27", [job, rule])["rucio"]
     row = {**row, "cause": "destination-unavailable"}
     assert f"`rucio rse show {KIT.link.destination}`" in what_to_do.entry_for(row, "dc27", [])["rucio"]
+
+
+def test_a_rule_is_found_in_a_mesh_of_ten_thousand_links():
+    keys = [FlowKey("mesh", Link(f"S{number // 100}", f"D{number % 100}")) for number in range(10_000)]
+    live = [Entry(replace(injection(KIT, 1), link=keys[-1].link, scenario="mesh"), State.LIVE, "rule")] * 3000
+    with cpu.budget(0.5, "a rule of one of 10,000 links"):
+        found = what_to_do.entry_for({"cause": "silent", "links": [key.names() for key in keys]}, "dc27", live)
+    assert "`rucio rule show rule`" in found["rucio"]
 
 
 def test_a_campaign_with_the_name_of_a_hold_is_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
