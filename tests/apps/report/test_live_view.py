@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
+import fcntl
 import logging
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +74,7 @@ class Terminal:
 
     def write(self, text: str) -> None:
         text, self.rest = self.rest + text, ""
-        for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|\x1b.{0,8}$|[^\x1b\r\n]+", text):
+        for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|\x1b[^A-Za-z]*$|[^\x1b\r\n]+", text):
             if part.startswith("\x1b") and part[-1].isalpha():
                 self._escape(part)
             elif part.startswith("\x1b"):
@@ -102,6 +106,10 @@ class Played:
 
     def __init__(self, ledger: Path, file: Path, **more: str) -> None:
         self.main, inner = pty.openpty()
+        attributes = termios.tcgetattr(inner)
+        attributes[3] |= termios.NOFLSH  # else Ctrl-C loses what is on its way, and rows are counted wrong
+        termios.tcsetattr(inner, termios.TCSANOW, attributes)
+        self.decode = codecs.getincrementaldecoder("utf-8")().decode
         self.terminal, self.raw = Terminal(100), ""
         self.process = subprocess.Popen(
             [sys.executable, "-c", STORY, str(ledger), str(file), str(inner)],
@@ -118,11 +126,19 @@ class Played:
             if not select.select([self.main], [], [], 0.5)[0]:
                 continue
             try:
-                part = os.read(self.main, 65536).decode()
+                part = self.decode(os.read(self.main, 65536))
             except OSError:  # it has gone
                 break
             self.raw += part
             self.terminal.write(part)
+
+    def fill(self) -> None:
+        """Wait until so much is on its way that the writer waits in the middle of it."""
+        deadline, before, waiting = time.monotonic() + DEADLINE, -1, 0
+        while waiting > before or not waiting:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)  # several frames
+            before, waiting = waiting, struct.unpack("i", fcntl.ioctl(self.main, termios.FIONREAD, bytes(4)))[0]
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -147,6 +163,7 @@ def test_a_stop_erases_the_lines_and_the_log_stays(played: Played, tmp_path: Pat
     played.until("! short")
     assert any("line one" in row for row in played.terminal.rows)
     if how == "ctrl-c":
+        played.fill()
         os.write(played.main, b"\x03")
     else:
         played.process.send_signal(signal.Signals[how])
