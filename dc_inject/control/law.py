@@ -194,8 +194,8 @@ class StorageState:
 def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: float) -> None:
     """Set the window of a link after an observation, from what has arrived and what is on its way."""
     link.is_seen, away = False, max(now - (link.renewed or link.began or now), 0.0)
-    forget_future(link, now)
-    link.began = link.began or now - link.least  # what has arrived was on its way for a round
+    forget_future(link, now + cycle)  # a plan's moment may be earlier than what went on while services were asked
+    link.began = link.began if 0 < link.began <= now else now - link.least  # one round has been seen
     for arrival in link.fresh:
         took = max(arrival.took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
         if arrival.shows:
@@ -230,10 +230,10 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
 
 def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float, cycle: float) -> None:
     """Set the window of a storage after links of it were observed; links that are idle do not count."""
-    links = [link for link in links if link.slow and 0 <= now - link.renewed <= 2 * max(link.base, cycle)]
+    links = [link for link in links if link.slow and -cycle <= now - link.renewed <= 2 * max(link.base, cycle)]
     if len({link.place for link in links}) < 2:
         return
-    forget_future(storage, now)
+    forget_future(storage, now + cycle)
     run = sum(link.runs for link in links)
     storage.most = _with_highest(storage.most, now, run, HOURS)
     storage.lately = _mean(storage.lately, run, now - storage.renewed if storage.renewed else 0.0)

@@ -98,9 +98,9 @@ def test_after_a_clock_leapt_ahead_and_back_files_on_their_way_count(ahead: floa
         look(other, flights(10), START + 2 * ROUND)
     assert one.files == 10
     assert (one.rate, one.refused, one.freed) == (same.rate, 0, 0)
-    one.freed = START + HOURS
+    one.freed, one.refused = START + HOURS, START + 4 * ROUND
     look(one, flights(10), START + 3 * ROUND)
-    assert one.freed == START + HOURS  # that long ahead it may be
+    assert (one.freed, one.refused) == (START + HOURS, START + 4 * ROUND)  # so far ahead they may be
 
 
 @pytest.mark.parametrize("kind", [LinkState, StorageState])
