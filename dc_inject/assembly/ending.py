@@ -16,7 +16,6 @@ from dc_inject.ledger import Ledger, LedgerView, Reader, files, ledger_files
 from dc_inject.ledger.lock import ENDS, InUse
 from dc_inject.model import Entry, FlowKey, units
 from dc_inject.model.errors import LedgerError, Permanent, ServiceError
-from dc_inject.model.events import Silent
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.services import DEFAULT, FTS, SERVICES, injections
 from dc_inject.summary.left import describe_lifetimes
@@ -146,15 +145,7 @@ def assemble(
     ledger.trust(trust.ask(places, "", whose="Ending this campaign"), who(), clock.now())
     trust.require(places)
     services = {flow.link.through for flow in ledger.accounts()} | ({FTS.name} if sweep else set())
-    backends = access.connect(
-        services or {DEFAULT.name},
-        campaign=name,
-        clock=clock,
-        observer=Silent(),
-        timeout=access.timeout,
-        endpoint=endpoint,
-        origin=None,
-    )
+    backends = access.open(services or {DEFAULT.name}, name, endpoint)
     admit_to_end(backends.values(), ledger, clock)
     executor = ThreadExecutor(clock, THREADS)
     stack.callback(executor.close)
@@ -172,15 +163,7 @@ def assemble(
 def sweep_without_ledger(campaign: str, prefix: str, access: ServiceAccess) -> Sweep:
     """Return the search for files of a campaign whose ledger is lost. There may be no Rucio: only FTS is asked."""
     access.trust.name(prefix)
-    backends = access.connect(
-        {FTS.name},
-        campaign=campaign,
-        clock=access.clock,
-        observer=Silent(),
-        timeout=access.timeout,
-        endpoint="",
-        origin=None,
-    )
+    backends = access.open({FTS.name}, campaign, "")
     admit_to_end(backends.values(), None, access.clock)
     return Sweep(backends[FTS.name], prefix, campaign, None, access.clock)
 

@@ -32,7 +32,7 @@ from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, ledger_files, shard_path
 from dc_inject.model import Campaign, Hold
 from dc_inject.model.errors import NeedsOperator, Temporary
-from dc_inject.model.events import Observer
+from dc_inject.model.events import Observer, Silent
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import Backend, Clock, Executor, Identity, MachineClock
 from dc_inject.model.shards import Shard, shard_name
@@ -81,6 +81,25 @@ class ServiceAccess:
     connect: Connect
     trust: Trust
     timeout: float
+
+    def open(
+        self,
+        services: Iterable[str],
+        campaign: str,
+        endpoint: str,
+        observer: Observer = Silent(),
+        origin: Origin | None = None,
+    ) -> Mapping[str, Backend]:
+        """Return a back end for each service, for a campaign; the other arguments are those of `Connect`."""
+        return self.connect(
+            services,
+            campaign=campaign,
+            clock=self.clock,
+            observer=observer,
+            timeout=self.timeout,
+            endpoint=endpoint,
+            origin=origin,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,15 +218,8 @@ def prepare(
     who_starts = f"{who()}, process {os.getpid()}"
     origin = None if options.dry_run else Origin(uuid.uuid4().hex, who_starts, shard)
     allowed = _allowed(chosen, trust)
-    backends = access.connect(
-        {service for draft in chosen.drafts for service in draft.services},
-        campaign=campaign,
-        clock=clock,
-        observer=observer,
-        timeout=access.timeout,
-        endpoint=menu.endpoint_of(chosen.drafts),
-        origin=origin,
-    )
+    services = {service for draft in chosen.drafts for service in draft.services}
+    backends = access.open(services, campaign, menu.endpoint_of(chosen.drafts), observer, origin)
     identify = partial(admission.identities, backends, allow_admin=options.allow_admin)
     identities = patiently(identify, clock, patience)
     if not options.accept_clock:
