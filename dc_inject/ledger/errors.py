@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 from dc_inject.model.errors import LedgerBroken, NumberTooLarge
 
 
-@contextlib.contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into LedgerBroken with what a person can do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _ledger_error(path, getattr(error, "sqlite_errorname", ""), str(error)) from error
-    except OverflowError as error:
-        raise NumberTooLarge(f"a number is too large for the ledger {path}", "check rates and sizes") from error
+class translated:  # noqa: N801  it is called like a function
+    """Turn errors of SQLite inside the block into LedgerBroken with what a person can do.
+
+    It is around each statement: a generator would take several times as long.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        """Take the path of the ledger."""
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise what an error means."""
+        if isinstance(error, sqlite3.Error):
+            raise _ledger_error(self._path, getattr(error, "sqlite_errorname", ""), str(error)) from error
+        if isinstance(error, OverflowError):
+            raise NumberTooLarge(
+                f"a number is too large for the ledger {self._path}", "check rates and sizes"
+            ) from error
 
 
 _MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what to do

@@ -128,17 +128,26 @@ def refuse_version(path: Path, number: int | None, *, created: bool = False) -> 
 
 def differences(connection: sqlite3.Connection) -> list[str]:
     """Return the tables, columns, indexes, triggers and views that a ledger lacks, or has without need."""
-    wanted, existing = _fresh(version(connection) or VERSION), _objects(connection)
+    texts, wanted = _fresh(version(connection) or VERSION)
+    if _texts(connection) == texts:
+        return []  # as almost always, in a tenth of the time
+    existing = _objects(connection)
     return [f"{name} is missing" for name in sorted(wanted - existing)] + [
         f"{name} is unknown" for name in sorted(existing - wanted)
     ]
 
 
 @cache
-def _fresh(number: int) -> frozenset[str]:
+def _fresh(number: int) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
     with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
         create(fresh, number)
-        return _objects(fresh)
+        return _texts(fresh), _objects(fresh)
+
+
+def _texts(connection: sqlite3.Connection) -> frozenset[tuple[str, ...]]:
+    """Return the names of everything in a database, and the statements that made it."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    return frozenset(map(tuple, rows))
 
 
 def _objects(connection: sqlite3.Connection) -> frozenset[str]:

@@ -189,10 +189,9 @@ class FakeRucio:
         locks = [rule.files for rule in self.rules.values() if rule.row["rse_expression"] == rse]
         states = {}
         for file in files:
-            found = {lock[file] for lock in locks if file in lock}
             if file in there:
                 states[file] = "AVAILABLE"
-            elif found:
+            elif found := {lock[file] for lock in locks if file in lock}:
                 states[file] = "COPYING" if "REPLICATING" in found else "UNAVAILABLE"
         return states
 
