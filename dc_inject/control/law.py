@@ -14,11 +14,10 @@ Quantities, per link. Times are seconds, T is the length of a cycle, a round is 
     runs  = rate x base                                    files that move (Little's law); other files wait
     x     = lower quartile of (time taken / base) of files that arrived in that time, or are late
 
-The least time doubles in a day without a lower one, since a path may become longer; SEEN of a rule's files at once
-show it, since the first may have been on its way for another rule. A file is late when it is on its way for more
-than AIM x base, and longer than all files that arrived in that time, since others count once they arrive. Its age
-is the time that it has taken so far, and it counts as often as such files come: with max(T, base) / age. The lower
-quartile, since a queue slows all files of a link, while a broken source slows some.
+The least time doubles in a day without a lower one, since a path may become longer. A file is late when it is on
+its way for more than AIM x base, and longer than all files that arrived in that time, since others count once they
+arrive. Its age is the time that it has taken so far, and it counts as often as such files come: with
+max(T, base) / age. The lower quartile, since a queue slows all files of a link, while a broken source slows some.
 
 A file is overtaken when a file arrives that was asked for a base later. Queues are served in their order, so it
 waits in none: it is tried again after a pause, or its source is broken. It counts neither in x nor as in flight.
@@ -96,7 +95,6 @@ class Arrival:
     files: float
     took: float
     size: float
-    shows: bool = True  # so many at once show how long files take
     is_first: bool = True  # no file that was asked for later had arrived before it
 
 
@@ -198,8 +196,7 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
     link.began = link.began if 0 < link.began <= now else now - link.least  # one round has been seen
     for arrival in link.fresh:
         took = max(arrival.took - link.least / 2, 1.0)  # it was seen half a round later, in the mean
-        if arrival.shows:
-            link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
+        link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
         link.arrived.append(replace(arrival, took=took, is_first=arrival.at - arrival.took >= link.passed))
     link.passed = max([link.passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
     link.fresh = []

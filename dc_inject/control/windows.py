@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 NAME = "windows"  # of the signals that keep the state
 FINE = 1 / 5  # of a window: datasets are not larger, if the menu's rules an hour and the calls suffice
 SPARE = 0.8  # of the menu's rules an hour: what small datasets may use
-SEEN = 0.2  # of a rule's files: so many at once show how long they take; the first may have been there
 
 
 @cache
@@ -161,8 +160,7 @@ class Windows(Governor):
             done = item.files - failed if seen.status is Status.COMPLETE else seen.files_done
             new = done - max(entry.files_done, there)
             if new > 0 and seen.status is not Status.ABSENT and entry.state is not State.COMPLETE:
-                shows = new >= SEEN * item.files
-                link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry), shows))
+                link.fresh.append(law.Arrival(now.timestamp(), new, _age(entry, now), _size(entry)))
         self._write(now, {before[seen.key].injection.flow for seen in observations} & self._links.keys())
 
     def turn(self, moment: datetime) -> None:

@@ -188,16 +188,6 @@ def test_files_that_were_there_are_no_arrivals_though_a_service_counts_them(make
     assert (one.link(AB).slow, one.link(AB).rate) == (None, 0.0)
 
 
-def test_a_few_files_of_a_dataset_do_not_show_how_long_files_take(make: Make) -> None:
-    """The first may have been under way for no longer than a moment, for somebody else."""
-    one = make()
-    one.ask(AB, 1)
-    one.look({AB: 1})
-    assert one.link(AB).slow is None
-    one.look({AB: 2})
-    assert one.link(AB).slow is not None
-
-
 def test_an_observation_of_a_link_whose_state_cannot_be_read_is_dropped(make: Make) -> None:
     one = make()
     one.ask(AB, 1)
