@@ -19,11 +19,11 @@ from dc_inject.summary import days
 from dc_inject.system import account
 
 COLUMNS = (
-    tables.Column("campaign", "campaign", name=True),
+    tables.Column("campaign", "campaign", whole=True),
     tables.Column("running", "running", tables.yes_no),
     tables.Column("start", "from", spare=2),
     tables.Column("end", "to", spare=1),
-    tables.Column("last_cycle", "last cycle"),
+    tables.Column("last_cycle", "last cycle", spare=1),
     tables.Column("unended", "not ended", right=True),
     tables.Column("ledger", "ledger", name=True, spare=3),
     tables.Column("error", "because"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import click
 from dc_inject import registry
 from dc_inject.cli.shared import common, summary_output, tables
 from dc_inject.cli.shared.summary_output import GOAL, LINK, size
-from dc_inject.ledger import LedgerView, ledger_files
+from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import describe_window, format_numbers
@@ -100,12 +100,7 @@ def status(
     if decisions is not None:
         with LedgerView.open(path) as view, view.snapshot():
             ledger_files.campaign_in(view, campaign, path)
-            known_links = {str(key.link) for key in view.accounts()}
-            if unknown := next((link for link in links if link not in known_links), ""):
-                hint = units.did_you_mean(unknown, known_links)
-                raise UsageError(f"the campaign has no link {urls.arrow(unknown)}", hint)
-            made = standing.decided(view, decisions)
-        wanted = [row for row in made if not links or f"{row['source']}:{row['destination']}" in links]
+            wanted = _of_links(links, standing.decided(view, decisions), view)
         if fmt == "table":
             wanted = [{**row, "numbers": _behind(row)} for row in wanted]
         if wanted or fmt != "table":
@@ -113,9 +108,16 @@ def status(
         else:
             click.echo("no decisions in these cycles: control was off, or nothing was due")
         return
-    if links:
-        raise UsageError("--link chooses among decisions", "add --decisions CYCLES, or leave out --link")
-    _show(campaign, path, fmt, summary=summary)
+    _show(campaign, path, links, fmt, summary=summary)
+
+
+def _of_links(links: Sequence[str], rows: Sequence[dict[str, Any]], view: Reader) -> list[dict[str, Any]]:
+    """Return the rows of some links, or all without any; refuse a link that the campaign does not have."""
+    known_links = {str(key.link) for key in view.accounts()} if links else set()
+    if unknown := next((link for link in links if link not in known_links), ""):
+        hint = units.did_you_mean(unknown, known_links)
+        raise UsageError(f"the campaign has no link {urls.arrow(unknown)}", hint)
+    return [row for row in rows if not links or f"{row['source']}:{row['destination']}" in links]
 
 
 def _behind(row: Mapping[str, Any]) -> list[str]:
@@ -126,18 +128,19 @@ def _behind(row: Mapping[str, Any]) -> list[str]:
     return [format_numbers(row["held"]), window] if row["held"] else [window]
 
 
-def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
+def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary: bool) -> None:
     with LedgerView.open(path) as view, view.snapshot():
         name = ledger_files.campaign_in(view, campaign, path)
         if summary:
             totals, advised = closing.totals(name, view), advice.advised(view)
-            rows = [*totals["links"], totals["total"]] if fmt == "table" else totals["links"]
-            shown = {**totals, "advice": advice.rows(advised.held)}
+            rows = _of_links(links, totals["links"], view)
+            shown = {**totals, "links": rows, "advice": advice.rows(advised.held)}
+            rows = [*rows, totals["total"]] if fmt == "table" and not links else rows
         else:
             verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
             now = standing.shown_moment(view, SystemClock().now())
             shown = {**standing.standing(name, view, now), "verdict": verdict}
-            rows = shown["rows"]
+            rows = shown["rows"] = _of_links(links, shown["rows"], view)
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
@@ -179,8 +182,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"simulated in the grid {shown['simulated_in']}: no real transfer is in it"
     injector = shown["injector"]
     yield f"injector: {injector['who']}, since {injector['since']}" if injector else "injector: none is running"
-    cycle = shown["cycle"]
-    if cycle is None:
+    if (cycle := shown["cycle"]) is None:
         yield "cycle: none so far"
     else:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"

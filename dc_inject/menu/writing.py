@@ -29,6 +29,7 @@ class Heading:
     description: str = ""
     through: str = DEFAULT.name
     datasets: Sequence[str] = ()  # patterns of DIDs
+    bounds: str = "files: 1..1000, mean_file: 1..20 GB"  # of datasets
     folder: str = ""  # of sources through FTS
     endpoint: str = ""
     include: str = ""
@@ -144,8 +145,7 @@ def _defaults(heading: Heading) -> list[str]:
             "  # assumed: any dataset of these sizes; name those that may be injected, such as cms:/*/RAW#*"
         )
     patterns = ", ".join(scalar(pattern) for pattern in heading.datasets)
-    bounds = "" if takes_files else ", files: 1..1000, mean_file: 1..20 GB"
-    return [*lines, f"  datasets: {{did: [{patterns}]{bounds}}}"]
+    return [*lines, f"  datasets: {{did: [{patterns}]{'' if takes_files else ', ' + heading.bounds}}}"]
 
 
 def _line(heading: Heading, key: str, value: str, comment: str = "") -> str:

@@ -64,8 +64,7 @@ def changed_at(view: Reader, now: datetime) -> datetime | None:
 
 def in_force(view: Reader, since: datetime, now: datetime) -> bool:
     """Whether a menu is in force now, and was already."""
-    spans = [span for _, *span in list_days(view).menus]
-    return any(begin <= since and now < end for begin, end in spans)
+    return any(begin <= since and now < end for _, begin, end in list_days(view).menus)
 
 
 def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -203,12 +202,14 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     if in_force(view, now, now):
         cycle = view.last_cycle()
         ends = f"the end of its cycle at {cycle.end:%H:%MZ}" if cycle and cycle.end > now else "its next cycle"
+        ends = next((f"its cycle's plan: {t['why']}" for t in status["troubles"] if t["what"] == "plan"), ends)
         return f"waits for {ends}; {rules}; the menus end at {max(end for _, end in windows):%m-%d %H:%MZ}"
     if later := [start for start, _ in windows if start > now]:
         return f"waits for the next menu at {min(later):%m-%d %H:%MZ}; {rules}"
+    by = "" if status["injector"] or status["simulated_in"] else f": run `dc-inject end {status['campaign']}`"
     if under_way:
         until = max((e.expires_at for e in view.entries(*UNDER_WAY) if e.expires_at), default=None)
         last = "" if until is None else f", the last of them until {show_time(until, now)}"
-        return f"waits for what is left: {'the menus are over, ' if windows else ''}{rules}{last}"
+        return f"waits for what is left: {'the menus are over, ' if windows else ''}{rules}{last}{by}"
     ended = status["rules"][State.ENDED.value]
-    return f"waits for deletions of {units.counted(ended, noun)}" if ended else "waits for nothing: it is over"
+    return f"waits for deletions of {units.counted(ended, noun)}{by}" if ended else "waits for nothing: it is over"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.cli.shared import tables
 from dc_inject.ledger import Ledger, lock
 from dc_inject.model.errors import LedgerError, UsageError
 from tests.cli.ledgers import FNAL, START, Made, make, run
@@ -52,6 +53,17 @@ def test_each_is_listed_with_its_times_and_its_ledger(live: Made, over: Made) ->
     assert (second["campaign"], second["running"], second["unended"]) == ("over", False, 0)
     assert (second["start"], second["end"]) == ("2027-02-08T09:00:00Z", "2027-02-09T09:00:00Z")
     assert "2 campaigns in " in done.stderr
+
+
+def test_a_name_is_whole_on_a_narrow_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or nobody can copy it into the next command."""
+    name = "link-T2_UK_London_Brunel-20261129T133315"
+    make(folder / f"{name}.sqlite", {FNAL: 1})
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    lines = run("campaigns").stdout.splitlines()
+    assert lines[1].startswith(f"{name} ")
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_ledger_that_cannot_be_read_is_told_in_its_row(folder: Path, over: Made) -> None:

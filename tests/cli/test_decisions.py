@@ -54,7 +54,16 @@ def test_decisions_of_one_link_are_shown_with_their_reasons_on_a_narrow_terminal
     assert FNAL.link.destination not in shown
     unknown = run("status", made.path, "--decisions", "1", "--link", "A:B").exception
     wording(str(unknown))
-    wording(str(run("status", made.path, "--link", str(KIT.link)).exception))
+
+
+@pytest.mark.parametrize(("words", "key"), [((), "rows"), (("--summary",), "links")])
+def test_status_shows_the_links_that_are_asked_for(made: Made, words: tuple[str, ...], key: str) -> None:
+    shown = json.loads(run("status", made.path, *words, "--link", str(KIT.link), "--format", "json").stdout)
+    assert [row["destination"] for row in shown[key]] == [KIT.link.destination]
+    table = run("status", made.path, *words, "--link", str(KIT.link)).stdout
+    assert KIT.link.destination in table
+    assert FNAL.link.destination not in table.split("rules and jobs")[-1].split("day 1")[0]
+    assert run("status", made.path, *words, "--link", "A:B").exception.exit_code == 2
 
 
 def test_a_link_whose_destination_is_full_shows_its_space_before_its_window(

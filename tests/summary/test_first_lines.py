@@ -212,8 +212,19 @@ def test_the_last_line_says_what_it_waits_for(made, now, wanted: str):
     assert shown(made(), now)["first_lines"][4].count(wanted) == 1
 
 
-def test_with_what_is_left_it_says_until_when(ledger: Path, tmp_path: Path):
-    path = tmp_path / "copy.sqlite"
+def test_a_cycle_without_a_plan_waits_for_it(made, monkeypatch: pytest.MonkeyPatch):
+    """A person who reads of the end of the cycle looks for the reason elsewhere."""
+    monkeypatch.setattr(standing, "_injector", lambda _: {"who": "me"})
+    path, now = made((31, "plan", "cycle", None)), BEGIN + timedelta(minutes=32)
+    assert "503" in shown(path, now)["first_lines"][4]
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.signal("plan", "cycle", "made", now)
+    assert "04:45Z" in shown(path, now)["first_lines"][4]
+
+
+def test_with_what_is_left_it_says_until_when(ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And by which command, unless an injector runs, which ends and deletes by itself."""
+    path, by = tmp_path / "copy.sqlite", "`dc-inject end dc27`"
     path.write_bytes(ledger.read_bytes())
     with Ledger.open(path) as one:
         cycle = Cycle.at(NOW, LENGTH)
@@ -226,6 +237,14 @@ def test_with_what_is_left_it_says_until_when(ledger: Path, tmp_path: Path):
     waits = shown(path, NOW + timedelta(days=1))["first_lines"][4]
     assert "is left" in waits
     assert f"{until:%H:%MZ}" in waits
+    assert by in waits
+    with Ledger.open(path) as one:
+        one.ended([left.key], NOW)
+    waits = shown(path, NOW + timedelta(days=1))["first_lines"][4]
+    assert "deletions" in waits
+    assert by in waits
+    monkeypatch.setattr(standing, "_injector", lambda _: {"who": "me"})
+    assert by not in shown(path, NOW + timedelta(days=1))["first_lines"][4]
 
 
 def test_sites_of_an_included_file_are_known(tmp_path: Path):

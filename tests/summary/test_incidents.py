@@ -93,6 +93,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             "rules": {"called": 0, "live": 1},
             "injector": {},
             "pauses": [],
+            "troubles": [],
             "day": None,
         }
         lines = first_lines.lines(ledger, status, closed.end)

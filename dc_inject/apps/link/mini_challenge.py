@@ -80,7 +80,7 @@ class MiniChallenge:
         options = self.options
         limit = units.exact_rate(round(ROOM * self.highest))
         ends = f"from: {scalar(self.link.source)}, to: {scalar(self.link.destination)}"
-        site = "destination" if urls.is_url(self.link.destination) else scalar(self.link.destination)
+        site = scalar(urls.host_of(self.link.destination))
         space = f"{{{scalar(self.link.destination)}: {{space: {units.exact_size(self.space)}}}}}"
         rules = f", rules_per_hour: {options.rules_per_hour}" if options.rules_per_hour else ""
         shortest = max(STAYS, self.cycle) // timedelta(seconds=1)

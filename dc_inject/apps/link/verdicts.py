@@ -185,8 +185,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         if step["disturbed"]:
             yield f"step {step['step']}, {step['outcome']} although {step['disturbed']}"
     if report["resident"]:
-        size = units.format_size(report["resident"])
-        known = f"{size} as of {report['resident_at']}"  # what was under way and cancelled never arrives
+        # "At most", since what was under way and cancelled never arrives.
+        known = f"{units.format_size(report['resident'])} as of {report['resident_at']}"
         destination = report["destination"]
         if report["state"] == RUNNING:
             yield f"our data at or on the way to {destination}: {known}"
@@ -199,9 +199,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def sentence(report: Mapping[str, Any]) -> str:
-    """Return the result in a sentence, with the rate of the last step first."""
-    steps = () if report["capacity"] else report["steps"][-1:]  # a capacity is in the words
-    rate = "".join(f"{units.format_rate(step['moved_rate'])}, " for step in steps)
+    """Return the result in a sentence, with the rate of the last step first, if that shows something."""
+    steps = report["steps"][-1:] if report["outcome"] != StepOutcome.INCONCLUSIVE.value else ()
+    rate = "".join(f"{units.format_rate(step['moved_rate'])}, " for step in steps if not report["capacity"])
     return f"{rate}{report['source']} -> {report['destination']}: {report['outcome']}: {in_words(report)}"
 
 
@@ -221,15 +221,12 @@ def make_exit_error(report: Mapping[str, Any], challenge: MiniChallenge, view: R
         again = f"it is still running: the verdict is expected {challenge.expected}"
     elif report["state"] == ENDING:
         again = f"it is still ending its {challenge.link.service.injections}: ask again later"
-    if report["outage"] and again:
-        return ServiceError(message, again)
     if report["outage"]:
         first = FIRST if left.read(view) else ""
-        return ServiceError(message, f"when it works again, {first}{AGAIN}".format(name=name))
+        return ServiceError(message, again or f"when it works again, {first}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
-    last = report["steps"][-1] if report["steps"] else None
-    reached = last is not None and last["outcome"] == StepOutcome.REACHED.value
-    if report["cause"] == "time" and last and reached and last["rate"] >= challenge.ladder.highest:
+    reached = (step["rate"] for step in report["steps"][-1:] if step["outcome"] == StepOutcome.REACHED.value)
+    if report["cause"] == "time" and max(reached, default=0) >= challenge.ladder.highest:
         hint += "; only a new test with a higher --max can show whether it carries more"
     if report["cause"] in {EARLY, "time"} and left.read(view).live:  # as after a kill
         hint = FIRST + hint

@@ -58,9 +58,8 @@ def _exclusion(text: str) -> ExcludedWindow:
     "--format",
     "fmt",
     type=click.Choice(making.FORMATS),
-    default="md",
-    show_default=True,
-    help="Markdown, all figures as JSON, CSV by hour and link, a spreadsheet, a page, a picture, or JUnit.",
+    help="Markdown, all figures as JSON, CSV by hour and link, a spreadsheet, a page, a picture, or JUnit "
+    "[default: what the name of --output ends with, or md].",
 )
 @click.option(
     "--by",
@@ -95,7 +94,7 @@ def report(
     since: datetime | None,
     until: datetime | None,
     excluded: tuple[ExcludedWindow, ...],
-    fmt: str,
+    fmt: str | None,
     by: str | None,
     part: str,
     compare: str | None,
@@ -112,10 +111,11 @@ def report(
     that it writes (mode 0600), because names of links and reasons are in it.
 
     \b
-    Example: dc-inject report dc27-rehearsal --format html -o dc27.html
+    Example: dc-inject report dc27-rehearsal -o dc27.html
     Example: dc-inject report dc27-rehearsal --exclude "2027-02-12T08:00/12:00 token trouble" --format json
     Example: dc-inject report dc27-rehearsal --fail-under 'ratio{scenario="t0-export"} >= 0.9' --format junit
     """
+    fmt = fmt or next((one for one in making.FORMATS if output.suffix == f".{one}"), "md")
     if fmt in making.PICTURED:
         pictures.library()  # whether it is there, before anything is added up
     each = output.is_dir()

@@ -39,12 +39,9 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
         yield Section("thresholds", "Thresholds", (), _thresholds(report))
     yield Section("over-time", _over_time(report), (), _steps(report) if _is_finer(report) else None)
     yield Section("days", "By day", (), _days(report))
-    if report["challenge"] is None:
+    if report["challenge"] is None:  # else one link, of which each of these tables has the same row
         yield from day_tables.sections(report, sys.maxsize if whole else day_tables.MOST)
-    for name in (*DIMENSIONS, *SITES):
-        if report[f"{name}s"]:
-            title = f"By site, as {name.removesuffix('_site')}" if name in SITES else f"By {name}"
-            yield Section(f"{name}s", title, (), _names(report, name))
+        yield from _by_name(report)
     yield from _comparisons(report)
     if report["holds"]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
@@ -53,7 +50,8 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
     yield from losses.sections(report)
     if report["failed_files"]:
         yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(report))
-    yield Section("behind", "Links that are furthest behind", (), _behind(report))
+    if (behind := _behind(report)).rows:
+        yield Section("behind", "Links that are furthest behind", (), behind)
     if report["completion"]:
         yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))
     if report["tape"]:
@@ -70,6 +68,13 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
     if report["marks"]:
         yield Section("marks", "What happened", (), _marks(report))
     yield Section("method", "How it is computed", tuple(report["method"]))
+
+
+def _by_name(report: Report) -> Iterator[Section]:
+    for name in (*DIMENSIONS, *SITES):
+        if report[f"{name}s"]:
+            title = f"By site, as {name.removesuffix('_site')}" if name in SITES else f"By {name}"
+            yield Section(f"{name}s", title, (), _names(report, name))
 
 
 def title(report: Report) -> str:
@@ -108,7 +113,8 @@ def _control(modes: Sequence[Report], report: Report) -> str:
 def _verdict(report: Report) -> Iterator[str]:
     counted_, verdict, challenge = report["counted"], report["verdict"], report["challenge"]
     if challenge:
-        yield f"Mini-challenge: {challenge['outcome']}: {in_words(challenge)}."
+        link = "".join(f" of {row['source']} -> {row['destination']}" for row in report["links"][:1])
+        yield f"Mini-challenge{link}: {challenge['outcome']}: {in_words(challenge)}."
     if verdict["ratio"] is None:
         yield "Nothing that counts in averages was due so far."
     else:

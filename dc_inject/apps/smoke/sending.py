@@ -32,6 +32,7 @@ from dc_inject.planning.plan import Account, Situation
 from dc_inject.system import account, files
 
 RATE = 1000.0  # bytes per second: less than any file, which goes out for its debt
+ANY = "files: 1..1000000, mean_file: 1 B..1 PB"  # the bounds of datasets without a menu: one file is enough
 CYCLES = 20  # in the time of a test
 SECOND, SHORTEST, LONGEST = timedelta(seconds=1), timedelta(seconds=5), timedelta(minutes=1)  # cycles
 
@@ -39,7 +40,7 @@ SECOND, SHORTEST, LONGEST = timedelta(seconds=1), timedelta(seconds=5), timedelt
 def _pairs(rses: Sequence[str], now: datetime) -> str:
     """Return a menu with all pairs of some RSEs."""
     start, end = (f"{at:%Y-%m-%d %H:%M}Z" for at in (now, now + timedelta(hours=1)))
-    heading = writing.Heading("pairs", account.who(), start, end, datasets=("*:*",))
+    heading = writing.Heading("pairs", account.who(), start, end, datasets=("*:*",), bounds=ANY)
     mesh = f"[{', '.join(map(writing.scalar, rses))}]"
     return writing.menu(heading, (), "1 Mb/s", writing.shared("pairs", (("mesh", mesh), ("rate", "1 Mb/s"))))
 

@@ -32,7 +32,7 @@ WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
 # Characters of a text that stand in one line at least. Columns that can be spared are left out before a name is
 # cut; only where that is not enough are texts cut and folded to less.
 _TEXTS = range(20, 9, -1)
-_WORD = 20  # characters of a word that is not broken
+_WORD = 25  # characters of a word that is not broken: a hold, and how many cycles it had
 _TIME = re.compile(r"(-|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]+Z?)?")  # or nothing
 _INDENT = 4  # characters before what stands below a row
 

@@ -24,7 +24,7 @@ from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.reachability import Reachability
 from dc_inject.cli.shared import tables
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Hold, Link, State, units
+from dc_inject.model import Hold, Link, State, units, urls
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
 from dc_inject.system import files
 from tests.apps.link.linking import SEARCH, A, B, signalled, states
@@ -93,10 +93,11 @@ def test_the_terminal_and_every_report_show_one_capacity_of_a_search(service) ->
     assert found["interval"][0] < found["capacity"] < found["interval"][1]
     assert {key: again[key] for key in keys} == report["challenge"] == found
     assert report["repeats"] == []
+    assert run("report", "mini").stdout.count("## By") == 2, "others repeat the row of the one link"
     shown = "capacity 5 Gb/s (95 %: 4.86 Gb/s to 5.14 Gb/s)"
     assert shown in run("link", "--verdict", "mini").stdout
-    for fmt in ("md", "html", "junit"):
-        assert shown in run("report", "mini", "--format", fmt).stdout, fmt
+    for fmt, words in (("md", shown), ("html", shown), ("html", f"of {A} -&gt; {B}"), ("junit", shown)):
+        assert words in run("report", "mini", "--format", fmt).stdout, fmt
 
 
 def test_a_step_that_is_missed_has_an_exit_code_of_its_own(service) -> None:
@@ -206,6 +207,7 @@ def test_what_moves_is_counted_in_datasets_or_through_fts_in_files(
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
         last = [values for _, kind, values in view.challenge() if kind == "reading"][-1]
     assert last["counted_by"] == counted_by
+    assert f"sites: {{{urls.host_of(ends[1])}: " in (tmp_path / "dc_inject/links/mini.yaml").read_text()
 
 
 def test_a_step_that_is_ended_early_is_never_reached_and_is_begun_anew(service) -> None:

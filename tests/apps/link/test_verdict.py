@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_inject.apps.link import verdicts
 from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.judging.verdict import StepOutcome, judge, shorten_message
@@ -225,6 +226,24 @@ def test_a_step_that_was_ended_early_says_how_long_it_lasted_and_what_moved(word
     made = judge(GB, [Reading(START), Reading(START + 2 * MINUTE, 108 * GB, 120 * GB)], early=True)
     assert made.outcome is StepOutcome.INCONCLUSIVE
     wording(made.why)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "capacity", "leads"),
+    [("inconclusive", None, False), ("not reached", None, True), ("reached", 5e8, False)],
+)
+def test_a_rate_leads_the_sentence_where_it_shows_something(outcome, capacity, leads):
+    told = {"outcome": outcome, "capacity": capacity, "interval": None, "cause": None, "reason": "why"}
+    report = {**told, "source": "A", "destination": "B", "steps": [{"moved_rate": 0.0}]}
+    assert verdicts.sentence(report).startswith("0 b/s") is leads
+
+
+def test_a_step_that_was_ended_early_shows_all_that_moved_in_it():
+    """Whoever ends it just after the turn of a cycle does not read that nothing moved."""
+    turns = [Reading(START + n * MINUTE, 45 * n * GB, 60 * n * GB) for n in range(3)]
+    made = judge(GB, [*turns, replace(turns[-1], at=START + 2 * MINUTE + timedelta(seconds=1))], early=True)
+    assert (made.measured, made.moved, made.ratio) == (START, 90 * GB, pytest.approx(90 / 121))
+    assert made.outcome is StepOutcome.INCONCLUSIVE
 
 
 def test_nothing_that_was_read_before_a_cycle_was_over_is_a_standstill():

@@ -91,6 +91,15 @@ def test_figures_agree_with_status_and_the_ledger_to_the_byte(campaign: Path) ->
     assert {row["start"] for row in rows} == {one["start"] for one in made["steps"]}
 
 
+def test_the_name_of_the_file_chooses_the_format(campaign: Path, tmp_path: Path) -> None:
+    """A page that holds Markdown is no page."""
+    for name, start in (("a.json", "{"), ("a.csv", "start,"), ("a.txt", "# "), ("a", "# ")):
+        assert run("report", campaign, "-o", tmp_path / name).exit_code == 0
+        assert (tmp_path / name).read_text().startswith(start), name
+    assert run("report", campaign, "--format", "md", "-o", tmp_path / "b.json").exit_code == 0
+    assert (tmp_path / "b.json").read_text().startswith("# ")
+
+
 def test_what_is_known_of_a_campaign_is_told(campaign: Path) -> None:
     """Verdict, days, holds, completion, the note, and the pause with its end at the report's."""
     made = told(campaign)

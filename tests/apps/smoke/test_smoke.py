@@ -190,7 +190,7 @@ def test_an_administrator_is_refused_without_the_option(service, menus: Path) ->
 
 
 def test_all_pairs_of_named_rses_need_no_menu(service) -> None:
-    service(8, stock=STOCK)
+    service(8, stock=STOCK | {A: items(A, 3, 3_000_000)})  # of a size that no menu takes by default
     done = run("smoke", "--among", A, "--among", B, "--format", "csv")
     assert done.exit_code == 0, done.exception
     assert [line.split(",")[:2] for line in done.stdout.splitlines()[1:]] == [[A, B], [B, A]]
