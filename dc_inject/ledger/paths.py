@@ -158,12 +158,13 @@ def refuse_network(path: Path) -> None:
 
 def mounted_as(path: Path, mounts: str) -> str:
     """Return the type of the file system that holds an absolute path, by the text of /proc/mounts."""
-    kind, longest = "", -1
+    kind, longest = "", 0
+    parts = {str(place): len(place.parts) for place in (path, *path.parents)}
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1]))  # as for blanks
-        if path.is_relative_to(point) and len(point.parts) >= longest:  # a later mount hides an earlier one
-            kind, longest = fields[2], len(point.parts)
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])  # as for blanks
+        if parts.get(point, -1) >= longest:  # a later mount hides an earlier one
+            kind, longest = fields[2], parts[point]
     return kind

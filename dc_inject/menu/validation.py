@@ -97,7 +97,7 @@ class MenuModel(BaseModel):
         if not isinstance(data, Map):
             return handler(data)
         taken: dict[str, Node | None] = {key: node for key, node in data.items() if not key.startswith("x-")}
-        for name, field in cls.model_fields.items():
+        for name, field in cls.model_fields.items() if data.cut else ():
             if field.is_required() and cls.key_of(name) in data.cut:
                 taken[cls.key_of(name)] = None
         model = handler(taken)
