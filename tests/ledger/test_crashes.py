@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from dc_inject.ledger import Ledger, schema
+from dc_inject.ledger import Ledger, in_place, schema
 from dc_inject.model import Held, Hold
 from dc_inject.model.errors import Temporary, TryOtherItem
 from dc_inject.model.overrides import Kind
@@ -136,7 +136,8 @@ def test_a_log_that_was_cut_short_loses_whole_transactions_only(tmp_path, lost):
     dump(left)
 
 
-def test_a_ledger_whose_making_is_cut_short_is_made_again(tmp_path, monkeypatch):
+def test_a_ledger_whose_making_is_cut_short_is_made_again(tmp_path, monkeypatch, make_empty_file):
+    monkeypatch.setattr(in_place, "make_file", make_empty_file)
     path = tmp_path / "dc27.sqlite"
     with monkeypatch.context() as patch:
         patch.setattr(schema, "_statements", lambda: ("CREATE TABLE campaign (a)", "this is no SQL"))
