@@ -53,8 +53,8 @@ Yielding. All links of a storage share FTS's slots there. A slow link takes many
 to yield when a link whose files take SLOW times less waits, moves less than FALLS of its target, and has x > OVER:
 its own window explains no such queue, so it moves much less than it has moved. While fast links wait, the slow
 link's window is what ran at the storage in the last hour, less what the fast links need for their highest rate and
-what the others use. Fast links that after TRIAL rounds of it move no more than before it began to yield wait for
-something else: then no link yields to them for four hours.
+what the others use. A fast link that after TRIAL rounds of it moves no more than before it began to yield waits
+for something else: then no link yields to it for four hours.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class Flight(NamedTuple):
 class LinkState:
     """What is known of a link: bytes per file, seconds, files, files per second. All of it is kept."""
 
+    name: str = ""
     place: str = ""  # source and destination, which links of several scenarios may share
     acts: bool = False  # the menu has `act`
     target: float = 0.0  # bytes per second
@@ -129,9 +130,9 @@ class LinkState:
     refused: Moment = 0.0  # when something last had to wait
     yields: Moment = 0.0  # when its present trial of yielding began
     yielded: Moment = 0.0  # when it last yielded
-    moved_then: float = 0.0  # what the links to which it yields moved then
     alone: Until = 0.0  # until when no link yields to it
     freed: Until = 0.0  # until when its storage is given up
+    then: dict[str, float] = field(default_factory=dict)  # what links moved when it began to yield to them
     best: Highest = field(default_factory=list)
     is_seen: bool = False  # since the window was set
     fresh: list[Arrival] = field(default_factory=list)  # since the window was set
@@ -199,8 +200,7 @@ def renew_link(link: LinkState, flights: Sequence[Flight], now: float, cycle: fl
         link.slow = min(took / max(arrival.size, 1.0), link.slow or float("inf"))
         link.arrived.append(replace(arrival, took=took, is_first=arrival.at - arrival.took >= link.passed))
     link.passed = max([link.passed, *(a.at - a.took - max(link.base, link.least) for a in link.fresh)])
-    link.fresh = []
-    flights = [f for f in flights if now - f.age >= link.passed]
+    link.fresh, flights = [], [f for f in flights if now - f.age >= link.passed]
     link.files = sum(f.files for f in flights)
     if link.files:
         mean = sum(f.files * f.size for f in flights) / link.files
@@ -276,12 +276,13 @@ def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: fl
         own.yields = 0.0
         return
     if not own.yields:
-        own.yields, own.moved_then = now, own.moved_then if own.shy else sum(x.lately for x in fast.values())
+        own.yields, own.then = now, own.then if own.shy else {}
+    own.then = {x.name: x.lately for x in fast.values()} | own.then
     if now - own.yields > TRIAL * max(own.base, cycle):
-        if sum(max(x.lately, x.rate) for x in fast.values()) < 1.2 * own.moved_then:
-            own.shy = False
-            for x in fast.values():
-                x.alone = now + HOURS
+        lost = [x for x in fast.values() if max(x.lately, x.rate) < 1.2 * own.then[x.name]]
+        own.shy = own.shy and len(lost) < len(fast)
+        for x in lost:
+            x.alone = now + HOURS
         own.yields = 0.0
         return
     for storage, links, _ in places:

@@ -187,15 +187,14 @@ class Windows(Governor):
         for key in sorted(keys):
             there = [(*places[name], waiting[name]) for name in _storages(key)]
             law.yield_to_fast(self._links[key], there, now, cycle)
-        others = {key: self._links[key] for name in names for key in self._members[name]}
-        changed = {key for key, link in others.items() if link.freed > now or link.alone > now} | set(keys)
-        self._write(moment, changed, names)
+        others = [(key, self._links[key]) for name in names for key in self._members[name]]
+        self._write(moment, {key for key, x in others if max(x.freed, x.alone) > now}.union(keys), names)
 
     # ------------------------------------------------------------------ what is kept
 
     def _know(self, key: FlowKey, link: LinkState) -> LinkState:
         self._links[key] = link
-        link.place = f"{key.link.source} {key.link.destination}"
+        link.name, link.place = subject_of(key), f"{key.link.source} {key.link.destination}"
         for name in _storages(key):
             insort(self._members[name], key)
         return link

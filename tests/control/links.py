@@ -35,7 +35,8 @@ def link(base: float | None = BASE, **more: Any) -> LinkState:
     """A link that is due 100 files of a GB a cycle, of which it is known how long they take; None: it is not."""
     known = {} if base is None else {"slow": base / GB}
     usual = {"acts": True, "target": TARGET * GB / CYCLE, "lifetime": 1e5, "size": float(GB), "least": ROUND}
-    return LinkState(**{**usual, **known, "place": str(next(PLACES)), "began": START, **more})
+    own = str(next(PLACES))
+    return LinkState(**{**usual, **known, "name": own, "place": own, "began": START, **more})
 
 
 def renew(storage: StorageState, links: Sequence[LinkState], now: float) -> None:

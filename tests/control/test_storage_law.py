@@ -291,6 +291,21 @@ def test_a_link_that_yields_goes_on_with_it_while_the_fast_one_is_short_of_its_t
         assert (slow.shy, slow.yielded > now - 2 * ROUND, fast.alone) == (True, True, 0.0)
 
 
+@pytest.mark.parametrize("gains", [True, False])
+def test_each_fast_link_is_judged_by_what_it_gains_itself(gains: bool) -> None:
+    """Also once another one has reached its target, which then no link yields to any more."""
+    slow, fast = shared()
+    _, other = shared(rate=0.3, lately=0.3)
+    storage, now = StorageState(), START
+    renew(storage, [slow, fast, other], now)
+    other.rate = other.lately = 1.0
+    fast.rate = fast.lately = 0.35 if gains else 0.2
+    for _ in range(36):
+        now += ROUND
+        renew(storage, [slow, fast, other], now)
+    assert (fast.alone > now, other.alone > now) == (not gains, False)
+
+
 def test_links_of_several_scenarios_between_the_same_storages_blame_none_of_them() -> None:
     late, storage = [(10.0, 2 * OVER)], StorageState(most=[(START, 1000.0)])
     links = [link(ratios=late, rate=0.1), link(ratios=late, rate=0.1)]
