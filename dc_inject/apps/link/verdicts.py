@@ -30,7 +30,7 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
     "time": "continue with `dc-inject link --resume {name} --for 1h`",
     "unsteady": "search at another time, or with a longer --every",
 }
-AGAIN = "repeat the step with `dc-inject link --resume {name} --for 30m`"  # after an outage
+AGAIN = "repeat the step with `dc-inject link --resume {name} --for {step}`"  # after an outage
 RUNNING, ENDING, ENDED = "running", "ending", "ended"  # the state of a test
 FIRST = "first end what is left, then "
 
@@ -222,8 +222,8 @@ def make_exit_error(report: Mapping[str, Any], challenge: MiniChallenge, view: R
     elif report["state"] == ENDING:
         again = f"it is still ending its {challenge.link.service.injections}: ask again later"
     if report["outage"]:
-        first = FIRST if left.read(view) else ""
-        return ServiceError(message, again or f"when it works again, {first}{AGAIN}".format(name=name))
+        first, step = FIRST * bool(left.read(view)), units.format_duration(challenge.ladder.every).replace(" ", "")
+        return ServiceError(message, again or f"when it works again, {first}{AGAIN}".format(name=name, step=step))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
     reached = (step["rate"] for step in report["steps"][-1:] if step["outcome"] == StepOutcome.REACHED.value)
     if report["cause"] == "time" and max(reached, default=0) >= challenge.ladder.highest:
