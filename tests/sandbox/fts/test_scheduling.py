@@ -155,7 +155,7 @@ def test_a_negative_number_of_retries_is_none_and_zero_is_the_servers_own(fts, c
 def test_a_job_that_waits_too_long_is_cancelled(fts, context, source, destination):
     fts.settings(link_active=1)
     destination.gate.clear()
-    job_id = submit(context, transfers(source, destination, 3), max_time_in_queue="3s")
+    job_id = submit(context, transfers(source, destination, 3), max_time_in_queue="8s")
     wait_until(lambda: states(told(context, job_id))[1:] == ["CANCELED"] * 2)
     job = told(context, job_id)
     assert {file["reason"] for file in job["files"][1:]} == {
