@@ -271,7 +271,8 @@ Place = tuple[StorageState, Sequence[LinkState], Sequence[LinkState]]  # its lin
 
 def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: float) -> None:
     """Let a link leave transfers to links that are much faster and wait, at its source and its destination."""
-    fast = {id(x): x for _, _, waiting in places for x in waiting if own.base >= SLOW * x.base and x.alone < now}
+    base = own.base
+    fast = {id(x): x for _, _, waiting in places for x in waiting if base >= SLOW * x.base and x.alone < now}
     if not (fast if own.shy else any(slowness(x.ratios) > OVER for x in fast.values())):
         own.yields = 0.0
         return

@@ -200,6 +200,8 @@ class Windows(Governor):
         return link
 
     def _write(self, now: datetime, links: Iterable[FlowKey], storages: Iterable[str] = ()) -> None:
+        if not self._ledger.is_continued:
+            return
         states: dict[str, object] = {subject_of(key): self._links[key] for key in links}
         states |= {name: self._storages[name] for name in storages}
         readings = [(NAME, name, text_of(name, state), "") for name, state in states.items()]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from dc_inject.ledger import in_place, paths, schema
 from dc_inject.ledger.errors import translated
@@ -84,7 +84,7 @@ class Database:
         OPEN_HERE.update(self._open)
 
     @classmethod
-    def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
+    def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Self:
         """Open a ledger to write, and make it when there is none; raises LedgerError with a hint."""
         if synchronous.upper() not in SYNCHRONOUS:
             raise LedgerError(

@@ -68,16 +68,19 @@ _SPECIAL = {
 }  # what is not just written
 
 
-def intended(intent: Entry, account: int, now: datetime) -> tuple[object, ...]:
-    """Return what INTEND writes of a new intent."""
+def intended(
+    intent: Entry, account: int, now: datetime, later: tuple[Entry, datetime] | None = None
+) -> tuple[object, ...]:
+    """Return what INTEND writes of a new intent, or of what it has become `later`, and when."""
     injection, item = intent.injection, intent.injection.item
+    entry, became = later or (intent, now)
     return (
         injection.key,
         account,
         stored(injection.cycle.start),
         injection.campaign,
         item.name,
-        item.bytes,
+        entry.injection.item.bytes,
         item.files,
         stored(injection.release),
         stored(injection.lifetime),
@@ -87,8 +90,10 @@ def intended(intent: Entry, account: int, now: datetime) -> tuple[object, ...]:
         stored(now),
         None if injection.job is None else _job_text(injection.job),
         int(injection.keeps_files),
-        json.dumps([[m.name, m.bytes, m.checksum] for m in item.members]) if isinstance(item, Bundle) else None,
-        *written(intent, _BECOME, now),
+        json.dumps([[m.name, m.bytes, m.checksum] for m in item.members])
+        if isinstance(item, Bundle) and _keeps_members(entry, became)
+        else None,
+        *written(entry, _BECOME, became),
     )
 
 

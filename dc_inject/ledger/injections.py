@@ -262,14 +262,12 @@ class Injections(InjectionReader):
         with self._db.write():
             accounts = self._open_accounts(injection.flow for injection in injections)
             before = {entry.injection.key for entry in self._found([injection.key for injection in injections])}
-            intents = {injection.key: Entry(injection, State.INTENDED) for injection in injections}
+            intents = {one.key: (Entry(one, State.INTENDED), accounts[one.flow], now) for one in injections}
+            new = [intent for key, intent in intents.items() if key not in before]
             with self._living.changing() as put:
-                self._db.run_many(
-                    entry_rows.INTEND,
-                    [entry_rows.intended(e, accounts[e.injection.flow], now) for e in intents.values()],
-                )
-                new = [intent for key, intent in intents.items() if key not in before]
-                for entry in (*super()._found(list(before)), *new):
+                self._write_intents(new)
+                self._db.run_many(entry_rows.INTEND, [entry_rows.intended(*intents[key]) for key in before])
+                for entry in (*super()._found(list(before)), *(intent for intent, *_ in new)):
                     put(entry)
             if uniqueness.keep_once_only(self._db, injections):
                 self._any_once.forget()
@@ -339,13 +337,11 @@ class Injections(InjectionReader):
         }
         if again:
             with self._living.changing() as put:
-                for key, before in again.items():
-                    entry = before.changed(observed_at=now)
+                seen = {key: before.changed(observed_at=now) for key, before in again.items()}
+                for key, entry in seen.items():
                     put(entry)
                     looks[key] = entry, looks[key][1]
-                self._db.run(
-                    entry_rows.update(("observed_at",), several=True), stored(now), json.dumps(list(again))
-                )
+                self._write_looks(seen, now)
         return set(again)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
@@ -371,10 +367,18 @@ class Injections(InjectionReader):
             with self._db.write():
                 self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now, undone)
 
-    def _write_changes(self, changes: Iterable[tuple[Entry, Entry]], now: datetime) -> None:
+    # The ledger of a simulation (`in_memory.py`) overrides how these three write.
+
+    def _write_intents(self, intents: Iterable[tuple[Entry, int, datetime]]) -> None:
+        self._db.run_many(entry_rows.INTEND, [entry_rows.intended(*intent) for intent in intents])
+
+    def _write_looks(self, seen: Mapping[str, Entry], now: datetime) -> None:
+        self._db.run(entry_rows.update(("observed_at",), several=True), stored(now), json.dumps(list(seen)))
+
+    def _write_changes(self, changes: Iterable[tuple[Entry, Entry, datetime]]) -> None:
         # What becomes of many at once is mostly the same: one statement for all is half the work of one for each.
         alike: dict[tuple[tuple[str, ...], tuple[object, ...]], list[str]] = defaultdict(list)
-        for before, entry in changes:
+        for before, entry, now in changes:
             if names := entry_rows.differing(before, entry):
                 alike[names, entry_rows.written(entry, names, now)].append(entry.injection.key)
         statements: dict[str, list[tuple[object, ...]]] = defaultdict(list)
@@ -402,18 +406,18 @@ class Injections(InjectionReader):
         now: datetime,
         undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        changes, moved_on = list[tuple[Entry, Entry]](), list[tuple[Entry, Entry]]()
+        changes, moved_on = list[tuple[Entry, Entry, datetime]](), list[tuple[Entry, Entry]]()
         with self._living.changing() as put, self._completions.changing() as put_completed:
             for before in entries:
                 entry = after(before)
                 if entry is before:
                     continue
                 put(entry)
-                changes.append((before, entry))
+                changes.append((before, entry, now))
                 if entry.state is not before.state:
                     moved_on.append((before, entry))
                     put_completed(before, entry)
-            self._write_changes(changes, now)
+            self._write_changes(changes)
         for _, entry in moved_on:
             self._looks.pop(entry.injection.key, None)
         if self._any_once():

@@ -104,6 +104,7 @@ class Ledger(Cycles, Records, Inventory, Reader):
         ledger.log_lacks, ledger._files = lacks, in_place.FileWatch(path)
         return ledger
 
+    is_continued = True  # by another process, which takes up the state of control
     log_lacks = 0  # bytes that were missing from the log when the ledger was opened
     _files: in_place.FileWatch | None = None
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dc_inject import menu
+from dc_inject.apps.twin.simulated_ledger import SimulatedLedger
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine import admission
 from dc_inject.engine.context import Settings
@@ -98,7 +99,7 @@ def new_ledger(path: Path) -> Iterator[Ledger]:
     Raises UsageError for rates that are too large for it, without its path, which is a temporary one.
     """
     try:
-        with Ledger.open(path, synchronous="OFF") as ledger:
+        with SimulatedLedger.make(path) as ledger:
             yield ledger
     except NumberTooLarge:
         raise UsageError(

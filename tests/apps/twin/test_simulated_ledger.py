@@ -1,17 +1,32 @@
-"""The ledger of a simulation: it can be read and noted on, but there is nothing to stop, change or go on with."""
+"""The ledger of a simulation: it can be read and noted on, but there is nothing to stop, change or go on with.
+
+It merges changes, and becomes what one is that writes each at once.
+"""
 
 from __future__ import annotations
 
 import json
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from dc_inject.ledger import LedgerView
-from dc_inject.model.errors import LedgerError
+from dc_inject.apps.twin.simulated_ledger import SimulatedLedger
+from dc_inject.control import Windows
+from dc_inject.control.law import LinkState
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.active_entries import STATES
+from dc_inject.model import Bundle, File, JobOptions
+from dc_inject.model.errors import LedgerError, NumberTooLarge, Permanent, Temporary
+from dc_inject.model.ports import Outcome, Status
 from tests.cli import ledgers
 from tests.cli.ledgers import FNAL, make, run
+from tests.ledger.world import AB, AC, DB, GB, START, injection, opened, seen, started, totals_from_rows
 
 MENU = """
 menu: 1
@@ -70,3 +85,116 @@ def test_status_says_that_it_is_a_simulation(ledger: Path) -> None:
 def test_it_can_be_read_and_noted_on(ledger: Path) -> None:
     assert run("note", ledger, "the disk was too small").exit_code == 0
     assert "the disk was too small" in run("status", ledger).stdout
+
+
+FILES = tuple(File(f"davs://a/{name}", GB) for name in "xyz")
+JOBS = [
+    injection(name, item=Bundle(name, 3 * GB, 3, members=FILES), job=JobOptions(), keeps_files=name == "kept")
+    for name in ("kept", "not kept")
+]
+MANY = [injection(f"cms:/{name}#1", key) for key in (AB, AC, DB) for name in "abcd"] + JOBS
+
+
+def dumped(ledger: Ledger) -> list[str]:
+    """All that a ledger contains, but for states in which nothing is any more."""
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        return sorted(line for line in connection.iterdump() if not line.endswith(",0,0);"))
+
+
+def something(dice: random.Random, now: datetime) -> Callable[[Ledger], object]:
+    """Return one thing that happens to some injections, as it is done to a ledger."""
+    keys = [one.key for one in dice.sample(MANY, 3)]
+    errors = (None, None, Permanent("no"), Temporary("503"), Temporary("timed out", lost=True))
+    outcomes = [Outcome(key, f"rule {key[:4]}", error=dice.choice(errors)) for key in keys]
+    status = dice.choice([Status.MOVING, Status.MOVING, Status.COMPLETE, Status.ABSENT])
+    looks = [seen(key, status, moved=dice.choice([0, 5]), files_done=dice.choice([0, 3])) for key in keys]
+    does: list[Callable[[Ledger], object]] = [
+        lambda ledger: ledger.call(keys, now),
+        lambda ledger: ledger.answer(outcomes, now, {}),
+        lambda ledger: ledger.observe(looks, now),
+        lambda ledger: [ledger.observe(looks, now + timedelta(seconds=later)) for later in (0, 5)],
+        lambda ledger: ledger.end_asked(keys, now),
+        lambda ledger: ledger.ended(keys[:1], now),
+        lambda ledger: ledger.gone(keys, now),
+        lambda ledger: ledger.withdraw(keys, "no time", now),
+        lambda ledger: ledger.add_injections([one for one in MANY if one.key in keys], now),
+    ]
+    return dice.choice(does)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_becomes_what_a_ledger_is_that_writes_at_once(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    with opened(tmp_path) as at_once, SimulatedLedger.make(tmp_path / "late.sqlite") as late:
+        for ledger in (at_once, late):
+            started(ledger, *MANY[::2])  # the others are new in the middle of it
+        with late.together():
+            for step in range(120):
+                do = something(dice, START + timedelta(seconds=10 * step))
+                do(at_once), do(late)
+                if dice.random() < 0.2:
+                    assert late.entries(*STATES) == at_once.entries(*STATES)
+                if dice.random() < 0.05:
+                    assert late.accounts() == at_once.accounts() == totals_from_rows(late)
+        assert dumped(late) == dumped(at_once)
+
+
+def test_what_changes_twice_is_written_once(tmp_path: Path) -> None:
+    """What is new is written as it has become."""
+    with SimulatedLedger.make(tmp_path / "late.sqlite") as late:
+        started(late)
+        late.observe([], START)
+        late.answer([Outcome("no such key", "")], START, {})  # what is read once has been read
+        writes: set[str] = set()
+        with late.together():
+            late._db._connection.set_trace_callback(writes.add)
+            late.add_injections(MANY, START)
+            for at, one in enumerate(MANY):
+                late.call([one.key], START + timedelta(seconds=at))
+                late.answer([Outcome(one.key, f"rule {at}")], START + timedelta(seconds=at), {})
+            late.observe(
+                [seen(one.key, Status.MOVING, files_done=1) for one in MANY], START + timedelta(minutes=1)
+            )
+            assert not [one for one in writes if one.startswith(("INSERT", "UPDATE"))]
+        assert len([one for one in writes if one.startswith("INSERT INTO injection")]) == len(MANY)
+        assert not [one for one in writes if one.startswith("UPDATE injection")]
+        assert {entry.files_done for entry in late.entries()} == {1}
+
+
+def test_a_number_that_is_too_large_is_an_error_and_nothing_of_it_stays(tmp_path: Path) -> None:
+    huge = injection("huge", item=replace(MANY[0].item, bytes=2**63))
+    with SimulatedLedger.make(tmp_path / "late.sqlite") as late:
+        started(late, MANY[0])
+        with pytest.raises(NumberTooLarge), late.together():
+            late.add_injections([huge], START)
+        assert [entry.injection.key for entry in late.entries()] == [MANY[0].key]
+
+
+def go_on_after_an_error(ledger: Ledger) -> None:
+    with suppress(ZeroDivisionError), ledger.together():
+        ledger.add_injections(MANY, START)
+        raise ZeroDivisionError
+    ledger.note("an error", START)
+
+
+def test_nothing_goes_on_after_a_change_that_was_interrupted(tmp_path: Path) -> None:
+    """What was merged with it cannot be undone in part."""
+    with SimulatedLedger.make(tmp_path / "late.sqlite") as late:
+        started(late)
+        with pytest.raises(LedgerError), late.together():
+            go_on_after_an_error(late)
+    with LedgerView.open(tmp_path / "late.sqlite") as view:
+        assert not view.entries()
+
+
+def test_the_state_of_control_is_kept_by_a_ledger_that_is_continued(tmp_path: Path) -> None:
+    """Nobody goes on with a simulation."""
+    kept = []
+    with opened(tmp_path) as at_once, SimulatedLedger.make(tmp_path / "late.sqlite") as late:
+        for ledger in (at_once, late):
+            started(ledger, MANY[0])
+            windows = Windows(ledger)
+            windows._know(AB, LinkState())
+            windows._write(START, [AB])
+            kept.append(len(ledger.signals("windows")))
+    assert kept == [1, 0]
