@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 4
+JOBS ?= 5
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 # Bytecode of what is never imported costs a third of an installation; what is imported gets its own then.
