@@ -2,9 +2,9 @@
 
 The same rules are made on the same server by the same threads, in pairs that take turns, until Rucio has them
 REPLICATING (which, for synchronous calls, is when the call returns; that is checked). Aims: the median of the
-pairs' ratios is at least 0.95 one by one and 1.25 with batches of five. Batches save what a call costs the server:
-little here, since the sandbox's commits do not wait and its schemas are not checked again at each call (1.5 without
-that). Without --config a sandbox is brought up.
+pairs' ratios is at least 0.95 one by one and 1.25 with batches of five. Batches save what a call costs the server,
+which is little here: the sandbox's commits do not wait, and schemas are not checked again at each call. Without
+--config a sandbox is brought up.
 """
 
 from __future__ import annotations
