@@ -77,7 +77,7 @@ class Database:
         self.files = list(files) or [path]
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
-        self._writing = False
+        self._writing = self._broken = False
         self._undone = 0  # transactions of ours that were rolled back
         self._version: int | None = None  # what others have written, as this transaction sees it
         self._open = [disk.real(file) for file in self.files]
@@ -188,19 +188,15 @@ class Database:
     def write(self) -> Iterator[None]:
         """Make all that is done inside one transaction: everything of it is on disk afterwards, or nothing.
 
-        Inside another one it is part of that, and undone alone. A writer waits for other processes' writers
-        before it reads, so what it reads inside is what it changes.
+        Inside another one it is part of that, and an error in a part undoes the whole. A writer waits for other
+        processes' writers before it reads, so what it reads inside is what it changes.
         """
         if self._writing:
-            self._connection.execute("SAVEPOINT part")
+            self._refuse_broken()
             try:
-                yield
-                self._connection.execute("RELEASE part")
+                yield  # without a savepoint, for which SQLite copies each page that the part changes
             except BaseException:
-                if self._connection.in_transaction:  # SQLite has undone all of it if the disk is full
-                    self._connection.execute("ROLLBACK TO part")
-                    self._connection.execute("RELEASE part")
-                self._undone += 1
+                self._broken = True
                 raise
             return
         with translated(self.path):
@@ -209,12 +205,20 @@ class Database:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._version = None
                 yield
+                self._before_commit()
                 self._connection.execute("COMMIT")
             except BaseException:
                 self._undo()
                 raise
             finally:
-                self._writing = False
+                self._writing = self._broken = False
+
+    def _before_commit(self) -> None:
+        self._refuse_broken()
+
+    def _refuse_broken(self) -> None:
+        if self._broken:
+            raise LedgerError("a part of this change of the ledger failed, so nothing of it is written")
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:

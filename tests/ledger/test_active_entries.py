@@ -14,6 +14,7 @@ import pytest
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.active_entries import STATES
 from dc_inject.model import Bundle, File, JobOptions, State, transitions
+from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import START, accepted, injection, opened, seen, started
 
@@ -100,7 +101,7 @@ def test_a_transaction_that_fails_leaves_nothing_in_memory(ledger):
     assert ledger.entries(*STATES) == before == as_in_the_file(ledger)
 
 
-def test_a_statement_that_fails_inside_of_another_transaction_leaves_nothing_in_memory(ledger, monkeypatch):
+def test_a_statement_that_fails_undoes_the_transaction_around_it_and_leaves_nothing_in_memory(ledger, monkeypatch):
     accepted(ledger, ONE, OTHER)
     run_many = ledger._db.run_many
 
@@ -108,11 +109,14 @@ def test_a_statement_that_fails_inside_of_another_transaction_leaves_nothing_in_
         run_many(sql, list(values)[:1])
         raise sqlite3.OperationalError
 
-    with ledger.together():
+    def go_on_after_it():
         monkeypatch.setattr(ledger._db, "run_many", half)
-        with pytest.raises(sqlite3.OperationalError):
+        with contextlib.suppress(sqlite3.OperationalError):
             ledger.observe([seen(ONE.key, Status.MOVING, moved=5), seen(OTHER.key, Status.MOVING, moved=6)], LATER)
         monkeypatch.setattr(ledger._db, "run_many", run_many)
+
+    with pytest.raises(LedgerError), ledger.together():
+        go_on_after_it()
     assert [entry.moved for entry in ledger.entries(State.LIVE)] == [0, 0]
     assert ledger.entries(*STATES) == as_in_the_file(ledger)
 

@@ -7,7 +7,6 @@ kept. The ledger of an injector writes each change at once.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -17,7 +16,6 @@ from typing import Any, Self
 from dc_inject.ledger import Ledger, entry_rows
 from dc_inject.ledger.database import PATIENCE, Database
 from dc_inject.model import Entry
-from dc_inject.model.errors import LedgerError
 
 
 class SimulatedLedger(Ledger):
@@ -73,29 +71,14 @@ class SimulatedLedger(Ledger):
         super()._write_changes(changes.values())
 
 
-def _refuse() -> None:
-    raise LedgerError("a change of the simulation's ledger was interrupted", "simulate it again")
-
-
 class _Late(Database):
     """A connection that lets its ledger write what it has merged before each statement and each commit."""
 
     before: Callable[[], None] = staticmethod(lambda: None)
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[None]:
-        if not self._writing:
-            with super().write():
-                yield
-                self.before()
-            return
-        done = False
-        try:
-            yield  # without a savepoint, for which SQLite copies each page that a part changes
-            done = True
-        finally:
-            if not done:  # what is merged with it cannot be undone in part
-                self.before = _refuse
+    def _before_commit(self) -> None:
+        super()._before_commit()
+        self.before()
 
     def run(self, sql: str, *values: object) -> int:
         self.before()
