@@ -145,7 +145,7 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
         tables.emit(fmt, summary_output.SUMMARY if summary else ROWS, rows)
-        if summary and fmt == "table":
+        if summary and fmt == "table" and not links:  # what follows is of all links
             if lost := summary_output.lost_line(shown):
                 click.echo(lost)
             summary_output.show_advice(advised.given, shown["advice"], simulated=False)

@@ -284,6 +284,7 @@ def yield_to_fast(own: LinkState, places: Sequence[Place], now: float, cycle: fl
         own.shy = own.shy and len(lost) < len(fast)
         for x in lost:
             x.alone = now + HOURS
+            del own.then[x.name]
         own.yields = 0.0
         return
     for storage, links, _ in places:

@@ -157,11 +157,11 @@ class Engine:
 
     def _survive(self, error: Exception, now: datetime) -> None:
         """Log, count and keep the trace of an unexpected error; then go on."""
-        self._context.ledger.note(redaction.trace(error), now)
         log.error(
             "unexpected %s; injection continues, and the trace is in the ledger's notes",
             type(error).__name__, exc_info=error,
         )  # fmt: skip
+        self._context.ledger.note(redaction.trace(error), now)
         self._context.report(UnexpectedError(type(error).__name__))
         if self._cycle is not None and not self._context.ledger.is_planned(self._cycle):
             self._tries += 1

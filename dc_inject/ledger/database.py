@@ -77,7 +77,8 @@ class Database:
         self.files = list(files) or [path]
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
-        self._writing = self._broken = False
+        self._writing = False
+        self._broken: BaseException | None = None  # of a part of this transaction
         self._undone = 0  # transactions of ours that were rolled back
         self._version: int | None = None  # what others have written, as this transaction sees it
         self._open = [disk.real(file) for file in self.files]
@@ -195,8 +196,8 @@ class Database:
             self._refuse_broken()
             try:
                 yield  # without a savepoint, for which SQLite copies each page that the part changes
-            except BaseException:
-                self._broken = True
+            except BaseException as error:
+                self._broken = self._broken or error
                 raise
             return
         with translated(self.path):
@@ -211,14 +212,16 @@ class Database:
                 self._undo()
                 raise
             finally:
-                self._writing = self._broken = False
+                self._writing, self._broken = False, None
 
     def _before_commit(self) -> None:
         self._refuse_broken()
 
     def _refuse_broken(self) -> None:
-        if self._broken:
-            raise LedgerError("a part of this change of the ledger failed, so nothing of it is written")
+        if self._broken is not None:
+            what = type(self._broken).__name__
+            message = f"a part of this change of the ledger failed ({what}), so nothing of it is written"
+            raise LedgerError(message, "see the error in the log") from self._broken
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -367,7 +367,7 @@ class Injections(InjectionReader):
             with self._db.write():
                 self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now, undone)
 
-    # The ledger of a simulation (`in_memory.py`) overrides how these three write.
+    # The ledger of a simulation (`apps/twin/simulated_ledger.py`) overrides how these three write.
 
     def _write_intents(self, intents: Iterable[tuple[Entry, int, datetime]]) -> None:
         self._db.run_many(entry_rows.INTEND, [entry_rows.intended(*intent) for intent in intents])

@@ -198,7 +198,7 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
     if halt is not None:
         stop = next(pause for pause in status["pauses"] if pause["subject"] == overrides.EVERYTHING)
         by, why = stop["who"], f" ({stop['why']})" if stop["why"] else ""
-        return f"! waits for `dc-inject resume {status['campaign']}`: stopped by {by}{why}; {rules}"
+        return f"! waits for `dc-inject resume {ledger_files.argument_for(view)}`: stopped by {by}{why}; {rules}"
     if in_force(view, now, now):
         cycle = view.last_cycle()
         ends = f"the end of its cycle at {cycle.end:%H:%MZ}" if cycle and cycle.end > now else "its next cycle"
@@ -206,7 +206,11 @@ def _waits(view: Reader, status: Mapping[str, Any], now: datetime) -> str:
         return f"waits for {ends}; {rules}; the menus end at {max(end for _, end in windows):%m-%d %H:%MZ}"
     if later := [start for start, _ in windows if start > now]:
         return f"waits for the next menu at {min(later):%m-%d %H:%MZ}; {rules}"
-    by = "" if status["injector"] or status["simulated_in"] else f": run `dc-inject end {status['campaign']}`"
+    by = (
+        ""
+        if status["injector"] or status["simulated_in"]
+        else f": run `dc-inject end {ledger_files.argument_for(view)}`"
+    )
     if under_way:
         until = max((e.expires_at for e in view.entries(*UNDER_WAY) if e.expires_at), default=None)
         last = "" if until is None else f", the last of them until {show_time(until, now)}"

@@ -70,7 +70,7 @@ def test_a_terminal_shows_last_what_is_short_folded_between_words(
     monkeypatch.setenv("LINES", "24")
     lines = run("status", made.path).stdout.splitlines()
     assert max(map(len, lines)) <= 40
-    assert " ".join(" ".join(lines[-24:]).split()).endswith(" ".join(first))
+    assert "".join("".join(lines[-24:]).split()).endswith("".join(first).replace(" ", ""))
 
 
 def test_reasons_that_need_nobody_are_counted_apart(made: Made) -> None:
@@ -394,6 +394,17 @@ def test_goals_are_told_with_what_is_reached_of_them(tmp_path: Path) -> None:
         "links"
     ]
     assert sorted(len(link["goal"]) for link in links) == [0, 2, 2]
+
+
+def test_the_summary_of_a_link_has_no_line_about_what_other_links_lost(tmp_path: Path) -> None:
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 1, KIT: 1})
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.ended([entry.injection.key for entry in made.entries if entry.injection.flow == KIT], START)
+    of_all, of_one = (
+        run("status", "--summary", made.path, *more).stdout for more in ((), ("--link", str(FNAL.link)))
+    )
+    assert "had not moved" in of_all
+    assert "had not moved" not in of_one
 
 
 @pytest.mark.parametrize("command", [["status", "--summary"], ["report"], ["explain"]])

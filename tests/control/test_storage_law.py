@@ -306,6 +306,20 @@ def test_each_fast_link_is_judged_by_what_it_gains_itself(gains: bool) -> None:
     assert (fast.alone > now, other.alone > now) == (not gains, False)
 
 
+def test_a_later_trial_is_judged_by_what_the_fast_link_moved_when_it_began() -> None:
+    """It had lost nearly all meanwhile, and moves four times as much in the second trial."""
+    slow, fast = shared()
+    _, other = shared(rate=0.3, lately=0.3)
+    storage, now = StorageState(), START
+    renew(storage, [slow, fast, other], now)
+    other.rate = other.lately = 0.5
+    while fast.alone <= now:
+        now += ROUND
+        renew(storage, [slow, fast, other], now)
+    assert fast.name not in slow.then
+    assert other.name in slow.then
+
+
 def test_links_of_several_scenarios_between_the_same_storages_blame_none_of_them() -> None:
     late, storage = [(10.0, 2 * OVER)], StorageState(most=[(START, 1000.0)])
     links = [link(ratios=late, rate=0.1), link(ratios=late, rate=0.1)]

@@ -224,7 +224,8 @@ def test_a_cycle_without_a_plan_waits_for_it(made, monkeypatch: pytest.MonkeyPat
 
 def test_with_what_is_left_it_says_until_when(ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """And by which command, unless an injector runs, which ends and deletes by itself."""
-    path, by = tmp_path / "copy.sqlite", "`dc-inject end dc27`"
+    path = tmp_path / "copy.sqlite"
+    by = f"`dc-inject end {path}`"  # it is not in the default place
     path.write_bytes(ledger.read_bytes())
     with Ledger.open(path) as one:
         cycle = Cycle.at(NOW, LENGTH)

@@ -115,7 +115,8 @@ def report(
     Example: dc-inject report dc27-rehearsal --exclude "2027-02-12T08:00/12:00 token trouble" --format json
     Example: dc-inject report dc27-rehearsal --fail-under 'ratio{scenario="t0-export"} >= 0.9' --format junit
     """
-    fmt = fmt or next((one for one in making.FORMATS if output.suffix == f".{one}"), "md")
+    ends = output.suffix.lower().removeprefix(".")
+    fmt = fmt or ("junit" if ends == "xml" else ends if ends in making.FORMATS else "md")
     if fmt in making.PICTURED:
         pictures.library()  # whether it is there, before anything is added up
     each = output.is_dir()

@@ -32,8 +32,11 @@ NAMED = 3  # links that the verdict names
 WORST = 20  # links in the tables of those that are furthest behind, and slowest
 
 
-def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
-    """Yield the sections of a report, in their order, without empty ones; `whole` tables have all columns."""
+def sections(report: Report, *, whole: bool = False, part: str = "") -> Iterator[Section]:
+    """Yield the sections of a report, in their order, without empty ones but a `part` that is asked for.
+
+    `whole` tables have all columns, and none is left out because it shows nothing new.
+    """
     yield Section("verdict", "Verdict", tuple(_verdict(report)), _totals(report))
     if report["thresholds"]:
         yield Section("thresholds", "Thresholds", (), _thresholds(report))
@@ -41,6 +44,7 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
     yield Section("days", "By day", (), _days(report))
     if report["challenge"] is None:  # else one link, of which each of these tables has the same row
         yield from day_tables.sections(report, sys.maxsize if whole else day_tables.MOST)
+    if report["challenge"] is None or whole or part:
         yield from _by_name(report)
     yield from _comparisons(report)
     if report["holds"]:
@@ -50,7 +54,7 @@ def sections(report: Report, *, whole: bool = False) -> Iterator[Section]:
     yield from losses.sections(report)
     if report["failed_files"]:
         yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(report))
-    if (behind := _behind(report)).rows:
+    if (behind := _behind(report)).rows or whole or part:
         yield Section("behind", "Links that are furthest behind", (), behind)
     if report["completion"]:
         yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))

@@ -34,7 +34,7 @@ HEADS = (
 def markdown(report: Report, part: str = "") -> str:
     """Return a report, or one part of it, as Markdown, with tables as GitHub has them. Raises UsageError."""
     parts = [f"# {_escaped(title(report))}", _escaped(heading(report))]
-    for section in _chosen(sections(report), part):
+    for section in _chosen(sections(report, part=part), part):
         parts += _section(section)
     return "\n\n".join(parts) + "\n"
 

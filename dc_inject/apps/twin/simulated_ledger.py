@@ -26,7 +26,7 @@ class SimulatedLedger(Ledger):
     def __init__(self, database: _Late) -> None:
         """Take the database, which calls this ledger before each statement."""
         super().__init__(database)
-        database.before = self._write_late
+        database.before_statement, database.after_undo = self._write_late, self._forget
         # New intents, their accounts, and when they were intended.
         self._intents: dict[str, tuple[Entry, int, datetime]] = {}
         # How an entry is in the database, what it has become, and when.
@@ -60,43 +60,53 @@ class SimulatedLedger(Ledger):
         if not (self._intents or self._changes or self._seen):
             return
         intents, changes, seen = self._intents, self._changes, self._seen
-        self._intents, self._changes, self._seen = {}, {}, {}  # first: what writes them calls this again
+        self._forget()  # first: what writes them calls this again
         became = ((intent, changes.pop(intent[0].injection.key, None)) for intent in intents.values())
-        self._db.run_many(entry_rows.INTEND, [entry_rows.intended(*new, now and now[1:]) for new, now in became])
+        rows = [entry_rows.intended(*intent, later and later[1:]) for intent, later in became]
         times: defaultdict[datetime, dict[str, Entry]] = defaultdict(dict)
         for key, (entry, at) in seen.items():
             times[at][key] = entry
-        for at, entries in times.items():
-            super()._write_looks(entries, at)
-        super()._write_changes(changes.values())
+        with self._db.write():  # an error undoes the whole, whatever statement it came before
+            self._db.run_many(entry_rows.INTEND, rows)
+            for at, entries in times.items():
+                super()._write_looks(entries, at)
+            super()._write_changes(changes.values())
+
+    def _forget(self) -> None:
+        self._intents, self._changes, self._seen = {}, {}, {}
 
 
 class _Late(Database):
     """A connection that lets its ledger write what it has merged before each statement and each commit."""
 
-    before: Callable[[], None] = staticmethod(lambda: None)
+    before_statement: Callable[[], None] = staticmethod(lambda: None)
+    after_undo: Callable[[], None] = staticmethod(lambda: None)
 
     def _before_commit(self) -> None:
         super()._before_commit()
-        self.before()
+        self.before_statement()
+
+    def _undo(self) -> None:
+        super()._undo()
+        self.after_undo()
 
     def run(self, sql: str, *values: object) -> int:
-        self.before()
+        self.before_statement()
         return super().run(sql, *values)
 
     def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> None:
         if rows := list(values):
-            self.before()
+            self.before_statement()
             super().run_many(sql, rows)
 
     def rows(self, sql: str, *values: object) -> list[Any]:
-        self.before()
+        self.before_statement()
         return super().rows(sql, *values)
 
     def row(self, sql: str, *values: object) -> Any:  # noqa: ANN401  what a query gives
-        self.before()
+        self.before_statement()
         return super().row(sql, *values)
 
     def stream(self, sql: str, *values: object) -> Iterator[Any]:
-        self.before()
+        self.before_statement()
         return super().stream(sql, *values)

@@ -228,6 +228,12 @@ def test_a_step_that_was_ended_early_says_how_long_it_lasted_and_what_moved(word
     wording(made.why)
 
 
+def test_a_step_that_was_ended_early_counts_all_that_moved_in_it():
+    """Also what was on its way before it."""
+    made = judge(GB, [Reading(START, 0, 100 * GB), Reading(START + 2 * MINUTE, 90 * GB, 220 * GB)], early=True)
+    assert made.moved == 90 * GB
+
+
 @pytest.mark.parametrize(
     ("outcome", "capacity", "leads"),
     [("inconclusive", None, False), ("not reached", None, True), ("reached", 5e8, False)],

@@ -20,6 +20,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import Observation, Status
 from dc_inject.model.units import format_size
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, ME, MESH, START, make, run
 from tests.engine import world as simulated
@@ -91,11 +92,29 @@ def test_figures_agree_with_status_and_the_ledger_to_the_byte(campaign: Path) ->
     assert {row["start"] for row in rows} == {one["start"] for one in made["steps"]}
 
 
+def test_a_part_that_is_empty_can_be_asked_for(tmp_path: Path) -> None:
+    """Where no link is behind, a nightly job goes on."""
+    ledger = make(tmp_path / "dc27.sqlite", {FNAL: 1})
+    with Ledger.open(ledger.path, synchronous="OFF") as one:
+        one.observe([Observation(entry.injection.key, Status.COMPLETE) for entry in ledger.entries], START)
+    for fmt in ("md", "csv"):
+        assert run("report", ledger.path, "--part", "behind", "--format", fmt).exit_code == 0
+    assert "furthest behind" not in run("report", ledger.path).stdout
+
+
 def test_the_name_of_the_file_chooses_the_format(campaign: Path, tmp_path: Path) -> None:
     """A page that holds Markdown is no page."""
-    for name, start in (("a.json", "{"), ("a.csv", "start,"), ("a.txt", "# "), ("a", "# ")):
+    for name, start in (
+        ("a.json", "{"),
+        ("A.JSON", "{"),
+        ("a.csv", "start,"),
+        ("a.txt", "# "),
+        ("a", "# "),
+    ):
         assert run("report", campaign, "-o", tmp_path / name).exit_code == 0
         assert (tmp_path / name).read_text().startswith(start), name
+    junit = run("report", campaign, "-o", tmp_path / "a.xml").exception
+    assert isinstance(junit, UsageError)  # it would have no test cases
     assert run("report", campaign, "--format", "md", "-o", tmp_path / "b.json").exit_code == 0
     assert (tmp_path / "b.json").read_text().startswith("# ")
 

@@ -187,7 +187,8 @@ def judge(
     )
     # What was on its way before is not of this step: then all of it shows that the link follows, too. A step that
     # was ended early shows all that moved in it: what was measured of it may be a second.
-    own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()
+    before_it = 0 if early else first.waiting
+    own, whole = last.moved - first.moved - before_it, rate * (last.at - first.at).total_seconds()
     if early or (verdict.ratio < FOLLOWS and own >= FOLLOWS * whole > 0):
         verdict = replace(verdict, measured=first.at, asked=whole, moved=max(own, 0), counts=())
     turns = readings if not early or idle else readings[:-1]  # the last one was not read at the turn of a cycle
