@@ -306,8 +306,8 @@ def test_each_fast_link_is_judged_by_what_it_gains_itself(gains: bool) -> None:
     assert (fast.alone > now, other.alone > now) == (not gains, False)
 
 
-def test_a_later_trial_is_judged_by_what_the_fast_link_moved_when_it_began() -> None:
-    """It had lost nearly all meanwhile, and moves four times as much in the second trial."""
+def test_what_a_fast_link_moved_before_it_was_given_up_is_forgotten() -> None:
+    """A later trial is judged by what it moves when that begins; the slow link still yields to another one."""
     slow, fast = shared()
     _, other = shared(rate=0.3, lately=0.3)
     storage, now = StorageState(), START
