@@ -28,6 +28,7 @@ from dc_inject.model import (
     PoolKey,
     RseSpec,
     Site,
+    State,
     urls,
 )
 from dc_inject.model.holds import is_of_earlier_cycles
@@ -139,6 +140,7 @@ class SituationReader:
             site_of=site_of(campaign),
             limits=limits,
             rules_last_hour=sum(rules for _, rules in earlier.values()),
+            unsent=len(ledger.entries(State.WITHDRAWN, since=cycle.start - cycle.length)),
             last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
             submits={service: count for service, count in submits.items() if count is not None},
