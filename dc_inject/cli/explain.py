@@ -12,7 +12,7 @@ from dc_inject.cli.shared import common, tables
 from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import State, units
 from dc_inject.model.errors import UsageError
-from dc_inject.model.holds import format_numbers
+from dc_inject.model.held import format_numbers
 from dc_inject.summary import first_lines, standing, what_to_do
 from dc_inject.system.clock import SystemClock
 

@@ -15,7 +15,7 @@ from dc_inject.cli.shared.summary_output import GOAL, LINK, size
 from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
-from dc_inject.model.holds import describe_window, format_numbers
+from dc_inject.model.held import describe_window, format_numbers
 from dc_inject.model.services import SERVICES, describe_right
 from dc_inject.summary import advice, closing, first_lines, marks, standing, tape
 from dc_inject.system.clock import SystemClock

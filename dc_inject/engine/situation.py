@@ -31,7 +31,7 @@ from dc_inject.model import (
     State,
     urls,
 )
-from dc_inject.model.holds import is_of_earlier_cycles
+from dc_inject.model.held import is_of_earlier_cycles
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
 from dc_inject.model.rates import site_of

@@ -27,7 +27,7 @@ from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, transitions
 from dc_inject.model.goals import Goal
-from dc_inject.model.holds import choose_control_hold, is_of_earlier_cycles
+from dc_inject.model.held import choose_control_hold, is_of_earlier_cycles
 from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account

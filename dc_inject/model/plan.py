@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dc_inject.model.holds import Held
+from dc_inject.model.held import Held
 from dc_inject.model.items import Item
 from dc_inject.model.types import Cycle, FlowKey, Injection
 

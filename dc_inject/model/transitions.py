@@ -38,7 +38,7 @@ def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) 
         return _accepted(entry, outcome, now)
     error = outcome.error.message
     if isinstance(outcome.error, Temporary) and not outcome.error.outage:
-        error = f"{outcome.error.hold}: {error}"  # `holds.read_hold` reads it
+        error = f"{outcome.error.hold}: {error}"  # `held.read_hold` reads it
     error = error[:ERROR_LIMIT]
     if entry.state is not State.CALLED:
         return entry  # it was found, or dropped, while the call was under way

@@ -24,7 +24,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, Tape, urls
-from dc_inject.model.holds import name_others
+from dc_inject.model.held import name_others
 
 HOUR = timedelta(hours=1)
 TOLERANCE = 1e-6  # part of a limit by which amounts may be above it: every due is rounded to a byte, and rates are

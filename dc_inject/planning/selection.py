@@ -21,7 +21,8 @@ from datetime import timedelta
 
 from dc_inject.model import Bundle, File, Held, Hold, Injection, Item, Mode, Numbers
 from dc_inject.model.goals import Recycle, SecondHop
-from dc_inject.model.holds import Trait, name_others
+from dc_inject.model.held import name_others
+from dc_inject.model.holds import Trait
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning import limits
 from dc_inject.planning.limits import HOUR, Constraint, leading

@@ -33,7 +33,8 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger import Reader, Row, failing
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, causes, units
-from dc_inject.model.holds import Trait, is_of_earlier_cycles, sentence
+from dc_inject.model.held import is_of_earlier_cycles, sentence
+from dc_inject.model.holds import Trait
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.link_plan import FAILING
 from dc_inject.summary import what_to_do, why

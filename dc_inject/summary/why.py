@@ -19,7 +19,8 @@ from dc_inject.ledger import Reader, Row, Signal
 from dc_inject.ledger.series import HeldFlow
 from dc_inject.ledger.types import BLAMED
 from dc_inject.model import FlowKey, Held, Hold, State
-from dc_inject.model.holds import Trait, read_hold, sentence
+from dc_inject.model.held import read_hold, sentence
+from dc_inject.model.holds import Trait
 
 MOST_NAMED = 2  # links that are named for each reason
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dc_inject.engine import rate_changes
-from dc_inject.model import FlowKey, Held, Hold, Link, holds, overrides, urls
+from dc_inject.model import FlowKey, Held, Hold, Link, held, overrides, urls
 from dc_inject.model.overrides import Kind, Override
 
 ONE, OTHER = "http://127.0.0.1:1/a", "root://127.0.0.1:2//b"
@@ -48,11 +48,11 @@ def test_what_is_set_for_a_link_is_said_with_an_arrow():
 @pytest.mark.parametrize("hold", Hold)
 def test_every_hold_has_a_short_text(hold):
     assert hold.short
-    assert holds.sentence(Held(hold)) == hold.short
+    assert held.sentence(Held(hold)) == hold.short
 
 
 def test_a_pool_that_was_used_up_is_not_called_one_that_was_always_empty():
     """Of the first the campaign has copies somewhere; the other is the menu's fault."""
     used, empty = ({"pool_items": 0, "pool_bytes": 0, "resident": resident} for resident in (10**9, 0))
-    assert holds.sentence(Held(Hold.POOL_DRY, used)) == Hold.POOL_DRY.short
-    assert "`datasets`" in holds.sentence(Held(Hold.POOL_DRY, empty))
+    assert held.sentence(Held(Hold.POOL_DRY, used)) == Hold.POOL_DRY.short
+    assert "`datasets`" in held.sentence(Held(Hold.POOL_DRY, empty))

@@ -22,7 +22,7 @@ from dc_inject.ledger import Ledger, Row, ledger_files
 from dc_inject.ledger.paths import link_menu, make_folder
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.errors import LedgerError
-from dc_inject.model.holds import format_numbers
+from dc_inject.model.held import format_numbers
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Clock
 from dc_inject.summary import standing

@@ -18,7 +18,7 @@ from typing import Any
 from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import EPOCH, Cycle, units
-from dc_inject.model.holds import format_numbers
+from dc_inject.model.held import format_numbers
 from dc_inject.summary import closing, figures, first_lines, why
 from dc_inject.summary import standing as standings
 from dc_inject.summary.adding import Added, add_up, together

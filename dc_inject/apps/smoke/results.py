@@ -14,7 +14,8 @@ from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Entry, FlowKey, Held, Hold, State, units
 from dc_inject.model.causes import FILE_CLASSES, Party
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
-from dc_inject.model.holds import Trait, read_hold, sentence
+from dc_inject.model.held import read_hold, sentence
+from dc_inject.model.holds import Trait
 from dc_inject.summary.failed_files import classify
 
 PASSED, FAILED, OPEN = "passed", "failed", "no result"

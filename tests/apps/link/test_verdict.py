@@ -15,7 +15,7 @@ from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder
 from dc_inject.apps.link.judging.verdict import StepOutcome, judge, shorten_message
 from dc_inject.model import Held, Hold
-from dc_inject.model.holds import format_numbers
+from dc_inject.model.held import format_numbers
 from tests.apps.link.simulated_link import SlowLink, stopped
 from tests.engine.world import START
 

@@ -12,7 +12,8 @@ from dc_inject.apps.report import live_lines, watch_figures
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.model.errors import LedgerError
-from dc_inject.model.holds import Held, Hold
+from dc_inject.model.held import Held
+from dc_inject.model.holds import Hold
 from tests.apps.report import campaigns_to_watch as watching
 from tests.apps.report.campaigns_to_watch import LAST, LINKS, NOW
 from tests.cli.ledgers import run

@@ -16,7 +16,8 @@ from dc_inject.apps.link.judging.reading import Reading
 from dc_inject.apps.link.judging.steps import Ladder, Next, NextStep
 from dc_inject.apps.link.judging.verdict import COARSE, Cause, StepOutcome, Verdict, judge
 from dc_inject.model import units
-from dc_inject.model.holds import Held, Hold, Trait
+from dc_inject.model.held import Held
+from dc_inject.model.holds import Hold, Trait
 
 UNDER_WAY = "under-way"
 HISTORY = 500  # readings by which it is known how the link delivers

@@ -24,7 +24,8 @@ from itertools import pairwise
 from dc_inject.apps.link.judging.reading import FILES, Reading, standstill
 from dc_inject.model import Hold, units
 from dc_inject.model.causes import FILE_CLASSES
-from dc_inject.model.holds import Trait, format_numbers
+from dc_inject.model.held import format_numbers
+from dc_inject.model.holds import Trait
 from dc_inject.planning.ramp import FOLLOWS
 
 FAILS = 0.05  # part of what comes to its end that may fail
