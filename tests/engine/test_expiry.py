@@ -182,7 +182,7 @@ def test_what_could_not_be_asked_for_want_of_files_is_no_outage_of_the_service(o
 
     def refuse(_method: str, _subject: object) -> None:
         if since <= one.clock.now() < since + HOUR:
-            raise Temporary("too many open files", hold="local")
+            raise Temporary("EMFILE", hold="local")
 
     one.backend.fault = refuse
     one.engine().run(until=START + 4 * HOUR)

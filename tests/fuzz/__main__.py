@@ -36,7 +36,7 @@ def main() -> int:
         except Exception:  # noqa: BLE001  told at the end, after the others have run
             failures.append((name, traceback.format_exc()))
         print(f"{name:<78} {ran[name]:>7} {time.process_time() - begun:>6.0f}", flush=True)
-    print(f"{len(ran)} properties, {ran.total()} cases, {len(failures)} do not hold")
+    print(f"{len(ran)} properties, {ran.total()} cases, {len(failures)} failed")
     for name, trace in failures:
         print(f"\n{name}\n{trace}")
     return bool(failures)
