@@ -1,5 +1,6 @@
-"""What to do about each hold, alert and cause of a shortfall: the table `what_to_do.toml`, for all who show it.
+"""What to do about each hold, alert and cause of a shortfall, for all who show it.
 
+The texts of a hold are in its definition (`model/holds.py`), those of all else in the table `what_to_do.toml`.
 `dc-inject explain`, docs/how-to/on-call.md and the alerts' links are made from it.
 """
 
@@ -8,12 +9,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from dc_inject.model.causes import FILE_CLASSES
 from dc_inject.model.holds import Hold
+from dc_inject.model.on_call import OnCall
 from dc_inject.model.services import SERVICES
 from dc_inject.model.types import Entry
 
@@ -21,15 +24,15 @@ PLACES = {"rucio": "Rucio", "fts": "FTS", "network": "network", "deletions": "de
 
 
 @cache
-def entries() -> Mapping[str, Mapping[str, Any]]:
-    """Return all entries by their keys, ordered by what you see.
-
-    Each has what you `see`, what it `means`, what to `do`, whom to `call` (which may name `{operators}`,
-    `{source}` and `{destination}`), what to look at in some of `PLACES`, and perhaps `alerts` and `signals` that
-    point to it. An entry for which no person has to act has `needs_action = false`; `with_message` replaces values
-    of a hold that has a message.
-    """
-    return tomllib.loads(files("dc_inject.summary").joinpath("what_to_do.toml").read_text(encoding="utf-8"))
+def entries() -> Mapping[str, OnCall]:
+    """Return all entries by their keys: those of the table, and after `held` all holds, the leading ones first."""
+    found = {}
+    table = tomllib.loads(files("dc_inject.summary").joinpath("what_to_do.toml").read_text(encoding="utf-8"))
+    for key, texts in table.items():
+        found[key] = OnCall(**texts)
+        if key == "held":
+            found |= {hold.value: hold.on_call for hold in Hold}
+    return found
 
 
 def entry(name: str) -> dict[str, Any]:
@@ -38,10 +41,10 @@ def entry(name: str) -> dict[str, Any]:
     Raises KeyError.
     """
     keys = dict.fromkeys(FILE_CLASSES.keys() - entries().keys(), Hold.FAILING.value)
-    names = {key: [*of.get("alerts", ()), *of.get("signals", ())] for key, of in entries().items()}
-    keys |= {name: key for key, others in names.items() for name in others}
+    keys |= {other: key for key, of in entries().items() for other in (*of.alerts, *of.signals)}
     key = keys.get(name, name)
-    return {"key": key, "alerts": [], "needs_action": True, **dict.fromkeys(PLACES, ""), **entries()[key]}
+    given = {field: value for field, value in asdict(entries()[key]).items() if value not in ((), "", None)}
+    return {"key": key, "alerts": [], "needs_action": True, **dict.fromkeys(PLACES, ""), **given}
 
 
 def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) -> dict[str, Any]:
