@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,13 @@ def ledger_of(injections: Sequence[Injection]) -> Iterator[Ledger]:
         ledger.add_injections(injections, CYCLE.start)
         ledger.call([injection.key for injection in injections], CYCLE.start)
         yield ledger
+
+
+def kept_open(injections: Sequence[Injection]) -> Ledger:
+    """Return such a ledger, which is there until this process ends."""
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    return until_the_end.enter_context(ledger_of(injections))
 
 
 def accepted(ledger: Ledger, entries: Sequence[Entry]) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.fts.jobs import read_metadata
 from dc_inject.backends.sim import SimClock
+from dc_inject.ledger import Ledger
 from dc_inject.model import Bundle, File, JobOptions, Link, naming
 from dc_inject.model.errors import ServiceError
 from dc_inject.system.transport import Session
@@ -26,7 +27,7 @@ from tests.backends.support import CYCLE, Heard, injection, live
 
 from .broken import MUTATIONS, VALUES, Breaker, Mutation, no_secret
 from .cases import fuzz
-from .ledgers import accepted, ledger_of, tried
+from .ledgers import accepted, kept_open, tried
 
 requests = pytest.importorskip("fts3.rest.client.request", reason="needs the extra `fts`").requests
 
@@ -183,13 +184,8 @@ def test_whatever_fts_answers(method: str, mutations: list[Mutation], status: in
 
 
 @functools.lru_cache
-def _ledger() -> Any:
-    holder = ledger_of(INJECTIONS)
-    _OPEN.append(holder)
-    return holder.__enter__()
-
-
-_OPEN: list[Any] = []
+def _ledger() -> Ledger:
+    return kept_open(INJECTIONS)
 
 
 @fuzz(

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.ledger import Ledger
 from dc_inject.model import Dataset, DatasetFilter, Link, PoolKey, Slice, naming
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.items import Range, SliceId, Slicing
@@ -18,7 +19,7 @@ from tests.backends.support import ANYTHING, CYCLE, Heard, injection, live
 
 from .broken import MUTATIONS, Breaker, Mutation, no_secret
 from .cases import fuzz
-from .ledgers import accepted, ledger_of, tried
+from .ledgers import accepted, kept_open, tried
 
 LINK = Link("T2_CH_CERN", "T1_DE_KIT_Disk")
 NAMED = DatasetFilter(("cms:/data/RAW#0", "cms:/all"), ("cms:/all",), (), (1, 10**6), (1, 10**15))
@@ -146,10 +147,5 @@ def _broken(server: FakeRucio, breaker: Breaker) -> Callable[..., Any]:
 
 
 @functools.lru_cache
-def _ledger() -> Any:
-    holder = ledger_of(INJECTIONS)
-    _OPEN.append(holder)
-    return holder.__enter__()
-
-
-_OPEN: list[Any] = []
+def _ledger() -> Ledger:
+    return kept_open(INJECTIONS)
