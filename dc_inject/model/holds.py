@@ -136,7 +136,7 @@ class Hold(StrEnum):
         on_call=OnCall(
             see="no injector ran",
             means="What was due in those cycles is made up as far as two cycles' worth; the rest is forgiven.",
-            do="Start `dc-inject run` again with the same menus, or its service; it finds out what happened.",
+            do="Start `dc-inject run MENUS` again with the same menus, or its service: it learns what happened.",
             call="the campaign's operator",
             alerts=("DcInjectGone", "DcInjectNoCycle"),
             here="`dc-inject health CAMPAIGN` names a full disk; the log, `journalctl`, and whether the machine "
@@ -262,7 +262,7 @@ class Hold(StrEnum):
             means="What was ended is still there, so there is no room for more: injecting would only fill the "
             "disk.",
             do="Ask the site why deletions are slow, and Rucio's operators whether the reaper runs for this RSE. "
-            "Lower the link's rate to what deletions allow: `dc-inject set`.",
+            "Lower the link's rate to what deletions allow: `dc-inject set CAMPAIGN SRC DST rate VALUE`.",
             call="{destination}, then Rucio's operators",
             rucio="`availability_delete` of the RSE; the reaper's log for it.",
             deletions="Seconds per deletion, and how many run in parallel: files per second that arrive, times "
