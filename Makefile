@@ -202,12 +202,13 @@ $(MAN): | $(READY)
 	@mkdir -p $(@D)
 	@ln -sf $(CURDIR)/docs/man/*.1 $(@D)
 
-# M2Crypto, a part of the FTS client, has to be compiled. Its swig comes from the lock, and works only without build isolation.
+# M2Crypto, a part of the FTS client, has to be compiled: without optimisation, which takes fifteen seconds and gains nothing
+# here. Its swig comes from the lock, and works only without build isolation.
 # In CI, as root on Debian, a compiler that is missing is installed.
 $(FTS): $(READY) requirements-fts.txt
 	@$(COMPILES) || ! $(MAY_INSTALL) || ( $(INSTALL) ) >/dev/null || true
 	@if $(COMPILES); then \
-	  PATH="$(abspath $(BIN)):$$PATH" $(PIP) $(INSTALL_LOCK) --no-build-isolation -r requirements-fts.txt && touch $@; \
+	  CFLAGS=-O0 PATH="$(abspath $(BIN)):$$PATH" $(PIP) $(INSTALL_LOCK) --no-build-isolation -r requirements-fts.txt && touch $@; \
 	else \
 	  echo "The FTS client is left out: there is no C compiler, or no headers of OpenSSL and Python." \
 	    "On Debian: apt install gcc libssl-dev python3-dev" >&2; \
