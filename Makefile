@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 5
+JOBS ?= 6
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 # Bytecode of what is never imported costs a third of an installation; what is imported gets its own then.
@@ -96,7 +96,7 @@ bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges n
 	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done
 
 fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong things; SEED= and TIMES= (10 min)
-	@DC_INJECT_FUZZ=$(or $(TIMES),26) DC_INJECT_FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m tests.fuzz
+	@DC_INJECT_FUZZ=$(or $(TIMES),52) DC_INJECT_FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m tests.fuzz
 
 hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (30 min)
 	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile

@@ -48,7 +48,7 @@ HERE = Path(__file__).parent
 
 # No test depends on how fast a machine is; with CI set, hypothesis also takes the same examples each time.
 settings.register_profile(
-    "any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    "any machine", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("unit", settings.get_profile("any machine"), max_examples=5)
 settings.load_profile("any machine")
