@@ -198,6 +198,7 @@ def test_jobs_that_a_run_ends_after_their_lifetime_have_expired(trouble: str, tm
     grid = (ROOT / "menus" / "twin" / "link-at-70-percent" / "grid.yaml").read_text()
     for old, new in (
         ("rate: 7 Gb/s", "rate: 4 Gb/s"),
+        ("count: 500", "count: 100"),
         ("T2_CH_CERN: {}", "T2_CH_CERN: {host: a.example.org}"),
         ("{space: 500 TB}", "{space: 500 TB, host: b.example.org}"),
     ):
