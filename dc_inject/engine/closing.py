@@ -52,9 +52,7 @@ class Closing:
             self._submitting.withdraw(failed, "its service did not answer until its cycle was over")
             waited = set(self._submitting.without_room)  # not for want of time, which planning would believe
             self._submitting.withdraw(waited, "there was no room at its destination until its cycle was over")
-            self._submitting.withdraw(
-                set(self._submitting.withheld), "enough was in flight until its cycle was over"
-            )
+            self._submitting.withdraw(set(self._submitting.withheld), transitions.WITHHELD)
             self._submitting.withdraw(None, transitions.OVER)
         self._write(cycle, holds, troubled)
         if log.isEnabledFor(logging.INFO):  # a simulation does not log it

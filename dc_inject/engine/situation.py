@@ -29,6 +29,7 @@ from dc_inject.model import (
     RseSpec,
     Site,
     State,
+    transitions,
     urls,
 )
 from dc_inject.model.held import is_of_earlier_cycles
@@ -121,6 +122,7 @@ class SituationReader:
             last_hour[key.link] += injected
         submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
         submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
+        withdrawn = ledger.entries(State.WITHDRAWN, cycle=Cycle(cycle.start - cycle.length, cycle.length))
         menus = campaign.in_force(cycle.start, cycle.end)
         limits, sites = _limits(menus, cycle, site_of(campaign))
         may_end = frozenset(name for name, identity in self._context.identities.items() if identity.may_end)
@@ -140,7 +142,7 @@ class SituationReader:
             site_of=site_of(campaign),
             limits=limits,
             rules_last_hour=sum(rules for _, rules in earlier.values()),
-            unsent=len(ledger.entries(State.WITHDRAWN, since=cycle.start - cycle.length)),
+            withheld=sum(entry.error == transitions.WITHHELD for entry in withdrawn),
             last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
             submits={service: count for service, count in submits.items() if count is not None},

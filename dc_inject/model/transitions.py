@@ -21,6 +21,7 @@ from dc_inject.model.errors import NeedsOperator, Permanent, Temporary, TryOther
 from dc_inject.model.ports import Observation, Outcome, Status
 
 OVER = "its cycle is over"  # why intents are withdrawn for which there was no time
+WITHHELD = "enough was in flight until its cycle was over"  # the same for which no window of control had room
 ERROR_LIMIT = 1000  # characters of a service's message that are kept
 
 UNASKED = frozenset({State.INTENDED, State.CALLED})

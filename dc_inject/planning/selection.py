@@ -248,12 +248,14 @@ def _turn(line: LinkPlan, index: int, submits: Mapping[str, int]) -> float:
 def count_rules_left(situation: Situation, chosen: int = 0) -> int:
     """Return how many rules and jobs may still be made in a cycle that has `chosen` some, by those of an hour.
 
-    Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once. What was
-    withdrawn in the last cycle is made up, at most a quarter of a cycle's worth.
+    Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once. Of what is
+    chosen control withholds about as much as in the last cycle, so that much more is chosen, at most a quarter;
+    but not in cycles that do not divide the hour, which could exceed its limit.
     """
     in_an_hour = situation.limits.rules_per_hour
     paced = -(-in_an_hour * max(situation.cycle.length, QUARTER) // HOUR)
-    paced += min(situation.unsent, paced // 4)
+    if not HOUR % situation.cycle.length:
+        paced += min(situation.withheld, paced // 4)
     return max(0, min(in_an_hour - situation.rules_last_hour, paced) - chosen)
 
 

@@ -77,8 +77,8 @@ class Situation:
 
     `rules_last_hour` and `last_hour` (bytes by link) count what was given in the cycles that began within an
     hour before the END of this cycle, this cycle not included: so that four quarters of an hour make an hour.
-    `unsent` are injections of the last cycle that were withdrawn. `submits` are rules and jobs for which there was
-    time in the last cycles, of services that were not given all.
+    `withheld` are injections of the last cycle for which control had no room. `submits` are rules and jobs for
+    which there was time in the last cycles, of services that were not given all.
     """
 
     campaign: str
@@ -96,7 +96,7 @@ class Situation:
     site_of: Mapping[str, str] = field(default_factory=dict)  # RSE -> site; an RSE without one is its own
     limits: Limits = field(default_factory=Limits)
     rules_last_hour: int = 0
-    unsent: int = 0
+    withheld: int = 0
     last_hour: Mapping[Link, int] = field(default_factory=dict)
     files_in_flight: int = 0
     submits: Mapping[str, int] = field(default_factory=dict)  # a cycle, by service

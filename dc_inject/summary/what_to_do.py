@@ -50,8 +50,9 @@ def entry(name: str) -> dict[str, Any]:
 def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) -> dict[str, Any]:
     """Return the entry of a group of short links, as `status` has it, with commands that can be run as they are.
 
-    They name the campaign (`campaign` is what commands take for it), and of links through Rucio the RSE, and of
-    their `live` rules the one with most stuck files, or else the oldest. Rucio is left out where there are none.
+    They name the campaign (`campaign` is what commands take for it), and of links through Rucio the RSE, both ends
+    of a single one, and of their `live` rules the one with most stuck files, or else the oldest. Rucio is left out
+    where there are none.
     """
     found, names = entry(group["cause"]), {"CAMPAIGN": campaign}
     links = [link for link in group["links"] if not SERVICES[link["service"]].ends_are_urls]
@@ -61,6 +62,8 @@ def entry_for(group: Mapping[str, Any], campaign: str, live: Sequence[Entry]) ->
         names["RSE"] = links[0]["source" if "{source}" in found["call"] else "destination"]
     elif group["links"]:
         found["rucio"] = ""
+    if len(links) == len(group["links"]) == 1:
+        names |= {"SRC": links[0]["source"], "DST": links[0]["destination"]}
     if rules:
         names["ID"] = max(rules, key=lambda e: e.files_stuck).external_id
 

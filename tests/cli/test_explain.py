@@ -19,7 +19,7 @@ from dc_inject.model.ports import Outcome
 from dc_inject.summary import short_links, what_to_do
 from tests import cpu
 from tests.apps.report import campaigns_to_watch as watching
-from tests.cli.ledgers import KIT, injection, run
+from tests.cli.ledgers import FNAL, KIT, injection, run
 from tests.metrics.prometheus import RULES
 
 
@@ -121,6 +121,16 @@ def test_rucio_is_asked_about_its_own_rules_and_ends_where_links_of_fts_share_a_
     assert "rule show the-rule`" in what_to_do.entry_for(row, "dc27", [job, rule])["rucio"]
     row = {**row, "cause": "destination-unavailable"}
     assert f"rse show {KIT.link.destination}`" in what_to_do.entry_for(row, "dc27", [])["rucio"]
+
+
+def test_a_command_for_a_single_link_has_its_ends():
+    row, command = (
+        {"cause": "deletion-lag", "links": [KIT.names()]},
+        f"set dc27 {KIT.link.source} {KIT.link.destination} ",
+    )
+    assert command in what_to_do.entry_for(row, "dc27", [])["do"]
+    row["links"].append(FNAL.names())
+    assert "set dc27 SRC DST " in what_to_do.entry_for(row, "dc27", [])["do"]
 
 
 def test_a_rule_is_found_in_a_mesh_of_ten_thousand_links():

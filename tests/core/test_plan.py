@@ -232,9 +232,11 @@ def test_rules_of_an_hour_are_spread_over_its_cycles_and_over_links() -> None:
     assert {d.held.hold for d in made.decisions if d.held} == {Hold.CAMPAIGN_LIMIT}
     assert len(plan(replace(now, rules_last_hour=900)).injections) == 100
     assert plan(replace(now, rules_last_hour=1000)).injections == ()
-    assert len(plan(replace(now, rules_last_hour=700, unsent=40)).injections) == 290, "they are made up"
-    assert len(plan(replace(now, rules_last_hour=500, unsent=400)).injections) == 312, "in several cycles"
-    assert len(plan(replace(now, rules_last_hour=730, unsent=40)).injections) == 270, "the hour's limit stays"
+    assert len(plan(replace(now, rules_last_hour=700, withheld=40)).injections) == 290, "40 will wait again"
+    assert len(plan(replace(now, rules_last_hour=500, withheld=400)).injections) == 312, "a quarter more at most"
+    assert len(plan(replace(now, rules_last_hour=730, withheld=40)).injections) == 270, "the hour's limit stays"
+    longer = replace(now.cycle, length=timedelta(minutes=45))
+    assert len(plan(replace(now, cycle=longer, withheld=40)).injections) == 750, "it is kept by the pace alone"
 
 
 def test_every_link_has_its_turn_when_rules_are_scarce() -> None:

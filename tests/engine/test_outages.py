@@ -12,7 +12,7 @@ from dc_inject.model import Cycle, Hold, Limits
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import plan
-from tests.engine.world import CYCLE, GB, NO_LIMITS, START, campaign, flow, items, world
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
 DUE = 112_500_000_000
@@ -61,20 +61,6 @@ def test_what_is_forgiven_after_an_outage_is_blamed_on_it(tmp_path, monkeypatch)
     one.run(cycles=1)
     assert made_up[START + 3 * CYCLE] == [False]
     assert made_up[START + 7 * CYCLE] == [True]
-
-
-def test_rules_that_did_not_go_out_are_made_up_within_the_limit_of_an_hour(tmp_path):
-    """80 an hour are 20 a cycle; a quarter of a cycle's worth is made up at most."""
-    limits = replace(NO_LIMITS, rules_per_hour=80)
-    one = world(tmp_path, campaign([LINK], limits=limits), {"A": items("A", 500, GB)})
-
-    def away(method: str, _subject: object) -> None:
-        if method == "submit" and 1 <= (one.clock.now() - START) / CYCLE < 2:
-            raise Temporary("no connection")
-
-    one.backend.fault = away
-    one.run(cycles=4)
-    assert [row.rules for row in one.ledger.rows()] == [20, 0, 25, 20]
 
 
 def test_while_it_drains_past_its_end_nothing_is_due_and_nobody_is_missing(tmp_path):

@@ -1,6 +1,7 @@
 """Many cases of every property, each seeded, and how many there were: `make fuzz`, `make fuzz SEED=7 TIMES=100`.
 
-DC_INJECT_FUZZ is how many times as many cases there are as in the tests, DC_INJECT_FUZZ_SEED where they begin.
+DC_INJECT_FUZZ is how many times the cases are run that each property names (tests run half of them), and
+DC_INJECT_FUZZ_SEED where they begin.
 Further arguments are words of the properties to run.
 """
 
@@ -26,7 +27,9 @@ def main() -> int:
     for module in MODULES:
         importlib.import_module(module)
     wanted, failures = sys.argv[1:], []
-    print(f"seed {SEED}, {TIMES:g} times the cases of the tests\n{'property':<78} {'cases':>7} {'CPU s':>6}")
+    print(
+        f"seed {SEED}, {TIMES:g} times the cases that each property names\n{'property':<78} {'cases':>7} {'CPU s':>6}"
+    )
     for name, test in properties.items():
         if wanted and not any(word in name for word in wanted):
             continue

@@ -42,8 +42,9 @@ def ledger_of(injections: Sequence[Injection]) -> Iterator[Ledger]:
 def kept_open(injections: Sequence[Injection]) -> Ledger:
     """Return such a ledger, which is there until this process ends."""
     until_the_end = contextlib.ExitStack()
-    atexit.register(until_the_end.close)
-    return until_the_end.enter_context(ledger_of(injections))
+    ledger = until_the_end.enter_context(ledger_of(injections))
+    atexit.register(until_the_end.close)  # after its folder has registered itself, so that it goes first
+    return ledger
 
 
 def accepted(ledger: Ledger, entries: Sequence[Entry]) -> None:

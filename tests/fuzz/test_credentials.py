@@ -40,7 +40,7 @@ def _jwt(claims: Any) -> str:
 TOKENS = TEXTS | CLAIMS.map(_jwt) | st.text(max_size=40) | st.text("ABCabc.-_=", max_size=40)
 
 
-@fuzz(125, text=TOKENS)
+@fuzz(250, text=TOKENS)
 def test_whatever_is_given_as_a_token(text: str) -> None:
     """It is a token, whose end is known or not, or a ValueError."""
     content = text.encode("utf-8", "surrogatepass")
@@ -55,7 +55,7 @@ def test_whatever_is_given_as_a_token(text: str) -> None:
     assert until is None or until.tzinfo is UTC
 
 
-@fuzz(75, nested=st.integers(1, 100_000), exp=st.integers(-(10**30), 10**30))
+@fuzz(150, nested=st.integers(1, 100_000), exp=st.integers(-(10**30), 10**30))
 def test_tokens_that_are_made_to_hurt(nested: int, exp: int) -> None:
     """Neither deep nesting nor any number is an exception."""
     deep = base64.urlsafe_b64encode(b"[" * nested).decode().rstrip("=")
@@ -89,7 +89,7 @@ PIECES = st.sampled_from(
 FILES = st.lists(DER.map(_pem) | PIECES | st.binary(max_size=10), max_size=4).map(b"".join)
 
 
-@fuzz(125, content=FILES)
+@fuzz(250, content=FILES)
 def test_whatever_is_given_as_a_certificate(content: bytes) -> None:
     """Its end is read, or it is a ValueError that shows nothing of it."""
     try:
@@ -98,7 +98,7 @@ def test_whatever_is_given_as_a_certificate(content: bytes) -> None:
         no_secret(error)
 
 
-@fuzz(20, content=FILES | TOKENS.map(lambda text: text.encode("utf-8", "surrogatepass")), variable=st.sampled_from(
+@fuzz(40, content=FILES | TOKENS.map(lambda text: text.encode("utf-8", "surrogatepass")), variable=st.sampled_from(
     ["X509_USER_PROXY", "BEARER_TOKEN_FILE", "DC_INJECT_FTS_TOKEN_FILE"]))  # fmt: skip
 def test_whatever_a_credential_file_holds(content: bytes, variable: str) -> None:
     """A file is a credential, or NeedsOperator with a hint; neither shows what is in it."""
@@ -113,7 +113,7 @@ def test_whatever_a_credential_file_holds(content: bytes, variable: str) -> None
 
 
 @fuzz(
-    75,
+    150,
     before=st.text(max_size=20),
     after=st.text(max_size=20),
     space=st.sampled_from([" ", "\n", "=", ": ", "'"]),

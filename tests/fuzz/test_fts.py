@@ -148,7 +148,7 @@ def _ask(method: str, backend: FtsBackend, entries: list[Any], ledger: Any) -> N
 
 
 @fuzz(
-    200,
+    400,
     method=st.sampled_from(METHODS),
     mutations=MUTATIONS,
     status=st.none() | st.none() | st.none() | st.sampled_from(STATUSES),
@@ -189,7 +189,7 @@ def _ledger() -> Ledger:
 
 
 @fuzz(
-    75,
+    150,
     value=st.recursive(
         st.sampled_from(VALUES) | st.text(max_size=30),
         lambda inner: (
@@ -207,7 +207,7 @@ def test_whatever_a_job_says_of_itself(value: Any) -> None:
     assert not said or said["dc_inject"] == 1
 
 
-@fuzz(75, contact=st.text(max_size=3000), campaign=st.from_regex(naming.NAME, fullmatch=True))
+@fuzz(150, contact=st.text(max_size=3000), campaign=st.from_regex(naming.NAME, fullmatch=True))
 def test_metadata_of_any_contact_is_ours_and_short_enough(contact: str, campaign: str) -> None:
     """However long and odd a contact is, a job says whose it is within what FTS takes."""
     made = naming.metadata(replace(INJECTIONS[0], contact=contact, campaign=campaign))

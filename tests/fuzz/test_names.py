@@ -19,7 +19,7 @@ MOMENTS = st.integers(0, 2**32).map(lambda seconds: datetime.fromtimestamp(secon
 LENGTHS = st.sampled_from([timedelta(minutes=15), timedelta(hours=1), timedelta(seconds=12)])
 
 
-@fuzz(100, campaign=WORD, scenario=WORD, cycle=MOMENTS)
+@fuzz(200, campaign=WORD, scenario=WORD, cycle=MOMENTS)
 def test_a_comment_of_ours_is_read_back(campaign: str, scenario: str, cycle: datetime) -> None:
     """Campaign, scenario and cycle come back, and Rucio has room for them."""
     text = naming.comment(campaign, scenario, cycle)
@@ -36,14 +36,14 @@ NEAR = st.lists(
 )
 
 
-@fuzz(125, text=st.none() | st.text() | NEAR.map(" ".join) | STAMPS.map("dc_inject/1 a b {}".format))
+@fuzz(250, text=st.none() | st.text() | NEAR.map(" ".join) | STAMPS.map("dc_inject/1 a b {}".format))
 def test_whatever_somebody_writes_into_a_comment(text: str | None) -> None:
     """It says whose rule it is, or it is not ours."""
     said = naming.read_comment(text)
     assert said is None or naming.comment(*said) == text
 
 
-@fuzz(100, campaign=WORD, scenario=WORD, moment=MOMENTS, length=LENGTHS, files=st.integers(1, 20))
+@fuzz(200, campaign=WORD, scenario=WORD, moment=MOMENTS, length=LENGTHS, files=st.integers(1, 20))
 def test_copies_are_read_back(
     campaign: str, scenario: str, moment: datetime, length: timedelta, files: int
 ) -> None:
@@ -65,7 +65,7 @@ BASE = naming.copies(injection(Bundle("bundle", 1, 1), Link("davs://a/data", "da
 
 
 @fuzz(
-    125,
+    250,
     changes=st.lists(
         st.tuples(st.integers(0, len(BASE)), st.characters() | st.sampled_from(string.hexdigits)), max_size=4
     ),
@@ -88,7 +88,7 @@ def _scenario_only(url: str) -> bool:
 
 
 @fuzz(
-    100,
+    200,
     text=st.text(max_size=30)
     | st.from_regex(r"[0-9]{1,400}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,6})? ?[kMGTPE]?i?[bB](/s|ps|)"),
 )

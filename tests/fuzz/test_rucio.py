@@ -123,7 +123,7 @@ def _ask(method: str, backend: RucioBackend, entries: list[Any], ledger: Any) ->
             no_secret(*backend.ours())
 
 
-@fuzz(200, method=st.sampled_from(METHODS), mutations=MUTATIONS)
+@fuzz(400, method=st.sampled_from(METHODS), mutations=MUTATIONS)
 def test_whatever_rucio_answers(method: str, mutations: list[Mutation]) -> None:
     """An answer with something wrong in it is a value that can be kept, or trouble of the service."""
     server = _server()

@@ -103,7 +103,7 @@ class _Answer:
 
 
 @fuzz(
-    100,
+    200,
     body=BODIES.map(lambda text: text.encode("utf-8", "replace")) | st.binary(max_size=200),
     cut=st.none() | st.none() | st.integers(0, 600),
 )
@@ -133,7 +133,7 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 
 
-@fuzz(125, text=st.lists(PARTS | st.text(max_size=6), max_size=6).map("".join))
+@fuzz(250, text=st.lists(PARTS | st.text(max_size=6), max_size=6).map("".join))
 def test_whatever_is_given_as_a_url(text: str) -> None:
     """A URL has one canonical form, which stays what it is; anything else is a ValueError."""
     try:

@@ -91,7 +91,7 @@ def read(data: bytes, options: Options) -> tuple[Imported | None, tuple[Problem,
         return None, error.problems
 
 
-@fuzz(75, text=TABLES, options=OPTIONS)
+@fuzz(150, text=TABLES, options=OPTIONS)
 def test_whatever_is_given_as_a_table(text: str, options: Options) -> None:
     """No secret, and nothing that moves the cursor, is told; the menu has the links and the sum of the table."""
     found, problems = read(text.encode(), options)
@@ -109,7 +109,7 @@ def test_whatever_is_given_as_a_table(text: str, options: Options) -> None:
         assert [(f.link.ends, f.rate) for f in made.preview.flows] == [((a, b), r.rate) for a, b, r in found.links]
 
 
-@fuzz(25, data=st.binary(max_size=100))
+@fuzz(50, data=st.binary(max_size=100))
 def test_whatever_bytes_are_given_as_a_table(data: bytes) -> None:
     """Are links, or are refused."""
     found, problems = read(data, Options())

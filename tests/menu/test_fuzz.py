@@ -145,19 +145,19 @@ def only_menu_errors(text: str | bytes, files: Files_[str, str | bytes] = FILES)
         assert "hunter2" not in str(problem)
 
 
-@fuzz(30, content=st.text() | st.binary())
+@fuzz(60, content=st.text() | st.binary())
 def test_any_text_or_bytes(content: str | bytes) -> None:
     """Text and bytes of any kind lead to a MenuError, or to a menu."""
     only_menu_errors(content)
 
 
-@fuzz(30, content=st.text(alphabet="&*!<>{}[]:,-?|#%@`'\"ab1 \n\t~", max_size=60))
+@fuzz(60, content=st.text(alphabet="&*!<>{}[]:,-?|#%@`'\"ab1 \n\t~", max_size=60))
 def test_any_punctuation(content: str) -> None:
     """So does what looks like YAML to the parser."""
     only_menu_errors("a: " + content)
 
 
-@fuzz(60, parts=MENUS)
+@fuzz(120, parts=MENUS)
 def test_any_menu(parts: dict[str, object]) -> None:
     """So does a menu whose every part may be wrong."""
     lines = PARTS | {key: f"{key}: {flow_style(value)}" for key, value in parts.items()}
@@ -185,14 +185,14 @@ SITES = st.dictionaries(
 )
 
 
-@fuzz(60, scenarios=st.dictionaries(st.sampled_from(["one", "two"]), THROUGH_FTS, min_size=1), sites=SITES)
+@fuzz(120, scenarios=st.dictionaries(st.sampled_from(["one", "two"]), THROUGH_FTS, min_size=1), sites=SITES)
 def test_any_menu_through_fts(scenarios: object, sites: object) -> None:
     """So does one that is nearly right: only ends, files and sites do not fit together."""
     lines = PARTS | {"scenarios": f"scenarios: {flow_style(scenarios)}", "sites": f"sites: {flow_style(sites)}"}
     only_menu_errors("\n".join(lines.values()))
 
 
-@fuzz(40, tree=st.dictionaries(KEYS, TREES, max_size=8))
+@fuzz(80, tree=st.dictionaries(KEYS, TREES, max_size=8))
 def test_any_tree(tree: dict[str, object]) -> None:
     """So does any tree of mappings and lists, with our keys in the wrong places."""
     only_menu_errors("\n".join(PARTS[key] for key in PARTS if key not in tree) + "\n" + "\n".join(
@@ -215,14 +215,14 @@ ONE = "from: 'davs://a.b:8443/c', to: 'root://e//f', rate: 1 Gb/s, through: fts"
 WITH_LIST = f"scenarios:\n  one: {{{{{ONE}, files: {{{{list: {{}}}}}}}}}}"
 
 
-@fuzz(100, content=LISTS, name=st.sampled_from(["l.csv", "l.yaml", "l.txt", "l"]))
+@fuzz(200, content=LISTS, name=st.sampled_from(["l.csv", "l.yaml", "l.txt", "l"]))
 def test_any_source_list(content: bytes, name: str) -> None:
     """So does any list of source files, whatever it is called."""
     lines = PARTS | {"scenarios": WITH_LIST.format(name)}
     only_menu_errors("\n".join(lines.values()), {name: content})
 
 
-@fuzz(60, content=LISTS)
+@fuzz(120, content=LISTS)
 def test_any_list_of_links(content: bytes) -> None:
     """And any list of links, and any of datasets."""
     lines = PARTS | {"scenarios": "scenarios:\n  one: {links: {file: l.csv}, datasets: {file: l.csv}}"}
