@@ -27,9 +27,7 @@ def main() -> int:
     for module in MODULES:
         importlib.import_module(module)
     wanted, failures = sys.argv[1:], []
-    print(
-        f"seed {SEED}, {TIMES:g} times the cases that each property names\n{'property':<78} {'cases':>7} {'CPU s':>6}"
-    )
+    print(f"seed {SEED}, {TIMES:g} times the cases of each property\n{'property':<78} {'cases':>7} {'CPU s':>6}")
     for name, test in properties.items():
         if wanted and not any(word in name for word in wanted):
             continue
