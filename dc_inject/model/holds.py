@@ -246,8 +246,9 @@ class Hold(StrEnum):
         on_call=OnCall(
             see="enough is in flight on a link already",
             means="What is on its way would take longer than its lifetime at the rate of the last cycles; more "
-            "would only be cancelled.",
-            do="Find out why the link is slow: see silent.",
+            "would only be cancelled. With `control: act`, a window of the link or of a storage is full.",
+            do="Find out why the link is slow: see silent. `dc-inject status CAMPAIGN --decisions 8` shows which "
+            "windows are full.",
             call="the services and sites that the line names",
             fts="Is there a queue on the link, or at the storage?",
         ),
