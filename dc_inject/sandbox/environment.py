@@ -73,7 +73,7 @@ def ensure_environment(folder: Path, report: Callable[[str], None], release: str
         if is_complete(folder, release):
             return
         if os.path.lexists(folder):
-            ownership.remove(folder, "--env", ownership.completed(_COMPLETE))
+            ownership.remove(folder, "--env")
         ownership.claim(folder, "--env")
         report(f"making a Python environment for the Rucio server, release {release}, in {folder}")
         _run([sys.executable, "-m", "venv", str(folder)])

@@ -17,7 +17,7 @@ from .contents import datasets_plain, rses_plain
 from .environment import RELEASES
 from .grid import Grid, link_plain
 from .services import DAEMONS, POSTGRES, Services, listen
-from .settings import alembic_settings, client_settings, server_settings, sqlite_address
+from .settings import ALEMBIC, CLIENT, server_settings, sqlite_address
 from .state import State, write_private
 from .xrootd import Xrootd
 
@@ -129,9 +129,10 @@ def _write_settings(folder: Path, state: State, passwords: Mapping[str, str]) ->
     root, storages_too = passwords["root"], bool(state.storages)
     settings = server_settings(folder, database, state.policy, root, storages=storages_too)
     write_private(folder / "server.cfg", settings)
-    write_private(folder / "alembic.ini", alembic_settings(database))
+    write_private(folder / "alembic.ini", ALEMBIC.format(database=database))
     for name, account in (("root.cfg", "root"), ("rucio.cfg", state.account)):
-        write_private(folder / name, client_settings(folder, state.url, account, passwords[account]))
+        settings = CLIENT.format(folder=folder, url=state.url, account=account, password=passwords[account])
+        write_private(folder / name, settings)
 
 
 def _contents(folder: Path, state: State, grid: Grid, passwords: Mapping[str, str]) -> list[dict[str, Any]]:

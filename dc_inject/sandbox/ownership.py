@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from dc_inject.model.errors import UsageError
 
 MARKER = ".dc_inject-sandbox"
 _TEXT = "dc_inject made this folder and deletes it with all that is in it\n"
-
-Legacy = Callable[[Path], bool]  # whether a folder is one that an earlier version made, without a marker
 
 
 def claim(folder: Path, option: str, mode: int = 0o755) -> None:
@@ -30,14 +26,15 @@ def claim(folder: Path, option: str, mode: int = 0o755) -> None:
         out.write(_TEXT)
 
 
-def is_ours(folder: Path, legacy: Legacy = lambda _: False) -> bool:
+def is_ours(folder: Path) -> bool:
     """Return whether we made a folder: it is a folder of our own user, with our marker."""
+    marker = folder / MARKER
     try:
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             return False
-        return _has(folder, MARKER, _TEXT) or legacy(folder)
-    except OSError:
+        return stat.S_ISREG(marker.lstat().st_mode) and marker.read_text() == _TEXT
+    except (OSError, UnicodeDecodeError):
         return False
 
 
@@ -52,46 +49,20 @@ def is_private(folder: Path, file: str) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
-def remove(folder: Path, option: str, legacy: Legacy = lambda _: False) -> None:
+def remove(folder: Path, option: str) -> None:
     """Delete a folder of ours with all that is in it, or one that is empty; raises UsageError for any other."""
-    if is_ours(folder, legacy):
+    refuse_foreign(folder, option)
+    if is_ours(folder):
         shutil.rmtree(folder)
-    elif folder.is_symlink() or not folder.is_dir() or any(folder.iterdir()):
-        raise _in_use(folder, option)
     else:
         folder.rmdir()
 
 
-def refuse_foreign(folder: Path, option: str, legacy: Legacy = lambda _: False) -> None:
+def refuse_foreign(folder: Path, option: str) -> None:
     """Raise UsageError for a folder that has something in it and is not ours."""
     foreign = folder.is_symlink() or not folder.is_dir() or any(folder.iterdir())
-    if os.path.lexists(folder) and foreign and not is_ours(folder, legacy):
+    if os.path.lexists(folder) and foreign and not is_ours(folder):
         raise _in_use(folder, option)
-
-
-def completed(name: str) -> Legacy:
-    """Recognize folders of earlier versions by the file that was written when they were complete."""
-    return lambda folder: stat.S_ISREG((folder / name).lstat().st_mode)
-
-
-def is_older_sandbox(folder: Path) -> bool:
-    """Return whether a folder is a sandbox of an earlier version, by its state file."""
-    file = folder / "state.json"
-    if not stat.S_ISREG(file.lstat().st_mode):
-        return False
-    try:
-        content = json.loads(file.read_text())
-    except ValueError:
-        return False
-    return isinstance(content, dict) and {"marker", "port", "env", "policy", "account", "quota"} <= set(content)
-
-
-def _has(folder: Path, name: str, text: str) -> bool:
-    file = folder / name
-    try:
-        return stat.S_ISREG(file.lstat().st_mode) and file.read_text() == text
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _in_use(folder: Path, option: str) -> UsageError:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dc_inject.model.errors import ServiceError
 
-from .settings import postgres_settings
+from .settings import POSTGRES
 from .state import State, write_private
 
 FOLDER = "postgres"
@@ -32,7 +32,7 @@ def prepare(folder: Path, state: State) -> None:
     """Write its settings; it makes its data folder itself."""
     own, socket = folder / FOLDER, f"@dc_inject-{state.marker[:16]}"
     own.mkdir(mode=0o700)
-    write_private(own / "postgresql.conf", postgres_settings(socket))
+    write_private(own / "postgresql.conf", POSTGRES.format(socket=socket))
     write_private(own / "service.conf", _SERVICE.format(socket=socket))
     write_private(own / "hba.conf", _ALLOWED)
     write_private(own / "ident.conf", f'owner "{account()}" rucio\n')

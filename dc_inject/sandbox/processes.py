@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dc_inject.model.errors import DcInjectError
@@ -84,32 +84,23 @@ def _environ(pid: int) -> bytes:
         return b""
 
 
+def _living(marker: str) -> Iterator[tuple[int, str]]:
+    """Yield the id and the role of each living process that carries the marker."""
+    for entry in Path("/proc").iterdir():
+        variables = _environ(int(entry.name)).split(b"\0") if entry.name.isdigit() else []
+        if f"{MARKER}={marker}".encode() in variables:
+            by_name = dict(variable.partition(b"=")[::2] for variable in variables)
+            yield int(entry.name), by_name.get(ROLE.encode(), b"").decode()
+
+
 def marked(marker: str, role: str | None = None) -> list[int]:
     """Return the ids of the living processes that carry the marker (and the role, when one is named)."""
-    wanted = [f"{MARKER}={marker}".encode()]
-    if role:
-        wanted.append(f"{ROLE}={role}".encode())
-    pids = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        variables = _environ(int(entry.name)).split(b"\0")
-        if all(variable in variables for variable in wanted):
-            pids.append(int(entry.name))
-    return pids
+    return [pid for pid, its in _living(marker) if role in {None, its} and pid != os.getpid()]
 
 
 def roles(marker: str) -> set[str]:
     """Return the roles of all living processes that carry the marker."""
-    names: set[str] = set()
-    for entry in Path("/proc").iterdir():
-        variables = _environ(int(entry.name)).split(b"\0") if entry.name.isdigit() else []
-        if f"{MARKER}={marker}".encode() in variables:
-            prefix = f"{ROLE}=".encode()
-            names |= {
-                variable.removeprefix(prefix).decode() for variable in variables if variable.startswith(prefix)
-            }
-    return names
+    return {role for _, role in _living(marker) if role}
 
 
 def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:

@@ -28,7 +28,7 @@ from .making import Wanted, make
 from .services import DAEMONS, FTS, POSTGRES, SERVER, storage_role, tape_role
 from .state import STATE, State
 from .storages import StorageControls, addresses, wait
-from .xrootd import Xrootd, default_xrootd, ensure_xrootd
+from .xrootd import default_xrootd, ensure_xrootd
 
 POLICIES = ("owners", "generic")
 DATABASES = ("sqlite", "postgres")
@@ -106,14 +106,15 @@ class Sandbox(RucioControls, StorageControls):
                 self._refuse_to_change(db, storage, rucio)
                 self._report(f"the sandbox in {self.folder} is up already")
                 return
-            self._refuse_foreign_folder()
+            ownership.refuse_foreign(self.folder, "--folder")
             if self.folder.exists():
                 self._report("clearing what an earlier sandbox left behind")
                 self._clear(grace=0)
             ensure_environment(python, self._report, release)
             if db == "postgres":
                 ensure_postgres(python, self._report)
-            program = self._xrootd(xrootd) if storage else None
+            unpacked = Path(os.path.abspath(xrootd or default_xrootd()))  # noqa: PTH100 (as above)
+            program = ensure_xrootd(unpacked, self._report) if storage else None
             try:
                 self._make(Wanted(wanted, policy, python, interval, program, storages, db, release, time_scale))
             except BaseException:
@@ -128,7 +129,7 @@ class Sandbox(RucioControls, StorageControls):
         with locked(self.folder, self._report):
             if not self.folder.exists():
                 return False
-            self._refuse_foreign_folder()
+            ownership.refuse_foreign(self.folder, "--folder")
             self._clear(keep=keep)
         return True
 
@@ -207,10 +208,6 @@ class Sandbox(RucioControls, StorageControls):
         if db == "postgres" != state.db:
             raise UsageError(f"the sandbox is up, with {state.db}", "first run `dc-inject sandbox down`")
 
-    def _xrootd(self, folder: Path | None) -> Xrootd:
-        place = Path(os.path.abspath(folder or default_xrootd()))  # noqa: PTH100 (as above)
-        return ensure_xrootd(place, self._report)
-
     def _make(self, wanted: Wanted) -> None:
         make(self.folder, wanted, self._report)
         self._report("waiting until the server answers and the datasets are known")
@@ -220,9 +217,6 @@ class Sandbox(RucioControls, StorageControls):
         wait(services, state)
         self.settle()
         replace(self._state(), up=True).write(self.folder)
-
-    def _refuse_foreign_folder(self) -> None:
-        ownership.refuse_foreign(self.folder, "--folder", ownership.is_older_sandbox)
 
     def _clear(self, *, keep: bool = False, grace: float = 5.0) -> None:
         if not self.folder.exists():
@@ -236,7 +230,7 @@ class Sandbox(RucioControls, StorageControls):
                 processes.end(partial(processes.marked, marker, POSTGRES))
             processes.end(lambda: processes.marked(marker), grace)
         if not keep:
-            ownership.remove(self.folder, "--folder", ownership.is_older_sandbox)
+            ownership.remove(self.folder, "--folder")
 
 
 def own_addresses(folder: Path) -> frozenset[str]:

@@ -144,15 +144,11 @@ class Services:
                 )
             time.sleep(0.05)
 
-    @property
-    def _python(self) -> str:
-        return str(python_of(Path(self._state.env)))
-
     def _log(self, role: str) -> Path:
         return self._folder / "log" / f"{role}.log"
 
     def _start(self, role: str, module: str, *arguments: str, listen: Sequence[socket.socket] = ()) -> None:
-        command = [self._python, "-m", module, *arguments]
+        command = [str(python_of(Path(self._state.env))), "-m", module, *arguments]
         descriptors = [listener.fileno() for listener in listen]
         processes.start(command, self._environment(role), self._log(role), descriptors)
 

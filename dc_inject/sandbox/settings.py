@@ -47,7 +47,8 @@ submit_timeout = 30
 poll_timeout = 30
 """
 
-_ALEMBIC = """\
+# alembic.ini, without which no database is made
+ALEMBIC = """\
 [alembic]
 script_location = rucio:db/sqla/migrate_repo
 sqlalchemy.url = {database}
@@ -76,7 +77,8 @@ formatter = generic
 format = %(levelname)s %(message)s
 """
 
-_CLIENT = """\
+# rucio.cfg of one account
+CLIENT = """\
 [client]
 rucio_host = {url}
 auth_host = {url}
@@ -110,9 +112,10 @@ tpc.allow local
 tpc.allow private
 """
 
+# postgresql.conf, for a server that listens on this socket only.
 # What a crash of the machine would lose does not matter here, so nothing waits for the disk. Shared memory lies in
 # files of the data folder, since files elsewhere would outlive a kill. No statement waits for a row forever.
-_POSTGRES = """\
+POSTGRES = """\
 listen_addresses = ''
 unix_socket_directories = '{socket}'
 hba_file = 'hba.conf'
@@ -140,27 +143,12 @@ def sqlite_address(folder: Path) -> str:
     return f"sqlite:///{folder}/rucio.db?timeout=60"
 
 
-def postgres_settings(socket: str) -> str:
-    """Write postgresql.conf, for a server that listens on this socket only."""
-    return _POSTGRES.format(socket=socket)
-
-
 def server_settings(folder: Path, database: str, policy: str, root_password: str, *, storages: bool) -> str:
     """Write rucio.cfg of the server and its daemons, for a grid with storages or without."""
     conveyor = _WITH_BYTES if storages else _WITHOUT_BYTES
     return _SERVER.format(
         folder=folder, database=database, policy=policy, root_password=root_password, conveyor=conveyor
     )
-
-
-def alembic_settings(database: str) -> str:
-    """Write alembic.ini, without which no database is made."""
-    return _ALEMBIC.format(database=database)
-
-
-def client_settings(folder: Path, url: str, account: str, password: str) -> str:
-    """Write rucio.cfg of one account."""
-    return _CLIENT.format(folder=folder, url=url, account=account, password=password)
 
 
 def storage_settings(port: int, rate: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def ensure_xrootd(folder: Path, report: Callable[[str], None]) -> Xrootd:
         if xrootd := unpacked(folder):
             return xrootd
         if os.path.lexists(folder):
-            ownership.remove(folder, "--xrootd", ownership.completed(_COMPLETE))
+            ownership.remove(folder, "--xrootd")
         ownership.claim(folder, "--xrootd")
         report(f"fetching Debian's XRootD into {folder} (3 MB)")
         try:
@@ -84,12 +84,5 @@ def _no_xrootd(why: str) -> ServiceError:
 
 def _library(usr: Path) -> Path | None:
     """Find the folder below `usr` that has every plugin; their file names carry XRootD's major version."""
-    for folder in _library_folders(usr):
-        if all(any(folder.glob(f"{plugin}-*.so")) for plugin in PLUGINS):
-            return folder
-    return None
-
-
-def _library_folders(usr: Path) -> Iterator[Path]:
-    yield from sorted((usr / "lib").glob("*-linux-gnu*"))
-    yield from (usr / "lib64", usr / "lib")
+    folders = (*sorted((usr / "lib").glob("*-linux-gnu*")), usr / "lib64", usr / "lib")
+    return next((one for one in folders if all(any(one.glob(f"{plugin}-*.so")) for plugin in PLUGINS)), None)

@@ -112,26 +112,6 @@ def test_only_what_is_empty_can_be_claimed_and_what_was_claimed_can_go(tmp_path)
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "legacy"),
-    [
-        (".dc_inject-complete", "0" * 64, ownership.completed(".dc_inject-complete")),
-        (
-            "state.json",
-            json.dumps({"marker": "x", "port": 1, "env": "", "policy": "", "account": "", "quota": 1, "gone": 1}),
-            ownership.is_older_sandbox,
-        ),
-    ],
-)
-def test_folders_of_earlier_versions_can_go(tmp_path, name, text, legacy):
-    folder = tmp_path / "ours"
-    folder.mkdir()
-    (folder / name).write_text(text)
-    assert not ownership.is_ours(folder)
-    ownership.remove(folder, "--env", legacy)
-    assert not folder.exists()
-
-
 def test_what_remains_after_down_is_on_its_page(tmp_path, monkeypatch):
     """Environments, ledgers and menus stay; the page says where."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -104,8 +104,7 @@ def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Se
         if wanted["space"] is not None:
             rse.set_rse_usage(rse_id, "storage", 0, wanted["space"], session=session)
         limits = {"root": PLENTY, "production": PLENTY} | quotas | wanted.get("quotas", {})
-        for owner, limit in limits.items():
-            account_limit.set_local_account_limit(InternalAccount(owner), rse_id, limit, session=session)
+        set_quotas({wanted["name"]: limits}, session)
         pairs = [pair for other in there.values() for pair in ((rse_id, other), (other, rse_id))]
         distances += [{"src_rse_id": a, "dest_rse_id": b, "distance": 1} for a, b in pairs]
         there[wanted["name"]] = rse_id

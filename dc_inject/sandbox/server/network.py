@@ -81,12 +81,8 @@ class Network:
                 ended[key] = dice.random() >= settings["failures"]
         return ended
 
-    def knows(self, request_id: str) -> bool:
-        """Return whether this file is on its way here (not after a restart of the daemons)."""
-        return any(request_id in link.flights for link in self._links.values())
-
     def known(self) -> set[str]:
-        """Return the request ids of all that is on its way here."""
+        """Return the request ids of all that is on its way here (of nothing after a restart of the daemons)."""
         return {request_id for link in self._links.values() for request_id in link.flights}
 
     def cancel(self, job: str) -> None:

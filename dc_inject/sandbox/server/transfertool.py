@@ -56,6 +56,7 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
         """Return the transfers that have ended; one unknown here starts (the daemons were restarted)."""
         now = time.monotonic()
         self._ended.update(self.network.advance(now))
+        known = self.network.known()
         answer: dict[str, dict[str, MockTransferStatusReport]] = {}
         for job, requests in requests_by_eid.items():
             for request_id, request in requests.items():
@@ -63,7 +64,7 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
                     report = MockTransferStatusReport(request_id, job)
                     report.state = RequestState.DONE if self._ended.pop(request_id) else RequestState.FAILED
                     answer.setdefault(job, {})[request_id] = report
-                elif not self.network.knows(request_id):
+                elif request_id not in known:
                     flight = Flight(job, request["name"], request["retry_count"] or 0, request["bytes"], starts=0)
                     pair = (request["src_rse"].name, request["dst_rse"].name)
                     self.network.add(request_id, pair, flight, now)

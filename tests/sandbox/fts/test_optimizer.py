@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.sandbox.server.fts.optimizer import Optimizer
+from dc_inject.sandbox.server.fts.optimizer import Optimizer, Over
 
 AB = ("davs://a", "davs://b")
 RANGE = (2, 130)
@@ -23,9 +23,9 @@ def grown(minutes: int, *, waiting: int = 500, failed: int = 0, speed: float = 1
     optimizer.slots(AB, *RANGE)
     for minute in range(minutes + 1):
         for _ in range(10):
-            optimizer.arrived(AB, int(3 * MB * speed**minute), 20, minute * MINUTE)
+            optimizer.note(AB, Over(minute * MINUTE, int(3 * MB * speed**minute), 20))
         for _ in range(failed):
-            optimizer.failed(AB, 20, minute * MINUTE, again=False)
+            optimizer.note(AB, Over(minute * MINUTE, None, 20))
         look(optimizer, minute, waiting=waiting, active=10)
     return optimizer
 
@@ -56,7 +56,7 @@ def test_throughput_is_divided_by_the_whole_window_however_young_the_link_is() -
     assert newest(grown(0))["throughput"] == 10 * 3 * MB / (5 * MINUTE)
     optimizer = Optimizer()
     optimizer.slots(AB, *RANGE)
-    optimizer.arrived(AB, 3 * MB, 0.5, 0.0)  # files under a second have the longest one
+    optimizer.note(AB, Over(0.0, 3 * MB, 0.5))  # files under a second have the longest one
     look(optimizer, 1, waiting=1)
     assert newest(optimizer)["throughput"] == 3 * MB / (30 * MINUTE)
 
@@ -65,11 +65,11 @@ def test_success_counts_files_that_are_over_and_not_attempts() -> None:
     optimizer = Optimizer()
     optimizer.slots(AB, *RANGE)
     for _ in range(9):
-        optimizer.failed(AB, 5, 1.0, again=True)
-    optimizer.arrived(AB, MB, 5, 2.0)
+        optimizer.note(AB, Over(1.0, None, 5, again=True))
+    optimizer.note(AB, Over(2.0, MB, 5))
     look(optimizer, 1, active=1)
     assert newest(optimizer)["success"] == 100.0
-    optimizer.failed(AB, 5, 61.0, again=False)
+    optimizer.note(AB, Over(61.0, None, 5))
     look(optimizer, 2, active=1)
     assert newest(optimizer)["success"] == 50.0
 
@@ -86,6 +86,6 @@ def test_a_link_without_files_gets_no_rows() -> None:
 def test_one_factor_shortens_all_times() -> None:
     optimizer = Optimizer()
     optimizer.slots(AB, *RANGE)
-    optimizer.arrived(AB, 3 * MB, 0.2, 0.0)  # 20 s at a hundredth
+    optimizer.note(AB, Over(0.0, 3 * MB, 0.2))  # 20 s at a hundredth
     look(optimizer, 1, waiting=500, scale=0.01)
     assert newest(optimizer)["throughput"] == pytest.approx(3 * MB / 3.0)

@@ -120,16 +120,12 @@ class Jobs:
     def hold(self, storages: Sequence[str], now: float) -> list[int]:
         """Let files that wait for banned storages wait until that is over (a ban with WAIT_AS); returns them."""
         places = ",".join("?" * len(storages))
-        files = self._all(
-            "SELECT file_id FROM file WHERE file_state = 'SUBMITTED' "  # noqa: S608 (question marks)
-            f"AND (source_se IN ({places}) OR dest_se IN ({places}))",
-            *storages, *storages,
+        held = self._all(
+            "UPDATE file SET file_state = 'ON_HOLD', not_before = ? WHERE file_state = 'SUBMITTED' "  # noqa: S608 (question marks)
+            f"AND (source_se IN ({places}) OR dest_se IN ({places})) RETURNING file_id",
+            now, *storages, *storages,
         )  # fmt: skip
-        for row in files:
-            self._run(
-                "UPDATE file SET file_state = 'ON_HOLD', not_before = ? WHERE file_id = ?", now, row["file_id"]
-            )
-        return [row["file_id"] for row in files]
+        return [row["file_id"] for row in held]
 
     def release(self, storages: Sequence[str], now: float) -> list[int]:
         """Let files wait for their turn again that no ban holds, and those with their tokens; returns them.
@@ -137,15 +133,14 @@ class Jobs:
         FTS3 moves a file whose token has come also where its job was cancelled meanwhile.
         """
         places = ",".join("?" * len(storages))
-        files = self._all(
-            "SELECT file_id FROM file JOIN job USING (job_id) WHERE file_state = 'TOKEN_PREP' AND not_before <= ? "  # noqa: S608 (question marks)
+        released = self._all(
+            "UPDATE file SET file_state = 'SUBMITTED', not_before = 0 WHERE file_id IN ("  # noqa: S608 (question marks)
+            "SELECT file_id FROM file JOIN job USING (job_id) WHERE file_state = 'TOKEN_PREP' AND not_before <= ? "
             "OR job_finished IS NULL AND file_state = 'ON_HOLD' "
-            f"AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places}))",
+            f"AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places}))) RETURNING file_id",
             now, *storages, *storages,
         )  # fmt: skip
-        for row in files:
-            self._run("UPDATE file SET file_state = 'SUBMITTED', not_before = 0 WHERE file_id = ?", row["file_id"])
-        return [row["file_id"] for row in files]
+        return [row["file_id"] for row in released]
 
     def give_up(self, now: float, held_before: float) -> None:
         """Cancel files, and not their jobs, that a ban has held for too long."""
@@ -276,15 +271,14 @@ class Jobs:
 
     def _cancel_files(self, job_id: str, now: float, reason: str, states: Iterable[str]) -> list[int]:
         wanted = ",".join(f"'{state}'" for state in states)
-        files = self._all(f"SELECT file_id FROM file WHERE job_id = ? AND file_state IN ({wanted})", job_id)  # noqa: S608 (ours)
-        self._run(
+        cancelled = self._all(
             # an active copy has its end when it has really ended, as with FTS3
             "UPDATE file SET file_state = 'CANCELED', reason = ?, "  # noqa: S608 (ours)
             "finish_time = iif(file_state = 'ACTIVE', NULL, ?) "
-            f"WHERE job_id = ? AND file_state IN ({wanted})",
+            f"WHERE job_id = ? AND file_state IN ({wanted}) RETURNING file_id",
             reason, now, job_id,
         )  # fmt: skip
-        return [row["file_id"] for row in files]
+        return [row["file_id"] for row in cancelled]
 
     def _settle(self, file_id: int, now: float) -> None:
         """Give the job of a file its last state when nothing of it is left to do."""

@@ -140,11 +140,8 @@ class JobsApi:
     async def list_files(self, request: web.Request) -> web.Response:
         """List files of the own VO, 1000 at most; without states those that are not over."""
         person, query = self._frontend.who(request), request.query
-        states = [state for state in query.get("state_in", "").split(",") if state] or [
-            *ACTIVE_STATES,
-            *HELD_STATES,
-        ]
-        wanted: dict[str, Any] = {"vo_name": person.vo, "file_state": states}
+        asked = [state for state in query.get("state_in", "").split(",") if state]
+        wanted: dict[str, Any] = {"vo_name": person.vo, "file_state": asked or ACTIVE_STATES + HELD_STATES}
         wanted |= {key: query[key] for key in ("source_se", "dest_se") if query.get(key)}
         rows = self._jobs.select("file", wanted, "file_id DESC", _FILES_LIMIT)
         return web.json_response([file_plain(row) for row in rows[: _number(query.get("limit"))]])

@@ -28,13 +28,11 @@ class Limits:
                 return self._links[pair]
         return min(_MIN, settings.link_active), settings.link_active
 
-    def out_of(self, storage: str, settings: Settings) -> int:
-        """Return the limit of copies out of a storage."""
-        return self._of_storage(storage, "outbound_max_active", settings)
-
-    def into(self, storage: str, settings: Settings) -> int:
-        """Return the limit of copies into a storage."""
-        return self._of_storage(storage, "inbound_max_active", settings)
+    def of_storage(self, storage: str, key: str, settings: Settings) -> int:
+        """Return the limit of copies into a storage, or out of it, by one of the keys that /config/se has."""
+        row = self._storages.get(storage) or self._storages.get("*")
+        limit = row[key] if row else None
+        return settings.storage_active if limit is None else int(limit)
 
     def links(self, settings: Settings, name: str | None = None) -> list[dict[str, Any]]:
         """Return the links that have limits, and the one of all others (`*`); or the one of that name."""
@@ -103,11 +101,6 @@ class Limits:
         """Forget a storage's limits."""
         self._database.execute("DELETE FROM storage_config WHERE storage = ?", (name,))
         self._read()
-
-    def _of_storage(self, storage: str, key: str, settings: Settings) -> int:
-        row = self._storages.get(storage) or self._storages.get("*")
-        limit = row[key] if row else None
-        return settings.storage_active if limit is None else int(limit)
 
     def _read(self) -> None:
         links = self._database.execute("SELECT * FROM link_config")

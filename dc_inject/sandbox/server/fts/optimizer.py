@@ -35,12 +35,12 @@ _STREAMS = 10  # the largest number of copies at a time for each file that waits
 _WEIGHT = 0.1  # of the newest throughput in the mean
 
 
-class _Over(NamedTuple):
+class Over(NamedTuple):
     """A file that is over, or an attempt that failed and is made again."""
 
     at: float
     size: int | None  # bytes; None if it did not arrive
-    seconds: float
+    seconds: float  # that its copy took
     again: bool = False
 
 
@@ -49,7 +49,7 @@ class _Link:
     """What the optimizer remembers of a link."""
 
     slots: int
-    files: deque[_Over] = field(default_factory=deque)
+    files: deque[Over] = field(default_factory=deque)
     looked: float | None = None
     mean: float = 0.0
     success: float = 100.0
@@ -80,13 +80,10 @@ class Optimizer:
             link = self._links[pair] = _Link(least + (most - least) // 2)
         return min(max(link.slots, least), most)
 
-    def arrived(self, pair: Pair, size: int, seconds: float, now: float) -> None:
-        """Note a file that arrived: its bytes, and how long its copy took."""
-        self._note(pair, _Over(now, size, seconds))
-
-    def failed(self, pair: Pair, seconds: float, now: float, *, again: bool) -> None:
-        """Note a copy that failed, for good or to be made `again`."""
-        self._note(pair, _Over(now, None, seconds, again))
+    def note(self, pair: Pair, over: Over) -> None:
+        """Note a copy that is over on a link."""
+        if pair in self._links:
+            self._links[pair].files.append(over)
 
     def look(
         self,
@@ -141,10 +138,6 @@ class Optimizer:
             newest.setdefault((row["source_se"], row["dest_se"]), row)
         rows = [row for row in newest.values() if _fits(row, source, destination)]
         return [{key: row[key] for key in columns} | {"nostreams": 1} for row in rows]
-
-    def _note(self, pair: Pair, over: _Over) -> None:
-        if pair in self._links:
-            self._links[pair].files.append(over)
 
 
 def _window(link: _Link, now: float, time_scale: float) -> _Window:

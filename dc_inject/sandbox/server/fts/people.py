@@ -79,16 +79,12 @@ def recognise(
             raise Refused(401, "Invalid credentials: the token has expired")
         return Person(owner.user, owner.vo, TOKEN, owner.config, token.strip())
     if certificate:
-        dn = name_of(certificate["subject"])
+        parts = [(_SHORT.get(key, key), value) for part in certificate["subject"] for key, value in part]
+        dn = end_entity(parts)
         return Person(dn, settings.vos.get(dn, settings.vo), CERTIFICATE, dn in settings.config_users)
     if settings.anonymous and not encrypted:
         return Person("/CN=anonymous", settings.vo, ANONYMOUS, "/CN=anonymous" in settings.config_users)
     raise Refused(403, "No credentials: give a certificate or a token")
-
-
-def name_of(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
-    """Write the DN of a certificate's subject; what proxies append to it is left out."""
-    return end_entity([(_SHORT.get(key, key), value) for part in subject for key, value in part])
 
 
 def end_entity(parts: Sequence[tuple[str, str]]) -> str:

@@ -9,13 +9,14 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 from .copying import Transfer, clean, copy
 from .failures import CopyFailed
 from .jobs import Jobs
 from .limits import Limits
-from .optimizer import Optimizer, Pair
+from .optimizer import Optimizer, Over, Pair
 from .settings import Knobs
 from .storages import Storages
 
@@ -109,15 +110,8 @@ class Scheduler:
                 passed, pause = now, settings.scheduler_interval * settings.time_scale
                 self._start()
             rests = [_TICK] if stopped else [_TICK, next_look - now, *([pause] if self._queue else [])]
-            await self._rest(max(min(rests), 0.001))
-
-    async def _rest(self, seconds: float) -> None:
-        """Wait until something is to be done, or until time may have brought something."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            with suppress(TimeoutError):  # until something is to be done, or time may have brought something
+                await asyncio.wait_for(self._wake.wait(), max(min(rests), 0.001))
 
     async def stop(self, patience: float) -> None:
         """End the copies that are under way, and clean up behind them; their files wait again after a start."""
@@ -168,8 +162,8 @@ class Scheduler:
             return (
                 self._on_link[source, destination]
                 < self._optimizer.slots((source, destination), *limits.of_link(source, destination, settings))
-                and self._out_of[source] < limits.out_of(source, settings)
-                and self._into[destination] < limits.into(destination, settings)
+                and self._out_of[source] < limits.of_storage(source, "outbound_max_active", settings)
+                and self._into[destination] < limits.of_storage(destination, "inbound_max_active", settings)
             )
 
         while taken := self._queue.take(has_room):
@@ -237,12 +231,12 @@ class Scheduler:
         else:
             seconds, now = time.monotonic() - began, time.time()
             self._jobs.finish(file_id, now, size, seconds)
-            self._optimizer.arrived(pair, size, seconds, now)
+            self._optimizer.note(pair, Over(now, size, seconds))
 
     def _failed(self, pair: Pair, row: sqlite3.Row, reason: str, seconds: float, *, final: bool) -> None:
         now, settings = time.time(), self._knobs.now
         again = not final and row["retry"] < (row["allowed"] or settings.retries)
-        self._optimizer.failed(pair, seconds, now, again=again)
+        self._optimizer.note(pair, Over(now, None, seconds, again=again))
         if again:
             pause = (settings.retry_pause + row["retry_delay"] * 60) * settings.time_scale
             self._jobs.again(row["file_id"], now, now + pause, reason)

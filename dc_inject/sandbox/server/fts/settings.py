@@ -60,9 +60,7 @@ class Settings:
     @classmethod
     def parse(cls, content: Json) -> Settings:
         """Take what the file holds; raises TypeError for an unknown key."""
-        named: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in content.items()
-        }
+        named: Json = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
         return cls(**named)
 
 

@@ -7,7 +7,7 @@ import math
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from .people import TOKEN, Person
 from .refusals import Refused
@@ -149,7 +149,8 @@ def _tokens(entry: Mapping[str, Any], person: Person) -> tuple[list[str | None],
 
 def storage(url: str, settings: Settings) -> str:
     """Name a URL's storage: scheme and host without the port. Raises ValueError, and Refused when it is banned."""
-    parts = _split(url)
+    parts = urlsplit(url.strip())
+    parts.port  # noqa: B018 (raises ValueError for what is no port)
     if not parts.scheme:
         raise ValueError(f"Missing scheme ({url.strip()})")
     if parts.scheme == "file":
@@ -162,12 +163,6 @@ def storage(url: str, settings: Settings) -> str:
     if named in settings.banned:
         raise Refused(403, f"{named} is banned")
     return named
-
-
-def _split(url: str) -> SplitResult:
-    parts = urlsplit(url.strip())
-    parts.port  # noqa: B018 (raises ValueError for what is no port)
-    return parts
 
 
 def _metadata(value: Json, settings: Settings) -> dict[str, Any] | None:

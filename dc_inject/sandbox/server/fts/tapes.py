@@ -122,5 +122,4 @@ class Tapes(Jobs):
 
 
 def _path(row: sqlite3.Row) -> str:
-    path: str = address(_END, row["source_surl"]).path
-    return path
+    return str(address(_END, row["source_surl"]).path)
