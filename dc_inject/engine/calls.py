@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from dc_inject.model import Entry
 from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.groups import grouped
 from dc_inject.model.ports import Clock, Executor
 
 log = logging.getLogger(__name__)
@@ -113,10 +113,7 @@ class Calls:
 
 def by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     """Return entries by the service that they went through."""
-    result: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        result[entry.injection.link.through].append(entry)
-    return result
+    return grouped((entry.injection.link.through, entry) for entry in entries)
 
 
 def _as_service_error(error: BaseException) -> ServiceError:

@@ -11,6 +11,7 @@ from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Row
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
 from dc_inject.model.events import CycleClosed
+from dc_inject.model.groups import summed
 from dc_inject.model.holds import Trait
 from dc_inject.model.items import units_of
 from dc_inject.model.services import DEFAULT, SERVICES, injections
@@ -106,10 +107,7 @@ class Closing:
     ) -> dict[FlowKey, Held]:
         """Return a reason for each row, if it got less than its due and was not held when it was planned."""
         planned = self._context.ledger.is_planned(cycle)
-        waiting: dict[FlowKey, int] = defaultdict(int)
-        for entry in entries:
-            if entry.state is State.CALLED:
-                waiting[entry.injection.flow] += entry.injection.item.bytes
+        waiting = summed((e.injection.flow, e.injection.item.bytes) for e in entries if e.state is State.CALLED)
         lost = self._lost(rows, entries)
         reasons = {}
         for row in rows:
@@ -136,9 +134,7 @@ class Closing:
 
         It is what the cycle gave less what its row has, and no more than what ever failed on the flow.
         """
-        given: dict[FlowKey, int] = defaultdict(int)
-        for entry in entries:
-            given[entry.injection.flow] += entry.injected + entry.failed
+        given = summed((entry.injection.flow, entry.injected + entry.failed) for entry in entries)
         less = {row.key: given[row.key] - row.injected for row in rows if given[row.key] > row.injected}
         if not less:
             return {}
@@ -160,9 +156,7 @@ class Closing:
             if entry.state is State.INTENDED or (dropped and entry.injection.release <= self._context.clock.now()):
                 unsent[entry.injection.flow].append(entry.injection.item.bytes)
         troubles = dict(self._context.troubles)
-        chosen: Counter[FlowKey] = Counter()
-        for entry in entries:
-            chosen[entry.injection.flow] += len(units_of(entry.injection.item))
+        chosen = summed((entry.injection.flow, len(units_of(entry.injection.item))) for entry in entries)
         for row in rows:
             sizes, trouble = unsent[row.key], troubles.get(row.key)
             if trouble is not None and trouble.hold is Hold.POOL_DRY:
@@ -186,10 +180,8 @@ def _leading(
 
     So does the wait for room, if nothing went out: to raise a limit would be no help.
     """
-    lost: dict[FlowKey, int] = defaultdict(int)
-    for entry in entries:
-        if entry.accepted_at is None and entry.state is not State.REFUSED:
-            lost[entry.injection.flow] += entry.injection.item.bytes
+    never_made = (e for e in entries if e.accepted_at is None and e.state is not State.REFUSED)
+    lost = summed((entry.injection.flow, entry.injection.item.bytes) for entry in never_made)
     return {
         row.key: held
         for row in rows

@@ -12,7 +12,6 @@ complete and what is not, it reads from `stage` in `planning/reconcile.py`; how 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,6 +28,7 @@ from dc_inject.model import Entry, FlowKey, State
 from dc_inject.model.errors import NeedsOperator, ServiceError
 from dc_inject.model.events import Silent
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.groups import grouped
 from dc_inject.model.ports import Backend, Clock, Executor, Outcome, Removal
 from dc_inject.planning import reconcile
 from dc_inject.planning.reconcile import Stage
@@ -180,9 +180,7 @@ class Drain(Reconciler):
             missed(missing, moment)
             self.wait(moment)
             self.look(missing)
-        at: dict[Stage, list[Entry]] = defaultdict(list)
-        for entry in self.ours(*IN_SERVICE):
-            at[self._stage(entry)].append(entry)
+        at = grouped((self._stage(entry), entry) for entry in self.ours(*IN_SERVICE))
         doomed = at[Stage.OVERDUE] + (at[Stage.UNFINISHED] if cancel else [])
         ends = {entry.injection.key for entry in doomed}
         onward = {key for key, (kind, _) in ledger.goals().items() if kind == SecondHop.kind}

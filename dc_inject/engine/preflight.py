@@ -12,6 +12,7 @@ from dc_inject.engine.calls import Batch
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Flow, FlowKey, Hold, Injection, Item, Slice
 from dc_inject.model.events import SetAside
+from dc_inject.model.groups import grouped
 from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus, in_parts
 from dc_inject.model.transitions import UNASKED
@@ -197,9 +198,7 @@ def _check(
     context: EngineContext, chosen: Sequence[Injection], deadline: datetime
 ) -> tuple[dict[Candidate, ReplicaStatus], set[FlowKey]]:
     """Look in bulk, source by source, so that trouble at one source is no trouble of the others."""
-    by_source: dict[tuple[str, str], list[Injection]] = defaultdict(list)
-    for injection in chosen:
-        by_source[injection.link.through, injection.link.source].append(injection)
+    by_source = grouped(((injection.link.through, injection.link.source), injection) for injection in chosen)
     batches = [
         Batch(service, part, partial(context.backends[service].check_replicas, candidates))
         for (service, _), injections in by_source.items()

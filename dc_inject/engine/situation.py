@@ -23,7 +23,6 @@ from dc_inject.model import (
     Hold,
     Item,
     Limits,
-    Link,
     Menu,
     PoolKey,
     RseSpec,
@@ -32,6 +31,7 @@ from dc_inject.model import (
     transitions,
     urls,
 )
+from dc_inject.model.groups import summed
 from dc_inject.model.held import is_of_earlier_cycles
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
@@ -117,9 +117,7 @@ class SituationReader:
         ledger, now = self._context.ledger, self._context.clock.now()
         flows = [demand.flow for demand in demands]
         earlier = ledger.given_in(cycle.end - HOUR, cycle.start)
-        last_hour: dict[Link, int] = defaultdict(int)
-        for key, (injected, _) in earlier.items():
-            last_hour[key.link] += injected
+        last_hour = summed((key.link, injected) for key, (injected, _) in earlier.items())
         submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
         submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
         withdrawn = ledger.entries(State.WITHDRAWN, cycle=Cycle(cycle.start - cycle.length, cycle.length))
@@ -194,9 +192,8 @@ class SituationReader:
         """Combine what the menu grants, what the service sees, and what was measured of each destination."""
         specs = _specs(menus)
         resident, on_its_way = self._context.ledger.resident(), self._context.ledger.on_its_way()
-        together: dict[str, int] = defaultdict(int)  # several prefixes may be of one disk
-        for name, size in on_its_way.items():
-            together[urls.host_of(name)] += size
+        # several prefixes may be of one disk
+        together = summed((urls.host_of(name), size) for name, size in on_its_way.items())
         unmeasured = {
             demand.flow.link.destination
             for demand in demands

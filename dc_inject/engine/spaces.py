@@ -28,6 +28,7 @@ from typing import Any
 
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Entry, FlowKey, State
+from dc_inject.model.groups import summed
 from dc_inject.model.ports import Observation, Removal, RseFacts
 from dc_inject.planning.limits import Destination
 from dc_inject.planning.link_plan import with_overhead
@@ -156,9 +157,9 @@ def least(
     looks.follow(ledger, (name for name in reports if any(fact.free_at for fact in reports[name])), now)
     stored = {signal.subject: signal.value for signal in ledger.signals(SPACES)}
     ours, on_its_way = ledger.resident(), ledger.on_its_way()
-    arrived = Counter[str]()  # what ended before it had arrived is in `ours` until it is known to be gone
-    for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED):
-        arrived[entry.injection.link.destination] += entry.moved
+    # what ended before it had arrived is in `ours` until it is known to be gone
+    there_or_ended = ledger.entries(State.LIVE, State.COMPLETE, State.ENDED)
+    arrived = summed((entry.injection.link.destination, entry.moved) for entry in there_or_ended)
     spaces: dict[str, tuple[int, int | None]] = {}
     with ledger.together():
         for name, space in granted.items():

@@ -10,6 +10,7 @@ from operator import itemgetter
 from dc_inject.ledger.database import FLOW, Database, Kept, Store, flow_key, flow_of
 from dc_inject.ledger.types import Totals
 from dc_inject.model import Entry, FlowKey, Hold, State
+from dc_inject.model.groups import summed
 
 _TOTALS = tuple(field.name for field in fields(Totals))
 
@@ -80,9 +81,7 @@ class AccountReader(Store):
         return {State(row["state"]): (row["entries"], row["bytes"]) for row in rows}
 
     def _by_destination(self, expression: str) -> Mapping[str, int]:
-        sums: dict[str, int] = defaultdict(int)
-        for destination, size in self._db.rows(f"SELECT destination, {expression} FROM account"):  # noqa: S608  our own words
-            sums[destination] += size
+        sums = summed(self._db.rows(f"SELECT destination, {expression} FROM account"))  # noqa: S608  our own words
         return {destination: size for destination, size in sums.items() if size}
 
     def _open_accounts(self, keys: Iterable[FlowKey] = ()) -> Mapping[FlowKey, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,6 +26,7 @@ from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Mode, transitions
 from dc_inject.model.goals import Goal
+from dc_inject.model.groups import grouped
 from dc_inject.model.held import choose_control_hold, is_of_earlier_cycles
 from dc_inject.model.plan import FlowDecision, Plan
 
@@ -163,10 +163,7 @@ class CycleReader(InjectionReader):
             stored(since),
             stored(before),
         )
-        counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for row in rows:
-            counts[row["through"]].append((row["made"], row["unsent"]))
-        return counts
+        return grouped((row["through"], (row["made"], row["unsent"])) for row in rows)
 
 
 def _decision(row: sqlite3.Row) -> ControlDecision:

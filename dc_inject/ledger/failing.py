@@ -10,7 +10,6 @@ without (`planning/link_plan.py`, `engine/rooms.py`).
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from datetime import datetime, timedelta
 from dc_inject.ledger.ledger import Ledger, Reader
 from dc_inject.ledger.types import Row, Signal
 from dc_inject.model import Cycle, Flow, FlowKey, State
+from dc_inject.model.groups import summed
 from dc_inject.model.losses import count_stuck
 
 CYCLES = 3  # over which it is measured
@@ -28,11 +28,8 @@ STUCK = "stuck"  # of the signal that keeps what was stuck in them
 
 def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
     """Return the bytes of each flow that its service has given up for now."""
-    stuck: dict[FlowKey, int] = defaultdict(int)
-    for entry in ledger.entries(State.LIVE):
-        if entry.files_stuck:
-            stuck[entry.injection.flow] += count_stuck(entry)
-    return stuck
+    living = ledger.entries(State.LIVE)
+    return summed((entry.injection.flow, count_stuck(entry)) for entry in living if entry.files_stuck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,8 @@ class Failing:
                 for key, part in _parts_since(ledger, last.start, self.rows, self.flows, became).items()
                 if part is not None and part <= WORKS and 2 * moved.get(key, 0) >= given.get(key, 0)
             }
-            files: Counter[FlowKey] = Counter()
-            for entry in ledger.entries(cycle=last) if works else ():
-                files[entry.injection.flow] += entry.injection.item.files
+            entries = ledger.entries(cycle=last) if works else ()
+            files = summed((entry.injection.flow, entry.injection.item.files) for entry in entries)
             parts |= {key: part for key, part in works.items() if files[key] >= PROBED}
         return parts
 
@@ -161,11 +157,7 @@ def _parts_since(
 
 
 def _moved(rows: Iterable[Row], since: datetime) -> dict[FlowKey, int]:
-    moved: dict[FlowKey, int] = defaultdict(int)
-    for row in rows:
-        if row.cycle.start >= since:
-            moved[row.key] += max(row.moved, 0)
-    return moved
+    return summed((row.key, max(row.moved, 0)) for row in rows if row.cycle.start >= since)
 
 
 def _subject(key: FlowKey) -> str:

@@ -21,6 +21,7 @@ from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.uniqueness import EntryReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.groups import grouped
 from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
 
@@ -145,8 +146,7 @@ class InjectionReader(AccountReader, EntryReader):
         Of what ended since a moment, in cycles since another one. What failed or was given up did not wait, and
         what was asked to end early has not expired (`model/losses.py`).
         """
-        ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
-        for row in self._db.rows(
+        rows = self._db.rows(
             "SELECT scenario, source, destination, through, ended_at, size FROM ("  # noqa: S608  our own words
             "SELECT account, ended_at, "
             f"{_LEFT} - {_STUCK} AS size FROM injection "
@@ -155,9 +155,8 @@ class InjectionReader(AccountReader, EntryReader):
             ") JOIN account ON account.id = account WHERE size > 0",
             stored(begun),
             stored(since),
-        ):
-            ended[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
-        return ended
+        )
+        return grouped((flow_key(row), (moment(row["ended_at"]), row["size"])) for row in rows)
 
     def not_moved_failed(self) -> Mapping[FlowKey, int]:
         """Return the bytes of each flow that failed in all attempts of rules that are over (`model/losses.py`)."""
@@ -177,16 +176,14 @@ class InjectionReader(AccountReader, EntryReader):
 
         Of what ended since a moment, in cycles since another one.
         """
-        ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
-        for row in self._db.rows(
+        rows = self._db.rows(
             f"SELECT scenario, source, destination, through, ended_at, {_STUCK} AS size "  # noqa: S608  our own words
             "FROM injection JOIN account ON account.id = account "
             "WHERE cycle >= ? AND ended_at >= ? AND files_stuck > 0 AND completed_at IS NULL",
             stored(begun),
             stored(since),
-        ):
-            ended[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
-        return ended
+        )
+        return grouped((flow_key(row), (moment(row["ended_at"]), row["size"])) for row in rows)
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.

@@ -25,6 +25,7 @@ from dc_inject.ledger.database import (
 from dc_inject.ledger.records import BEGIN, END, INJECTOR
 from dc_inject.ledger.types import Signal
 from dc_inject.model import Dataset, File, FileFilter, FlowKey, Item, PoolKey, State, TapeFiles
+from dc_inject.model.groups import grouped
 
 _MOVING = frozenset({State.CALLED.value, State.LIVE.value})  # of these, files wait for tape
 _TURNED = ("cycle", "injector")  # the signal that keeps when an injector last turned to a new cycle
@@ -64,12 +65,8 @@ class InventoryReader(Store):
 
     def sizes_at_sources(self) -> Mapping[str, list[tuple[int, int]]]:
         """Return files and bytes of what each source held when its pools were last read."""
-        sizes: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for row in self._db.stream(
-            "SELECT DISTINCT source, item, files, bytes FROM pool_item JOIN pool ON pool.id = pool"
-        ):
-            sizes[row["source"]].append((row["files"], row["bytes"]))
-        return sizes
+        sql = "SELECT DISTINCT source, item, files, bytes FROM pool_item JOIN pool ON pool.id = pool"
+        return grouped((row["source"], (row["files"], row["bytes"])) for row in self._db.stream(sql))
 
     def signals(self, name: str | None = None) -> tuple[Signal, ...]:
         """Return the latest reading of each signal, or of those of one name; one without a value is missing.

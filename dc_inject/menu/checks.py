@@ -22,6 +22,7 @@ from dc_inject.model import (
     urls,
 )
 from dc_inject.model.errors import MenuError, Problem
+from dc_inject.model.groups import grouped
 from dc_inject.model.thresholds import Threshold
 
 
@@ -296,10 +297,7 @@ def gather_campaigns(menus: Iterable[Menu], links: Collection[str], scale: float
 
     Raises MenuError for a link that no campaign has, and as `campaign` and `narrowed` do.
     """
-    by_name: dict[str, list[Menu]] = {}
-    for menu in menus:
-        by_name.setdefault(menu.campaign, []).append(menu)
-    campaigns = [campaign(group) for group in by_name.values()]
+    campaigns = [campaign(group) for group in grouped((menu.campaign, menu) for menu in menus).values()]
     if len(campaigns) == 1 or not links:
         return [narrowed(one, links, scale) for one in campaigns]
     chosen = [{str(flow.link) for flow in one.flows} & set(links) for one in campaigns]
@@ -327,9 +325,7 @@ def _check_copies(menus: Sequence[Menu], complain: Complain) -> bool:
     seen: list[tuple[Menu, dict[FlowKey, list[Flow]]]] = []
     found = False
     for menu in menus:
-        own: dict[FlowKey, list[Flow]] = {}
-        for flow in menu.flows:
-            own.setdefault(flow.key, []).append(flow)
+        own = grouped((flow.key, flow) for flow in menu.flows)
         for other, others in seen:
             shared = own.keys() & others.keys() if other.start < menu.end and menu.start < other.end else ()
             overlaps = ((a.start < b.end and b.start < a.end for a in own[k] for b in others[k]) for k in shared)

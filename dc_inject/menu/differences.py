@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from dc_inject.model import Campaign, Flow, FlowKey, rates, units, urls
+from dc_inject.model.groups import grouped
 
 NEAR = 1e-9  # to which rates and volumes are compared: what floats may lose
 
@@ -108,15 +109,10 @@ _KINDS = ("link", "scenario", "site", "total")
 
 
 def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
-    flows_of: dict[Subject, list[Flow]] = {}
     carried = rates.with_landed(campaign.flows)
-    for flow in carried:
-        for subject in (
-            ("link", flow.scenario, str(flow.link)),
-            ("scenario", "", flow.scenario),
-            ("total", "", "total"),
-        ):
-            flows_of.setdefault(subject, []).append(flow)
+    flows_of: dict[Subject, list[Flow]] = {("total", "", "total"): carried}
+    flows_of |= grouped((("link", flow.scenario, str(flow.link)), flow) for flow in carried)
+    flows_of |= grouped((("scenario", "", flow.scenario), flow) for flow in carried)
     sites = rates.site_of(campaign)
     for (name, direction), flows in rates.by_site(carried, sites).items():
         flows_of["site", direction, name] = flows
@@ -130,10 +126,7 @@ def _amounts(flows: list[Flow]) -> tuple[float, float]:
 
 
 def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, list[Flow]]:
-    flows_of: dict[FlowKey, list[Flow]] = {}
-    for flow in sorted(flows, key=lambda flow: flow.start):
-        flows_of.setdefault(flow.key, []).append(flow)
-    return flows_of
+    return grouped((flow.key, flow) for flow in sorted(flows, key=lambda flow: flow.start))
 
 
 def _alike(flow: Flow, other: Flow, shift: timedelta) -> bool:

@@ -13,6 +13,7 @@ from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Scenario, ThenEntry
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link, units
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.groups import grouped
 from dc_inject.model.services import SERVICES, Service, titles
 
 
@@ -33,9 +34,7 @@ def second(
         complain(entry.place, message, "write a scenario for each service")
         return []
     service = SERVICES[services.pop()]
-    into: dict[str, list[Flow]] = {}
-    for flow in flows:
-        into.setdefault(flow.link.destination, []).append(flow)
+    into = grouped((flow.link.destination, flow) for flow in flows)
     targets = dict(_targets(entry, into, service, endpoints, complain))
     whole = sum(flow.rate for place in targets for flow in into[place])
     return [

@@ -26,6 +26,7 @@ from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import NotedError, WrongError
 from dc_inject.model import units
+from dc_inject.model.groups import grouped
 
 ROUNDS = 3  # what is left after the first cut has nothing wrong in it, or what was hidden by it
 _KEY = "[key]"  # how pydantic ends the path of a key
@@ -289,9 +290,7 @@ def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel
 
 def _cut(node: Node, paths: Sequence[Path]) -> Node:
     """Return a document without what stands at some paths."""
-    below: dict[str | int, list[Path]] = {}
-    for first, *rest in paths:
-        below.setdefault(first, []).append(tuple(rest))
+    below = grouped((first, tuple(rest)) for first, *rest in paths)
     if isinstance(node, Seq):
         remaining = [
             _cut(entry, below[at]) if at in below else entry

@@ -24,6 +24,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, Tape, urls
+from dc_inject.model.groups import grouped, summed
 from dc_inject.model.held import name_others
 
 HOUR = timedelta(hours=1)
@@ -280,9 +281,7 @@ def constraints(
         def name_end(link: Link, direction: str = direction) -> str:
             return place_of(link.destination if direction == "in" else link.source, site_of)
 
-        used: dict[str, int] = defaultdict(int)
-        for link, amount in last_hour.items():
-            used[name_end(link)] += amount
+        used = summed((name_end(link), amount) for link, amount in last_hour.items())
         groups = _grouped([name_end(claim.link) for claim in claims])
         for name, members in groups.items():
             limit = site_limit(strict.get(name), direction, limits)
@@ -342,9 +341,7 @@ def _recalls(
 
 def _grouped(places: Sequence[_T]) -> dict[_T, tuple[int, ...]]:
     """Return the indices of equal places."""
-    groups: dict[_T, list[int]] = defaultdict(list)
-    for i, place in enumerate(places):
-        groups[place].append(i)
+    groups = grouped((place, i) for i, place in enumerate(places))
     return {name: tuple(members) for name, members in groups.items()}
 
 

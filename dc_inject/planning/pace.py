@@ -11,7 +11,6 @@ divided as the others' own integrals are. It is summed in fractions and rounded 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dc_inject.model import Cycle, Exclusion, Flow, FlowKey, Held, Hold, Link, rates
+from dc_inject.model.groups import grouped
 
 QUICKER, FASTER = 1.25, 2.0  # times what there was time for: after a cycle with too little of it, and another one
 
@@ -106,19 +106,12 @@ def _sums(
 ) -> dict[FlowKey, _Sum]:
     sums: dict[FlowKey, _Sum] = {}
     ours = [exclusion for exclusion in exclusions if exclusion.start < end and start < exclusion.end]
-    for scenario in _by_scenario(flows).values():
+    for scenario in grouped((flow.scenario, flow) for flow in flows).values():
         for flow in scenario:
             sums.setdefault(flow.key, _Sum())  # every flow has a row, also one that is due nothing
         for left, right in _segments(scenario, ours, start, end):
             _add(sums, scenario, [e for e in ours if e.start <= left < e.end], site_of, left, right)
     return sums
-
-
-def _by_scenario(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
-    scenarios: dict[str, list[Flow]] = defaultdict(list)
-    for flow in flows:
-        scenarios[flow.scenario].append(flow)
-    return scenarios
 
 
 def _segments(

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from dc_inject.model import Bundle, Flow, FlowKey, Injection, Item, Link, Slice, naming
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.groups import summed
 from dc_inject.model.items import label
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.planning import limits
@@ -26,9 +27,7 @@ __all__ = ["Account", "Demand", "Destination", "Situation", "intent", "plan", "r
 
 def plan(situation: Situation) -> Plan:
     """Decide what every demand gets in this cycle."""
-    intended: dict[Link, int] = defaultdict(int)
-    for demand in situation.demands:
-        intended[demand.flow.link] += demand.intended
+    intended = summed((demand.flow.link, demand.intended) for demand in situation.demands)
     plans = LinkPlans(situation, situation.demands)
     constraints = _constraints(situation, plans.lines, intended)
     set_budgets(plans.lines, constraints)
@@ -45,9 +44,7 @@ def refill(
     `room` are the bytes left. Everything in `situation.taken` is passed by; `standing` are the injections of this
     cycle that stand, which count against what is free and against the limits.
     """
-    used: dict[Link, int] = defaultdict(int)
-    for injection in standing:
-        used[injection.link] += injection.item.bytes
+    used = summed((injection.link, injection.item.bytes) for injection in standing)
     wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
     plans = LinkPlans(situation, wanting)
     for line in plans.lines:

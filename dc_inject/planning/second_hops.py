@@ -30,6 +30,7 @@ from datetime import datetime, timedelta
 
 from dc_inject.model import Bundle, Entry, File, Flow, FlowKey, Item, State, naming
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.groups import grouped
 from dc_inject.model.items import bundled, units_of
 from dc_inject.planning.lifetime import may_go_on
 
@@ -89,9 +90,7 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     `hops` are all second hops that there are or were: what has gone on with one does not go on with another. The
     files need not be named: there may be millions.
     """
-    onward: dict[_Place, list[FlowKey]] = defaultdict(list)
-    for hop in hops:
-        onward[hop.scenario, hop.link.source, hop.link.through].append(hop)
+    onward = grouped(((hop.scenario, hop.link.source, hop.link.through), hop) for hop in hops)
     firsts: list[tuple[_Place, Entry]] = []
     seconds: dict[tuple[_Place, str], list[Entry]] = defaultdict(list)
     for entry in entries if hops else ():

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from dc_inject.model import Campaign, Flow, Limits, Link, Menu, Site, urls
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.groups import summed
 from dc_inject.model.shards import Shard
 from dc_inject.planning.limits import place_of, site_limit, strictest
 
@@ -98,14 +99,9 @@ def divided(
 
 def _shares(ours: Iterable[Flow], others: Iterable[Flow], name: Callable[[Flow], str]) -> dict[str, float]:
     """Return, for each name that our flows have, which part of the rates under it is theirs."""
-    own: dict[str, float] = defaultdict(float)
-    for flow in ours:
-        own[name(flow)] += flow.rate
-    whole = dict(own)
-    for flow in others:
-        if name(flow) in whole:
-            whole[name(flow)] += flow.rate
-    return {key: rate / whole[key] if whole[key] else 1.0 for key, rate in own.items()}
+    own = summed((name(flow), flow.rate) for flow in ours)
+    theirs = summed((name(flow), flow.rate) for flow in others)
+    return {key: rate / (rate + theirs[key]) if rate + theirs[key] else 1.0 for key, rate in own.items()}
 
 
 def _together(flows: Iterable[Flow]) -> Iterator[set[str]]:

@@ -12,6 +12,7 @@ from dc_inject.analysis.footprint.load import Assumptions, list_known_items
 from dc_inject.model import Campaign, DatasetFilter, Flow, Item, Menu, PoolKey, RseSpec, Site, rates, units
 from dc_inject.model.errors import Problem
 from dc_inject.model.goals import Keep, SecondHop, Volume
+from dc_inject.model.groups import grouped
 from dc_inject.planning import lifetime
 
 Finding = tuple[Menu, Problem]
@@ -237,11 +238,8 @@ def _small(
 
 def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Finding]:
     """Find volumes that are more than their source has: each dataset goes out once in its scenario."""
-    uses_of: dict[tuple[str, PoolKey], list[Use]] = {}
-    for use in uses:
-        if isinstance(use[1].goal, Volume):
-            uses_of.setdefault((use[1].scenario, use[1].pool), []).append(use)
-    for (scenario, pool), sharing in uses_of.items():
+    volumes = (use for use in uses if isinstance(use[1].goal, Volume))
+    for (scenario, pool), sharing in grouped(((use[1].scenario, use[1].pool), use) for use in volumes).items():
         need, size = sum({use[1].key: use[1].goal.bytes for use in sharing if use[1].goal}.values()), sizes[pool]
         if rates.is_above(need, size.bytes):
             menu, flow = sharing[0]

@@ -20,6 +20,7 @@ from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.menu import source_lists, values
 from dc_inject.model import Campaign, Exclusion, FileFilter, Flow, Link, Listing, Menu, Order, rates, units, urls
 from dc_inject.model.errors import Problem
+from dc_inject.model.groups import grouped
 from dc_inject.model.rates import site_of
 from dc_inject.model.units import format_minute
 from dc_inject.planning import pace
@@ -91,10 +92,7 @@ def _overlaps(menus: Sequence[Menu]) -> Iterator[Finding]:
 
 def _scenarios(campaign: Campaign) -> Iterator[Finding]:
     """Find scenarios that share links at one time; one finding for the links that the same scenarios share."""
-    on: dict[Link, list[tuple[Menu, Flow]]] = {}
-    for menu in campaign.menus:
-        for flow in menu.flows:
-            on.setdefault(flow.link, []).append((menu, flow))
+    on = grouped((flow.link, (menu, flow)) for menu in campaign.menus for flow in menu.flows)
     shared: dict[frozenset[str], list[tuple[Menu, Flow]]] = {}
     for uses in on.values():
         for together in _at_one_time(sorted(uses, key=_place)):
@@ -186,8 +184,8 @@ def list_exceeded_limits(campaign: Campaign) -> tuple[str, ...]:
 
     What menus accept counts too: it is held all the same.
     """
-    found = (*_sites(campaign), *_totals(campaign))
-    return tuple(dict.fromkeys(problem.message for _, problem in sorted(found, key=lambda finding: finding[1])))
+    problems = sorted(problem for _, problem in limit_findings(campaign))
+    return tuple(dict.fromkeys(problem.message for problem in problems))
 
 
 def limit_findings(campaign: Campaign) -> Iterator[Finding]:
@@ -250,10 +248,7 @@ def outlier_findings(campaign: Campaign) -> Iterator[Finding]:
 
 def _outliers(menu: Menu) -> Iterator[Problem]:
     """Find rates far from those of the scenario, or for a scenario of few links from those of the whole menu."""
-    scenarios: dict[str, list[Flow]] = {}
-    for flow in menu.flows:
-        if flow.stated:
-            scenarios.setdefault(flow.scenario, []).append(flow)
+    scenarios = grouped((flow.scenario, flow) for flow in menu.flows if flow.stated)
     every = [flow for flows in scenarios.values() for flow in flows]
     for scenario, flows in scenarios.items():
         few = len(flows) <= NEIGHBOURS

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.sites import GIVE_UP_AFTER, StorageBreaker
 from dc_inject.model import Entry, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.groups import grouped
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
 from dc_inject.planning.lifetime import get_queue_time
 from dc_inject.planning.reconcile import backoff
@@ -154,10 +154,8 @@ class CopyDeletion:
             folders = []
         except ServiceError as error:
             return error
-        storage, levels = StorageBreaker(GIVE_UP_AFTER), defaultdict[int, list[str]](list)
-        for url in folders:
-            if naming.is_folder(where, url):
-                levels[url.count("/")].append(url)
+        storage = StorageBreaker(GIVE_UP_AFTER)
+        levels = grouped((url.count("/"), url) for url in folders if naming.is_folder(where, url))
         for depth in sorted(levels, reverse=True):
             batch = [deletion.CopyFolder(where, url, campaign) for url in levels[depth]]
             for stood in self._workers.map(lambda folder: self._ask_for_folder(folder, storage), batch):

@@ -21,6 +21,7 @@ from dc_inject.backends.rucio.inventory import DATASET_REPLICAS, complete
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Dataset, Item
 from dc_inject.model.errors import Permanent
+from dc_inject.model.groups import grouped
 from dc_inject.model.items import ItemId, SliceId, sized
 from dc_inject.model.ports import Candidate, ReplicaStatus
 
@@ -99,10 +100,8 @@ class ReplicaCheck:
         return {(Did.of(row), row["rse"]): row for row in bulk(self._connection, DATASET_REPLICAS, dids)}
 
     def _locks(self, dids: Mapping[ItemId, Did]) -> dict[tuple[Did, str], list[Row]]:
-        locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
-        for row in list_locks(self._connection, {*dids.values(), *map(Did.of_item, dids)}):
-            locks[Did.of(row), row["rse"]].append(row)
-        return locks
+        rows = list_locks(self._connection, {*dids.values(), *map(Did.of_item, dids)})
+        return grouped(((Did.of(row), row["rse"]), row) for row in rows)
 
     def _files(
         self, dids: Mapping[ItemId, Did], described: Mapping[Did, Row], replicas: Mapping[tuple[Did, str], Row]

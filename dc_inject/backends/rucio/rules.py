@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +23,7 @@ from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Entry, Injection, Link, Slice, items, naming
 from dc_inject.model.deletion import NotOurs, ObservedRule, Rule
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.groups import grouped
 from dc_inject.model.items import ItemId, SliceId
 from dc_inject.model.naming import Origin
 from dc_inject.model.ports import FoundInjection, Outcome, Status
@@ -203,9 +203,7 @@ class Rules:
 
     def _batches(self, injections: Sequence[Injection]) -> Iterator[list[Injection]]:
         """Give those that one call can make: alike in all that a call has only one of, few files together."""
-        alike: dict[tuple[object, ...], list[Injection]] = defaultdict(list)
-        for injection in injections:
-            alike[tuple(sorted(_call(injection, self._origin).items()))].append(injection)
+        alike = grouped((tuple(sorted(_call(one, self._origin).items())), one) for one in injections)
         for together in alike.values():
             batch: list[Injection] = []
             for injection in together:

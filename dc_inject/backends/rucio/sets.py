@@ -32,6 +32,7 @@ from dc_inject.backends.rucio.write_endpoints import WriteEndpoint, places, writ
 from dc_inject.model import samples, units
 from dc_inject.model.deletion import RegisteredFile, SampleDataset
 from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model.groups import grouped
 from dc_inject.model.samples import MARK, FileSet
 from dc_inject.storage import Storage, Writable
 from dc_inject.storage.sets import Moved, Written, upload
@@ -158,9 +159,7 @@ class RucioSet:
             if not self._kept_any:
                 self._undo(written)
             raise
-        attachments: dict[str, list[Row]] = {}
-        for number, _ in written:
-            attachments.setdefault(self._set.dataset_of(number), []).append(self._did(number).row())
+        attachments = grouped((self._set.dataset_of(number), self._did(number).row()) for number, _ in written)
         rows = [Did(self._scope, name).row() | {"dids": dids} for name, dids in attachments.items()]
         self._again("attach_dids_to_dids", rows, ignore_duplicate=True)
         self._kept_any = True
