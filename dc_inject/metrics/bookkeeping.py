@@ -11,6 +11,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 
 from prometheus_client.core import Metric
@@ -54,9 +55,7 @@ class Bookkeeping(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give all numbers as they stand in one state of the ledger."""
-        build = family("build_info")
-        build.add_metric([__version__], 1)
-        yield build
+        yield _filled("build_info", [([__version__], 1)])
         try:
             with LedgerView.open(self._path) as view, view.snapshot():
                 metrics = [
@@ -72,17 +71,13 @@ class Bookkeeping(Collector):
         yield _unlabelled("ledger_up", bool(metrics))
         yield from metrics
         yield from _disk(self._path)
-        sites = family("rse_info")
-        for rse, site in sorted(self._live.sites().items()):
-            sites.add_metric([rse, site], 1)
-        yield sites
+        yield _filled("rse_info", (([rse, site], 1) for rse, site in sorted(self._live.sites().items())))
 
     def _accounts(self, accounts: Mapping[FlowKey, Totals]) -> Iterator[Metric]:
         for field, name in COUNTED.items():
-            counted = family(name)
-            for key, totals in accounts.items():
-                counted.add_metric(_labels(key), self._risen(field, key, getattr(totals, field)))
-            yield counted
+            yield _by_link(
+                name, {key: self._risen(field, key, getattr(totals, field)) for key, totals in accounts.items()}
+            )
         for field, name in GAUGED.items():
             yield _by_link(name, {key: getattr(totals, field) for key, totals in accounts.items()})
 
@@ -106,21 +101,18 @@ def _disk(path: Path) -> Iterator[Metric]:
 
 
 def _failures(view: LedgerView) -> Metric:
-    failed = family("failed_files_total")
-    for key, reasons in view.failures().items():
-        for reason, files in reasons.items():
-            failed.add_metric([*_labels(key), reason], files)
-    return failed
+    failed = view.failures().items()
+    rows = (([*_labels(key), reason], files) for key, reasons in failed for reason, files in reasons.items())
+    return _filled("failed_files_total", rows)
 
 
 def _services(view: LedgerView, live: Live) -> Metric:
     """Return whether each service answers, by the last calls of this process and by the ledger."""
     working = {signal.subject: signal.value is not None for signal in view.signals() if signal.name == "service"}
     answering = live.services()
-    up = family("service_up")
-    for service in sorted(working.keys() | answering.keys()):
-        up.add_metric([service], working.get(service, True) and answering.get(service, True))
-    return up
+    services = sorted(working.keys() | answering.keys())
+    up = (([service], working.get(service, True) and answering.get(service, True)) for service in services)
+    return _filled("service_up", up)
 
 
 def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
@@ -148,11 +140,11 @@ def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
             f"control_{name}_bytes", {key: float(decision.numbers[name]) for key, decision in made.items()}
         )
     held = Counter((decision.hold, decision.mode) for decision in made.values())
-    links = family("control_held_links")
-    for hold in (hold for hold in Hold if Trait.CONTROL in hold.traits):
-        for mode in (Mode.ADVISE.value, Mode.ACT.value):
-            links.add_metric([hold.value, mode], held[hold, mode])
-    yield links
+    holds = [hold for hold in Hold if Trait.CONTROL in hold.traits]
+    modes = (Mode.ADVISE.value, Mode.ACT.value)
+    yield _filled(
+        "control_held_links", (([hold.value, mode], held[hold, mode]) for hold, mode in product(holds, modes))
+    )
 
 
 def _holds(rows: Iterable[Row], live: Live) -> Iterator[Metric]:
@@ -169,15 +161,9 @@ def _holds(rows: Iterable[Row], live: Live) -> Iterator[Metric]:
             held[row.key] = arisen[row.key]
         elif row.due and not up.get(row.key.link.through, True):
             held[row.key] = Hold.API_ERRORS
-    links = family("link_held")
-    for key, hold in held.items():
-        links.add_metric([*_labels(key), *_words(hold)], 1)
-    yield links
+    yield _filled("link_held", (([*_labels(key), *_words(hold)], 1) for key, hold in held.items()))
     counts = Counter(held.values())
-    numbers = family("held_links")
-    for hold in Hold:
-        numbers.add_metric(_words(hold), counts[hold])
-    yield numbers
+    yield _filled("held_links", ((_words(hold), counts[hold]) for hold in Hold))
 
 
 def _words(hold: Hold) -> list[str]:
@@ -194,34 +180,30 @@ def _plans(view: LedgerView, planned: Cycle | None) -> Iterator[Metric]:
 
 def _campaign(view: LedgerView) -> Iterator[Metric]:
     counts = view.state_counts()
-    rules = family("rules")
-    for state in State:
-        rules.add_metric([state.value], counts.get(state, (0, 0))[0])
-    yield rules
+    yield _filled("rules", (([state.value], counts.get(state, (0, 0))[0]) for state in State))
     yield _unlabelled("pauses", len(view.pauses()))
-    missing = family("signals_missing")
-    signals = view.signals()
-    unread = Counter(signal.name for signal in signals if signal.value is None)
-    for name in sorted({signal.name for signal in signals}):
-        missing.add_metric([name], unread[name])
-    yield missing
-    expiry = family("credentials_expiry_timestamp_seconds")
-    for identity in view.identities():
-        if identity.credentials_until is not None:
-            expiry.add_metric([identity.service], identity.credentials_until.timestamp())
-    yield expiry
+    unread: Counter[str] = Counter()
+    for signal in view.signals():
+        unread[signal.name] += signal.value is None
+    yield _filled("signals_missing", (([name], count) for name, count in sorted(unread.items())))
+    until = {identity.service: identity.credentials_until for identity in view.identities()}
+    expiry = (([service], moment.timestamp()) for service, moment in until.items() if moment is not None)
+    yield _filled("credentials_expiry_timestamp_seconds", expiry)
 
 
 def _unlabelled(name: str, value: float) -> Metric:
-    made = family(name)
-    made.add_metric([], value)
-    return made
+    return _filled(name, [([], value)])
 
 
 def _by_link(name: str, values: Mapping[FlowKey, float]) -> Metric:
+    return _filled(name, ((_labels(key), value) for key, value in values.items()))
+
+
+def _filled(name: str, rows: Iterable[tuple[list[str], float]]) -> Metric:
+    """Return a family of the catalogue with a value for each row of labels."""
     made = family(name)
-    for key, value in values.items():
-        made.add_metric(_labels(key), value)
+    for labels, value in rows:
+        made.add_metric(labels, value)
     return made
 
 

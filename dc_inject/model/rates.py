@@ -6,6 +6,7 @@ Their sites: whose rates sum up where.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -62,14 +63,13 @@ def shorten_to_goal(flow: Flow) -> Flow:
     """Return a flow with the window that it needs if all goes well: that of a volume ends when it is there."""
     if not isinstance(flow.goal, Volume):
         return flow
-    low, high = 0, (flow.end - flow.start) // _MICROSECOND
-    while low < high:  # the integral never falls
-        middle = (low + high) // 2
-        if area(flow, flow.start, flow.start + middle * _MICROSECOND) >= flow.goal.bytes:
-            high = middle
-        else:
-            low = middle + 1
-    return replace(flow, end=flow.start + low * _MICROSECOND)
+    size, whole = flow.goal.bytes, range((flow.end - flow.start) // _MICROSECOND)
+
+    def suffices(length: int) -> bool:
+        return area(flow, flow.start, flow.start + length * _MICROSECOND) >= size
+
+    length = bisect_left(whole, True, key=suffices)  # the integral never falls
+    return replace(flow, end=flow.start + length * _MICROSECOND)
 
 
 def scaled(flow: Flow, factor: float) -> Flow:
@@ -166,8 +166,7 @@ def by_site(flows: Iterable[Flow], sites: Mapping[str, str]) -> dict[tuple[str, 
     """
     sums: dict[tuple[str, str], list[Flow]] = {}
     for flow in flows:
-        source = sites.get(flow.link.source, flow.link.source)
-        destination = sites.get(flow.link.destination, flow.link.destination)
+        source, destination = (sites.get(end, end) for end in flow.link.ends)
         if source != destination:
             sums.setdefault((source, "egress"), []).append(flow)
             sums.setdefault((destination, "ingress"), []).append(flow)
