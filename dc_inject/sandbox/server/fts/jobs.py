@@ -120,12 +120,16 @@ class Jobs:
     def hold(self, storages: Sequence[str], now: float) -> list[int]:
         """Let files that wait for banned storages wait until that is over (a ban with WAIT_AS); returns them."""
         places = ",".join("?" * len(storages))
-        held = self._all(
-            "UPDATE file SET file_state = 'ON_HOLD', not_before = ? WHERE file_state = 'SUBMITTED' "  # noqa: S608 (question marks)
-            f"AND (source_se IN ({places}) OR dest_se IN ({places})) RETURNING file_id",
-            now, *storages, *storages,
+        files = self._all(
+            "SELECT file_id FROM file WHERE file_state = 'SUBMITTED' "  # noqa: S608 (question marks)
+            f"AND (source_se IN ({places}) OR dest_se IN ({places}))",
+            *storages, *storages,
         )  # fmt: skip
-        return [row["file_id"] for row in held]
+        for row in files:
+            self._run(
+                "UPDATE file SET file_state = 'ON_HOLD', not_before = ? WHERE file_id = ?", now, row["file_id"]
+            )
+        return [row["file_id"] for row in files]
 
     def release(self, storages: Sequence[str], now: float) -> list[int]:
         """Let files wait for their turn again that no ban holds, and those with their tokens; returns them.
@@ -133,14 +137,15 @@ class Jobs:
         FTS3 moves a file whose token has come also where its job was cancelled meanwhile.
         """
         places = ",".join("?" * len(storages))
-        released = self._all(
-            "UPDATE file SET file_state = 'SUBMITTED', not_before = 0 WHERE file_id IN ("  # noqa: S608 (question marks)
-            "SELECT file_id FROM file JOIN job USING (job_id) WHERE file_state = 'TOKEN_PREP' AND not_before <= ? "
+        files = self._all(
+            "SELECT file_id FROM file JOIN job USING (job_id) WHERE file_state = 'TOKEN_PREP' AND not_before <= ? "  # noqa: S608 (question marks)
             "OR job_finished IS NULL AND file_state = 'ON_HOLD' "
-            f"AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places}))) RETURNING file_id",
+            f"AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places}))",
             now, *storages, *storages,
         )  # fmt: skip
-        return [row["file_id"] for row in released]
+        for row in files:
+            self._run("UPDATE file SET file_state = 'SUBMITTED', not_before = 0 WHERE file_id = ?", row["file_id"])
+        return [row["file_id"] for row in files]
 
     def give_up(self, now: float, held_before: float) -> None:
         """Cancel files, and not their jobs, that a ban has held for too long."""
@@ -271,14 +276,15 @@ class Jobs:
 
     def _cancel_files(self, job_id: str, now: float, reason: str, states: Iterable[str]) -> list[int]:
         wanted = ",".join(f"'{state}'" for state in states)
-        cancelled = self._all(
+        files = self._all(f"SELECT file_id FROM file WHERE job_id = ? AND file_state IN ({wanted})", job_id)  # noqa: S608 (ours)
+        self._run(
             # an active copy has its end when it has really ended, as with FTS3
             "UPDATE file SET file_state = 'CANCELED', reason = ?, "  # noqa: S608 (ours)
             "finish_time = iif(file_state = 'ACTIVE', NULL, ?) "
-            f"WHERE job_id = ? AND file_state IN ({wanted}) RETURNING file_id",
+            f"WHERE job_id = ? AND file_state IN ({wanted})",
             reason, now, job_id,
         )  # fmt: skip
-        return [row["file_id"] for row in cancelled]
+        return [row["file_id"] for row in files]
 
     def _settle(self, file_id: int, now: float) -> None:
         """Give the job of a file its last state when nothing of it is left to do."""

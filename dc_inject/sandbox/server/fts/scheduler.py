@@ -111,7 +111,8 @@ class Scheduler:
                 self._start()
             rests = [_TICK] if stopped else [_TICK, next_look - now, *([pause] if self._queue else [])]
             with suppress(TimeoutError):  # until something is to be done, or time may have brought something
-                await asyncio.wait_for(self._wake.wait(), max(min(rests), 0.001))
+                async with asyncio.timeout(max(min(rests), 0.001)):
+                    await self._wake.wait()
 
     async def stop(self, patience: float) -> None:
         """End the copies that are under way, and clean up behind them; their files wait again after a start."""
