@@ -33,14 +33,13 @@ link begins with FIRST of a cycle's worth, and grows until it is known how long 
 
 The window of a storage, S, for all links from it (or all links to it) together:
 
-    free --(x > OVER over all its files, of two links or more, in an hour fewer than FALLS of the most ran,
-            and it has not stood for four hours)--> held
+    free --(x > OVER over all its files, of two links or more, in an hour fewer than FALLS of the most ran)--> held
     held --(nothing had to wait for S for four hours)--> free
     held --(x > OVER, though S has fallen to FLOOR of the most that ran)--> given up, for four hours
 
 A storage stands while nothing has arrived there for LONG rounds and x > OVER: its transfers fail, or FTS is stuck;
-an overloaded one still moves files. It is not held for four hours then, since FTS has taken transfers away from
-links whose files failed, and gives them back slowly.
+an overloaded one still moves files. Until an hour later none of this is decided and S stays as it was: files have
+waited for another reason, and FTS gives transfers back slowly to links whose files failed.
 
 S begins with the most that ran. After each round, of max(T, what files take there), it is multiplied by
 
@@ -239,10 +238,11 @@ def renew_storage(storage: StorageState, links: Sequence[LinkState], now: float,
     if storage.moved and now - storage.moved > LONG * cycle / ROUNDS and slower > OVER:
         storage.stood = now
     storage.moved = max((arrival.at for link in links for arrival in link.arrived), default=storage.moved)
+    if now - storage.stood <= HOUR:
+        return
     if storage.window is None:
         slowed = {link.place for link in links if link.ratios and link.freed < now}
-        is_short = storage.lately < FALLS * most and now - storage.stood > HOURS
-        if len(slowed) > 1 and slower > OVER and is_short:
+        if len(slowed) > 1 and slower > OVER and storage.lately < FALLS * most:
             storage.window, storage.decided, storage.refused = most, now, now
             storage.floor = FLOOR * most
     elif now - storage.decided >= max(cycle, slower * run / max(sum(link.rate for link in links), 1e-9)):

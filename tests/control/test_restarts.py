@@ -102,7 +102,9 @@ def test_what_a_storage_and_its_links_have_become_is_known_after_a_restart(make:
     one.ask(AB, 9)
     assert one.storage("from A").refused == now
     late = replace(one.link(AC), ratios=[(99.0, 9.0)])
-    one.ledger.record_signals([(NAME, subject_of(AC), text_of("link", late), "")], one.now)
+    never = replace(one.storage("from A"), moved=0.0)  # or it would be taken to stand
+    rows = [(NAME, subject_of(AC), text_of("link", late), ""), (NAME, "from A", text_of("from A", never), "")]
+    one.ledger.record_signals(rows, one.now)
     one.restart()
     one.progress = {key: done for key, done in one.progress.items() if one.ledger.entry(key).injection.flow == AB}
     one.look({}, after=9 * ROUND)  # of AB alone

@@ -82,8 +82,8 @@ def test_a_queue_without_a_loss_is_no_alarm_and_a_loss_without_a_queue_is_none(p
     assert part > FALLS or ratio < OVER
 
 
-@pytest.mark.parametrize(("quiet", "hours", "is_held"), [(3, 1, False), (3, 4.1, True), (2, 1, True)])
-def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_four_hours(
+@pytest.mark.parametrize(("quiet", "hours", "is_held"), [(3, 0.7, False), (3, 1.1, True), (2, 0.7, True)])
+def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_an_hour(
     quiet: int, hours: float, is_held: bool
 ) -> None:
     """FTS gives transfers back slowly to links whose files failed; an overloaded storage still moves files."""
@@ -103,6 +103,30 @@ def test_a_storage_where_nothing_arrived_has_failed_and_is_not_held_for_four_hou
         held_once = held_once or storage.window is not None
         now += ROUND
     assert held_once is is_held
+
+
+def test_what_is_held_stays_as_it_was_while_nothing_arrives_and_for_an_hour_after() -> None:
+    """FTS was stuck: that all files took far too long is no sign that others fill the storage."""
+    storage, links = StorageState(), [busy(1.0, 1.0), busy(1.0, 1.0)]
+    now = held(storage, links, START)
+    storage.moved, before = now, storage.window
+    assert before is not None
+    for one in links:
+        one.rate, one.arrived, one.ratios = 0.0, [], [(10.0, 4 * OVER)]
+    while now < storage.moved + HOUR:
+        now += ROUND
+        renew(storage, links, now)
+    assert storage.window == before
+    until = now + ROUND + HOUR  # files arrive again a round later, and take too long for another hour
+    while now < until:
+        now += ROUND
+        for one in links:
+            one.rate, one.arrived = 0.5, [Arrival(now, 1, QUICK, GB)]
+        assert storage.window == before
+        renew(storage, links, now)
+    renew(storage, links, now + ROUND)
+    assert storage.window == pytest.approx(max(before / 2, storage.floor))
+    assert storage.window < before
 
 
 def test_an_idle_link_whose_window_was_set_when_a_clock_was_ahead_does_not_count() -> None:
