@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dc_inject.model import units
-from dc_inject.model.holds import Hold, Trait
+from dc_inject.model.holds import Fault, Hold, Trait
 
 Numbers = Mapping[str, int | float | str]
 
@@ -55,6 +55,16 @@ def choose_control_hold(decided: Hold | None, row: Held | None, *, acts: bool) -
     if acts and row is not None and Trait.CONTROL in row.hold.traits and not is_of_earlier_cycles(row):
         return row.hold
     return decided
+
+
+def find_fault(held: Held) -> Fault:
+    """Return whose fault a hold is, by its numbers where these show more than the hold alone."""
+    numbers = held.numbers
+    if held.hold is Hold.DESTINATION_FULL and "message" in numbers and not numbers.get("overdue"):
+        return Fault.MENU  # its space does not hold what its rates bring
+    if held.hold is Hold.QUARANTINED and "inventory" in numbers:
+        return Fault.SOURCE  # its folder or list, for example
+    return held.hold.fault
 
 
 def is_of_earlier_cycles(held: Held) -> bool:

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from enum import Flag, StrEnum, auto
 
 from dc_inject.model.errors import LedgerError
-from dc_inject.model.on_call import Call, OnCall
+from dc_inject.model.on_call import CHANGE_THE_MENU, OnCall
 
 
 class Trait(Flag):
@@ -56,12 +56,26 @@ class Trait(Flag):
     AT_DESTINATION = auto()  # all links to there share it
 
 
+class Fault(StrEnum):
+    """Whose fault it is that a link gets less than its due, as verdicts name it; a service has its own name."""
+
+    SERVICE = "service"
+    SOURCE = "source"
+    DESTINATION = "destination"
+    MENU = "the menu"
+    CREDENTIALS = "credentials"
+    MACHINE = "this machine"
+    OPERATOR = "the campaign's operator"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Definition:
     """All that is known of a hold but its numbers; `Hold` explains the fields."""
 
     name: str
     short: str
+    fault: Fault
     words: str = ""
     traits: Trait = Trait.NONE
     on_call: OnCall
@@ -73,11 +87,13 @@ class Hold(StrEnum):
     `too-coarse` is not named `grain`, which is the menu's word for how large a dataset may be before smaller ones
     are preferred: the hold compares the smallest dataset with the budget, whatever the grain.
 
-    `short` is what it means, for tables; `words` are those of the sentence about a step of a mini-challenge that
+    `short` is what it means, for tables; `fault` is whose fault it is, if its numbers do not show another
+    (`held.py`: `find_fault`); `words` are those of the sentence about a step of a mini-challenge that
     was held; `on_call` is for whoever is on call.
     """
 
     short: str
+    fault: Fault
     words: str
     traits: Trait
     on_call: OnCall
@@ -87,12 +103,13 @@ class Hold(StrEnum):
         assert isinstance(known, _Definition)
         member = str.__new__(cls, known.name)
         member._value_, member.short, member.words = known.name, known.short, known.words
-        member.traits, member.on_call = known.traits, known.on_call
+        member.fault, member.traits, member.on_call = known.fault, known.traits, known.on_call
         return member
 
     PAUSED = _Definition(
         name="paused",
         short="stopped by hand",
+        fault=Fault.OPERATOR,
         words="it was paused by hand",
         traits=Trait.OUTRANKS,
         on_call=OnCall(
@@ -105,6 +122,7 @@ class Hold(StrEnum):
     OUTSIDE_WINDOW = _Definition(
         name="outside-window",
         short="outside its window in the menu",
+        fault=Fault.MENU,
         words="its time was over",
         traits=Trait.HARMLESS | Trait.OUTRANKS,
         on_call=OnCall(
@@ -118,6 +136,7 @@ class Hold(StrEnum):
     EXCLUDED = _Definition(
         name="excluded",
         short="an exclusion of the menu",
+        fault=Fault.MENU,
         words="the menu excludes it",
         traits=Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS,
         on_call=OnCall(
@@ -131,6 +150,7 @@ class Hold(StrEnum):
     NOT_RUNNING = _Definition(
         name="not-running",
         short="no injector ran",
+        fault=Fault.MACHINE,
         words="no injector ran",
         traits=Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT,
         on_call=OnCall(
@@ -146,6 +166,7 @@ class Hold(StrEnum):
     CREDENTIALS = _Definition(
         name="credentials",
         short="refused or expired",
+        fault=Fault.CREDENTIALS,
         words="the credentials were refused",
         traits=Trait.OUTAGE | Trait.OUTRANKS,
         on_call=OnCall(
@@ -163,6 +184,7 @@ class Hold(StrEnum):
     LOCAL = _Definition(
         name="local",
         short="this machine or its configuration",
+        fault=Fault.MACHINE,
         words="this machine or its configuration did not work",
         traits=Trait.OUTAGE | Trait.OUTRANKS,
         on_call=OnCall(
@@ -178,6 +200,7 @@ class Hold(StrEnum):
     SOURCE_UNAVAILABLE = _Definition(
         name="source-unavailable",
         short="the source is down or closed",
+        fault=Fault.SOURCE,
         words="the source was not available",
         traits=Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL | Trait.AT_SOURCE,
         on_call=OnCall(
@@ -193,6 +216,7 @@ class Hold(StrEnum):
     DESTINATION_UNAVAILABLE = _Definition(
         name="destination-unavailable",
         short="the destination is down or closed",
+        fault=Fault.DESTINATION,
         words="the destination was not available",
         traits=Trait.OUTAGE | Trait.LEAVES | Trait.CONTROL | Trait.AT_DESTINATION,
         on_call=OnCall(
@@ -208,6 +232,7 @@ class Hold(StrEnum):
     QUARANTINED = _Definition(
         name="quarantined",
         short="the service refuses what was chosen",
+        fault=Fault.SERVICE,
         words="the service refuses what was chosen",
         traits=Trait.HOPELESS | Trait.ITEMS,
         on_call=OnCall(
@@ -221,6 +246,7 @@ class Hold(StrEnum):
     FAILING = _Definition(
         name="failing",
         short="most transfers fail",
+        fault=Fault.UNKNOWN,
         traits=Trait.LINK | Trait.LEAVES | Trait.CONTROL,
         on_call=OnCall(
             see="most transfers of a link fail, or Rucio's rules are stuck",
@@ -242,6 +268,7 @@ class Hold(StrEnum):
     BACKLOG = _Definition(
         name="backlog",
         short="enough is in flight already",
+        fault=Fault.UNKNOWN,
         traits=Trait.LINK | Trait.LEAVES | Trait.CONTROL,
         on_call=OnCall(
             see="enough is in flight on a link already",
@@ -256,6 +283,7 @@ class Hold(StrEnum):
     DELETION_LAG = _Definition(
         name="deletion-lag",
         short="files are deleted late there, or not at all",
+        fault=Fault.DESTINATION,
         words="the destination does not delete the data of ended rules in time",
         traits=Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL | Trait.AT_DESTINATION,
         on_call=OnCall(
@@ -273,6 +301,7 @@ class Hold(StrEnum):
     DESTINATION_FULL = _Definition(
         name="destination-full",
         short="no space, or too little for the rates",
+        fault=Fault.DESTINATION,
         words="the destination has too little space (or --space is too small)",
         traits=Trait.HOPELESS | Trait.LEAVES | Trait.CONTROL | Trait.AT_DESTINATION,
         on_call=OnCall(
@@ -283,7 +312,6 @@ class Hold(StrEnum):
             do="If `message` is about the rates, no call is needed: change the menu: more `space`, a shorter "
             "`lifetime`, or a lower rate. Else ask the site whether deletions keep up.",
             call="{destination}",
-            with_message=Call(call="no one, change the menu", needs_action=False),
             rucio="`rucio rse show RSE`: its used and free space, and how old that report is.",
             deletions="Is what has ended gone? `resident` in the metrics, and the reaper's backlog at the site.",
         ),
@@ -291,6 +319,7 @@ class Hold(StrEnum):
     QUOTA = _Definition(
         name="quota",
         short="the account's quota is used up",
+        fault=Fault.SERVICE,
         words="the account's quota at the destination is used up",
         traits=Trait.HOPELESS | Trait.LEAVES | Trait.AT_DESTINATION,
         on_call=OnCall(
@@ -304,32 +333,35 @@ class Hold(StrEnum):
     SITE_LIMIT = _Definition(
         name="site-limit",
         short="the menu's own limit on a site",
+        fault=Fault.MENU,
         words="a limit of the menu applied",
         traits=Trait.HOPELESS,
         on_call=OnCall(
             see="the menu's own limit on a site applies",
             means="dc_inject keeps to it by itself: neither the site nor a service refused anything.",
             do="Raise `max_ingress`, `max_egress`, `wan` or `per_site` if you mean it.",
-            call="no one, change the menu",
+            call=CHANGE_THE_MENU,
             needs_action=False,
         ),
     )
     CAMPAIGN_LIMIT = _Definition(
         name="campaign-limit",
         short="the menu's own limit on the campaign",
+        fault=Fault.MENU,
         words="a limit of the menu applied",
         traits=Trait.HOPELESS,
         on_call=OnCall(
             see="the menu's own limit on the campaign applies",
             means="It is the total rate, the rules an hour, or the files in flight; `limit` names it.",
             do="Raise it in `limits` if you mean it, or use larger datasets.",
-            call="no one, change the menu",
+            call=CHANGE_THE_MENU,
             needs_action=False,
         ),
     )
     FTS_QUEUE = _Definition(
         name="fts-queue",
         short="the queue in FTS is too long (0.1.0)",
+        fault=Fault.SERVICE,
         traits=Trait.LINK | Trait.LEAVES | Trait.CONTROL,
         on_call=OnCall(
             see="files wait in FTS (ledgers of early versions only)",
@@ -341,6 +373,7 @@ class Hold(StrEnum):
     POOL_DRY = _Definition(
         name="pool-dry",
         short="nothing left to inject",
+        fault=Fault.SOURCE,
         words="the source has no datasets or files left",
         traits=Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES | Trait.AT_SOURCE,
         on_call=OnCall(
@@ -348,7 +381,7 @@ class Hold(StrEnum):
             means="Every dataset of the filter is at the destination, on its way there, set aside or incomplete; "
             "or the pool is too small for the rates.",
             do="Widen the filter in the menu (`did`, `files`, `mean_file`), or let data go sooner.",
-            call="no one, change the menu",
+            call=CHANGE_THE_MENU,
             needs_action=False,
             rucio="`dc-inject check --online MENUS` counts what is there, and names the bounds that nothing is "
             "within.",
@@ -357,6 +390,7 @@ class Hold(StrEnum):
     API_ERRORS = _Definition(
         name="api-errors",
         short="the service fails or does not answer",
+        fault=Fault.SERVICE,
         words="{service} did not answer, or refused calls",
         traits=Trait.OUTAGE,
         on_call=OnCall(
@@ -375,6 +409,7 @@ class Hold(StrEnum):
     OVERLOAD = _Definition(
         name="overload",
         short="no time for all calls",
+        fault=Fault.SERVICE,
         words="{service} did not take all calls in time",
         traits=Trait.OUTAGE,
         on_call=OnCall(
@@ -387,6 +422,7 @@ class Hold(StrEnum):
     TOO_COARSE = _Definition(
         name="too-coarse",
         short="the next dataset is too large for what is left",
+        fault=Fault.MENU,
         traits=Trait.HARMLESS | Trait.ITEMS | Trait.NO_LIMIT,
         on_call=OnCall(
             see="the next dataset is larger than what is due",

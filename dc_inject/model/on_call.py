@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """Whom to call, and whether a person has to act.
-
-    `call` may name `{operators}`, `{source}` and `{destination}`.
-    """
-
-    call: str
-    needs_action: bool = True
+CHANGE_THE_MENU = "no one, change the menu"  # where the menu is at fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +15,8 @@ class OnCall:
     see: str  # what you see
     means: str
     do: str
-    call: str  # as in `Call`, and the next one
-    needs_action: bool = True
-    with_message: Call | None = None  # replaces these two where the hold has a message
+    call: str  # may name `{operators}`, `{source}` and `{destination}`
+    needs_action: bool = True  # by a person
     rucio: str = ""  # what to look at in Rucio, and so on
     fts: str = ""
     network: str = ""

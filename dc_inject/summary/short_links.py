@@ -8,7 +8,8 @@ by its first cycle, and a cut is seen after two.
 Short links share a line if they have a cause, and a service or a site, in common. Only what is known counts:
 
 - A hold is the cause where it kept bytes back. It is none where nothing arrives although half of what is due is on
-  its way: what holds new bytes back does not stop those. `backlog` is none: it follows from what arrives.
+  its way: what holds new bytes back does not stop those. `backlog` is none: it follows from what arrives. But
+  links for which the window of a storage has no room share its site, which is named first.
 - Without one, a service or a site is suspected if all links through it, from it or into it are short without a
   known cause, or moved less than a third of their due in the last closed cycle. If links have several suspects in
   common, all are named; if they have none, the network between is left.
@@ -33,8 +34,9 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger import Reader, Row, failing
 from dc_inject.model import EPOCH, Cycle, FlowKey, Held, Hold, causes, units
-from dc_inject.model.held import is_of_earlier_cycles, sentence
-from dc_inject.model.holds import Trait
+from dc_inject.model.held import find_fault, is_of_earlier_cycles, sentence
+from dc_inject.model.holds import Fault, Trait
+from dc_inject.model.on_call import CHANGE_THE_MENU
 from dc_inject.model.services import SERVICES
 from dc_inject.planning.link_plan import FAILING
 from dc_inject.summary import what_to_do, why
@@ -65,7 +67,7 @@ class JudgedLink(NamedTuple):
     `latest` is the part of its due that it moved in the last closed cycle; it `works` if that is a third. `failed`
     counts its files that failed of late, by class, if it is failing; `unclear` is an error without a class. `span`
     is the time judged, `returning` until when it may be returning to its rate, where it moves less; `most` is how
-    many transfers FTS allows it.
+    many transfers FTS allows it, `full` is the site of the storage whose window has no room for it.
     """
 
     key: FlowKey
@@ -84,6 +86,7 @@ class JudgedLink(NamedTuple):
     span: timedelta = timedelta(hours=1)
     returning: datetime | None = None
     most: int = 0
+    full: str = ""
 
     @property
     def works(self) -> bool:
@@ -150,6 +153,8 @@ class ShortGroup:
         }
         why = words.get(self.cause, what_to_do.entry(self.cause)["see"])
         why = CALL.sub("", sentence(first.held)) if first.held else why
+        if full := _find_full(self.links):
+            why = f"{why}; " * (self.cause != FEW) + f"control's window of {full} is full"
         failed = _add_failed(self.links)
         for reason, files in failed.most_common(1):
             why += f"; {reason}: {files:,} of {units.counted(failed.total(), 'failed files')}"
@@ -276,7 +281,10 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
     """Return a short link with its cause: its hold, FTS's limit or growth, or none of them."""
     held, since = link.held, link.since
     stands = since is not None and 2 * link.coming >= link.due
-    if held is not None and (held.hold is Hold.BACKLOG or (stands and held.hold not in STOPS)):
+    if held is not None and held.hold is Hold.BACKLOG:
+        sites, storage = {"from": link.source, "to": link.destination}, str(held.numbers.get("storage"))
+        link, held = link._replace(full=sites.get(storage.partition(" ")[0], "")), None
+    if held is not None and stands and held.hold not in STOPS:
         held = None
     is_queued = JUDGED * link.coming >= QUEUED * link.latest * link.due > 0
     is_late = link.returning is not None and link.returning <= link.until
@@ -358,8 +366,15 @@ def _candidates(cause: str, link: JudgedLink, healthy: set[Party]) -> list[Party
         return [("site", link.source)]
     if cause not in {*SUSPECTING, FEW}:
         return [link.parties[0]]
+    if link.full:
+        return [("site", link.full)]
     suspects = [party for party in dict.fromkeys(link.parties) if party not in healthy]
     return suspects or [*link.parties[1:]] * (cause == FEW)
+
+
+def _find_full(links: Iterable[JudgedLink]) -> str:
+    """Return the site of the storage whose window has no room for links that share a line; empty if none has."""
+    return next(filter(None, (link.full for link in links)), "")
 
 
 def _add_failed(links: Iterable[JudgedLink]) -> Counter[str]:
@@ -376,9 +391,8 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> tuple
     operators = "whoever runs the workers" if service.reads else f"{service.title}'s operators"
     if cause not in {*SUSPECTING, FEW}:
         names = {"operators": operators, "source": first.source, "destination": first.destination}
-        numbers = [link.held.numbers if link.held else {} for link in links]
-        is_menus = all("message" in one and not one.get("overdue") for one in numbers)
-        entry |= entry.get("with_message", {}) if is_menus else {}
+        if all(link.held and find_fault(link.held) is Fault.MENU for link in links):
+            return CHANGE_THE_MENU, False
         return str(entry["call"]).format_map(names), entry["needs_action"]
     common = set.intersection(*(set(link.parties) for link in links))
     for reason, _ in _add_failed(links).most_common(1):
@@ -388,10 +402,11 @@ def _call(cause: str, links: Sequence[JudgedLink], healthy: set[Party]) -> tuple
             return "the campaign's operator, then " * (about.party is causes.Party.USER) + ends.pop(), True
     operators = operators.replace("Rucio's", "Rucio's and FTS's")  # which moves the bytes
     of = {one: operators if one[0] == "service" else one[1] for one in first.parties if one in common}
-    suspects = [name for party, name in of.items() if party not in healthy]
+    full = _find_full(links)
+    suspects = [*dict.fromkeys(name for party, name in of.items() if party not in healthy and name != full)]
     if cause != FEW:
-        return " or ".join(dict.fromkeys(suspects)) or "the network between them", True
-    suspects = suspects or [name for (kind, _), name in of.items() if kind == "site"][:1]
+        return ", then ".join(filter(None, [full, " or ".join(suspects)])) or "the network between them", True
+    suspects = [full] * bool(full) or suspects or [name for (kind, _), name in of.items() if kind == "site"][:1]
     until = max((link.returning for link in links if link.returning), default=None)
     later = f", {' or '.join(suspects)} if it is no better at {show_time(until, first.until)}" if until else ""
     return f"{entry['call']}{later}", entry["needs_action"]

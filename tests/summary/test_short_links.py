@@ -285,6 +285,24 @@ def test_a_hold_is_the_cause_where_it_kept_bytes_back(made: Made, hold: Hold, in
     assert next(link.cause for link in links if link.key == FNAL) == cause
 
 
+@pytest.mark.parametrize(
+    ("storage", "more", "call"),
+    [
+        ("to T1_US_FNAL_Disk", 60, "T1_US_FNAL_Disk"),
+        ("from T2_CH_CERN", 60, "T2_CH_CERN"),
+        ("from T2_CH_CERN", 0, "no one yet, T2_CH_CERN if it is no better at 12:00Z"),
+    ],
+)
+def test_the_storage_whose_window_holds_links_is_called_first(made: Made, storage: str, more: int, call: str):
+    """Though other links of it work: its window leaves some of them their full rate."""
+    held = Held(Hold.BACKLOG, {"storage": storage, "window": 100 * GB, "in_flight": 99 * GB, "arrives": GB})
+    works = link(IHEP, "T1_US_FNAL")._replace(destination="T1_US_FNAL_Disk")
+    (group,) = grouped([*made(20, 20, held=held, more=more), works])
+    site = storage.split()[1]
+    assert (group.call.split(", then ")[0], group.party) == (call, ("site", site))
+    assert group.line.endswith(f"window of {site} is full")
+
+
 STUCK = {"files_stuck": 10, "error": "TRANSFER [110] Operation timed out"}
 AT_END = {**STUCK, "error": "DESTINATION [5] Input/output error"}
 JOB = {**STUCK, "status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"timeout": 10}, "exact": True}
@@ -371,7 +389,7 @@ def test_a_space_that_the_menu_sized_too_small_is_not_the_sites_fault():
     sized = full._replace(held=Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}))
     late = full._replace(held=Held(Hold.DESTINATION_FULL, {**sized.held.numbers, "overdue": GB}))
     groups = [group for one in (full, sized, late) for group in grouped([one])]
-    assert [group.call for group in groups] == ["RAL", Hold.DESTINATION_FULL.on_call.with_message.call, "RAL"]
+    assert [group.call for group in groups] == ["RAL", Hold.SITE_LIMIT.on_call.call, "RAL"]
     assert [group.needs_action for group in groups] == [True, False, True]
 
 

@@ -13,18 +13,19 @@ from dc_inject.apps.link.judging.verdict import COARSE, EARLY, StepOutcome
 from dc_inject.apps.link.mini_challenge import MiniChallenge
 from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.ledger.paths import link_menu
-from dc_inject.model import State, units
+from dc_inject.model import Hold, State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
 from dc_inject.summary import left
 from dc_inject.summary.thresholds import in_words
 
-HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{selection}` the options that choose
-    "pool-dry": "take more datasets or files ({selection}), a lower --rate, or a shorter --for",
-    "destination-full": "raise --space, if the site agrees, or ask for a lower --rate",
-    "quota": "ask for a larger quota there, or for a lower --rate",
-    "site-limit": "raise --max",
-    "campaign-limit": "take larger datasets ({selection}), raise --rules-per-hour, or where it is the total --max",
+# By the cause of what is inconclusive; `{name}` is the campaign, `{selection}` the options that choose.
+HINTS: Mapping[str, str] = {
+    Hold.POOL_DRY: "take more datasets or files ({selection}), a lower --rate, or a shorter --for",
+    Hold.DESTINATION_FULL: "raise --space, if the site agrees, or ask for a lower --rate",
+    Hold.QUOTA: "ask for a larger quota there, or for a lower --rate",
+    Hold.SITE_LIMIT: "raise --max",
+    Hold.CAMPAIGN_LIMIT: "take larger datasets ({selection}), raise --rules-per-hour, or if it is the total --max",
     COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets or files ({selection})",
     EARLY: "continue with `dc-inject link --resume {name}`",
     "time": "continue with `dc-inject link --resume {name} --for 1h`",

@@ -14,19 +14,12 @@ from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Entry, FlowKey, Held, Hold, State, units
 from dc_inject.model.causes import FILE_CLASSES, Party
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
-from dc_inject.model.held import read_hold, sentence
-from dc_inject.model.holds import Trait
+from dc_inject.model.held import find_fault, read_hold, sentence
+from dc_inject.model.holds import Fault, Trait
 from dc_inject.summary.failed_files import classify
 
 PASSED, FAILED, OPEN = "passed", "failed", "no result"
 _PARTIES = {Party.USER: "credentials", Party.SITE: "storage", Party.UNKNOWN: "unknown"}  # else it is the service
-_AT_FAULT = {  # else it is the service
-    **{hold: "source" for hold in Hold if Trait.AT_SOURCE in hold.traits},
-    **{hold: "destination" for hold in Hold if Trait.AT_DESTINATION in hold.traits and hold is not Hold.QUOTA},
-    **dict.fromkeys((Hold.SITE_LIMIT, Hold.CAMPAIGN_LIMIT), "the menu"),
-    Hold.CREDENTIALS: "credentials",
-    Hold.LOCAL: "this machine",
-}
 AGAIN = "the same command with --failed repeats the links that did not pass"
 
 
@@ -104,12 +97,11 @@ def _unsent(key: FlowKey, held: Held | None) -> Result:
         return Result(*key.link, OPEN, 0, None, "unknown", "not-sent", "it was not its turn yet")
     if held.hold is Hold.OVERLOAD:  # here it is not the service that is too slow
         return Result(*key.link, OPEN, 0, None, "unknown", "not-sent", "the time of the test was over (--within)")
-    refused = held.hold is Hold.QUARANTINED
-    stays = refused or Trait.LEAVES in held.hold.traits  # others may be over in time
-    fault = _AT_FAULT.get(held.hold, key.link.service.title)
-    if refused and "inventory" in held.numbers:  # its folder or list, for example
-        fault = "source"
-    return Result(*key.link, FAILED if stays else OPEN, 0, None, fault, held.hold.value, sentence(held))
+    # Others may be over in time.
+    stays = held.hold is Hold.QUARANTINED or Trait.LEAVES in held.hold.traits
+    fault = find_fault(held)
+    whose = key.link.service.title if fault is Fault.SERVICE else fault.value
+    return Result(*key.link, FAILED if stays else OPEN, 0, None, whose, held.hold.value, sentence(held))
 
 
 def of_campaign(campaign: str, keys: Iterable[FlowKey] = (), least: float = 0.0) -> list[Result]:

@@ -232,15 +232,34 @@ def test_a_test_without_results_lists_all_links_and_is_never_a_pass(
     assert "smoke-" not in again.message  # no test, so none whose links all passed
 
 
-def held_by(*holds: Hold) -> results.Result:
+def held_by(*holds: Hold | Held) -> results.Result:
     """The result of a link on which nothing was sent, with the hold of each cycle."""
+    every = [hold if isinstance(hold, Held) else Held(hold) for hold in holds]
     key = FlowKey("mesh", Link(A, B))
     view = SimpleNamespace(
-        entries=list, rows=lambda: [SimpleNamespace(key=key, held=Held(hold)) for hold in holds], failures=dict,
+        entries=list, rows=lambda: [SimpleNamespace(key=key, held=held) for held in every], failures=dict,
         accounts=lambda: {key: None},
     )  # fmt: skip
     (one,) = results.read(view)
     return one
+
+
+@pytest.mark.parametrize(
+    ("held", "fault"),
+    [
+        *((hold, "unknown") for hold in (Hold.BACKLOG, Hold.FAILING)),
+        *((hold, "the menu") for hold in (Hold.OUTSIDE_WINDOW, Hold.EXCLUDED, Hold.SITE_LIMIT, Hold.TOO_COARSE)),
+        *((hold, "Rucio") for hold in (Hold.QUOTA, Hold.API_ERRORS, Hold.QUARANTINED)),
+        (Hold.NOT_RUNNING, "this machine"),
+        (Hold.PAUSED, "the campaign's operator"),
+        (Held(Hold.QUARANTINED, {"inventory": A}), "source"),
+        (Held(Hold.DESTINATION_FULL, {"space": GB}), "destination"),
+        (Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}), "the menu"),
+        (Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 %", "overdue": GB}), "destination"),
+    ],
+)  # fmt: skip
+def test_a_service_is_at_fault_only_for_what_it_does(held: Hold | Held, fault: str) -> None:
+    assert held_by(held).fault == fault
 
 
 def test_no_time_for_all_calls_is_not_the_fault_of_the_service() -> None:
