@@ -15,7 +15,7 @@ from dc_inject.cli.shared.summary_output import GOAL, LINK, size
 from dc_inject.ledger import LedgerView, Reader, ledger_files
 from dc_inject.model import Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
-from dc_inject.model.held import describe_window, format_numbers
+from dc_inject.model.held import format_numbers
 from dc_inject.model.services import SERVICES, describe_right
 from dc_inject.summary import advice, closing, first_lines, marks, standing, tape
 from dc_inject.system.clock import SystemClock
@@ -122,10 +122,11 @@ def _of_links(links: Sequence[str], rows: Sequence[dict[str, Any]], view: Reader
 
 def _behind(row: Mapping[str, Any]) -> list[str]:
     """Return what binds first, in words: the window comes after the numbers of another hold."""
-    window = describe_window(row["numbers"])
-    if row["hold"] == Hold.BACKLOG.value:
-        return [describe_window({**row["numbers"], **row["held"]})]
-    return [format_numbers(row["held"]), window] if row["held"] else [window]
+    window, held = row["numbers"], row["held"]
+    if row["hold"] == Hold.BACKLOG.value:  # whose window may be another one, by which the row is held
+        of_link = {name: window[name] for name in ("arrives",) if name in window}
+        return [format_numbers({**(of_link if "window" in held else window), **held})]
+    return [*filter(None, map(format_numbers, (held, window)))]
 
 
 def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary: bool) -> None:

@@ -127,6 +127,7 @@ class LinkState:
     renewed: Moment = 0.0  # when the window was set
     began: Moment = 0.0  # when its first rule was released
     refused: Moment = 0.0  # when something last had to wait
+    refused_by: str = ""  # the storage whose window had no room then; empty if it was the link's own
     yields: Moment = 0.0  # when its present trial of yielding began
     yielded: Moment = 0.0  # when it last yielded
     alone: Until = 0.0  # until when no link yields to it

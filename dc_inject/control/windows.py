@@ -84,7 +84,9 @@ class Windows(Governor):
             link.lifetime = flow.lifetime_max.total_seconds()
             inside, full = self._inside([flow.key], now), self._full(flow.key, 0, now)
             held = link.refused > now - cycle if link.acts else full is not None
-            numbers = _numbers(full or (flow.key.link, link.allowed, inside), link.size)
+            if held and full is None and (storage := self._storages.get(link.refused_by)) and storage.window:
+                full = link.refused_by, storage.window, self._inside(self._members[link.refused_by], now)
+            numbers = self._numbers(*(full or ("", link.allowed, inside)), link.size)
             numbers["arrives"] = round(link.rate * cycle * link.size)
             hold, room = (Hold.BACKLOG, max(link.allowed - inside, 0.0)) if held else (None, None)
             decisions.append(ControlDecision(situation.cycle, flow.key, mode.value, hold, link.target, numbers))
@@ -106,24 +108,33 @@ class Windows(Governor):
         if full is None:
             self._taken[key] += files
             return None
-        storages = [full[0]] if isinstance(full[0], str) else []
+        link.refused_by, storages = full[0], [name for name in full[:1] if name]
         states: list[LinkState | StorageState] = [link, *(self._storages[name] for name in storages)]
         if any(state.refused <= state.renewed for state in states):  # it is kept once in a round
             for state in states:
                 state.refused = now.timestamp()
             self._write(now, [key], storages)
-        return Held(Hold.BACKLOG, _numbers(full, link.size))
+        return Held(Hold.BACKLOG, self._numbers(*full, link.size))
 
-    def _full(self, key: FlowKey, files: int, now: float) -> tuple[Link | str, float, float] | None:
-        """Return the link or storage whose window has no room for files, with the window and what is inside."""
-        bounds: list[tuple[Link | str, Sequence[FlowKey], float | None, float]]
-        bounds = [(key.link, [key], self._links[key].allowed, files / 4)]
+    def _numbers(self, storage: str, window: float, inside: float, size: float) -> dict[str, int | float | str]:
+        """Return a window and what is in flight in it, in bytes; of a storage, the same for all of its links."""
+        links = {key: self._links[key] for key in self._members.get(storage, ()) if self._links[key].size}
+        files = {key: 1 + link.files + self._released[key] for key, link in links.items()}
+        if files:
+            size = sum(files[key] * link.size for key, link in links.items()) / sum(files.values())
+        of = {"storage": storage} if storage else {}
+        return {**of, "window": round(window * size), "in_flight": round(inside * size)}
+
+    def _full(self, key: FlowKey, files: int, now: float) -> tuple[str, float, float] | None:
+        """Return which window has no room for files, of a storage or (empty) of the link, and what is inside."""
+        bounds: list[tuple[str, Sequence[FlowKey], float | None, float]]
+        bounds = [("", [key], self._links[key].allowed, files / 4)]
         bounds += [(n, self._members[n], self._storages[n].window, files / 2) for n in _storages(key)]
-        for subject, keys, window, part in bounds:
+        for storage, keys, window, part in bounds:
             if window:
                 inside = self._inside(keys, now)
                 if inside and inside + part > window:
-                    return subject, window, inside
+                    return storage, window, inside
         return None
 
     def _inside(self, keys: Iterable[FlowKey], now: float) -> float:
@@ -226,13 +237,6 @@ class Windows(Governor):
             since, known = entry.called_at or entry.accepted_at, self._links.get(entry.injection.flow)
             if known is not None and since is not None and since.timestamp() >= known.renewed:
                 self.released([entry], since)
-
-
-def _numbers(full: tuple[Link | str, float, float], size: float) -> dict[str, int | float | str]:
-    """Return a window and what is in flight in it, in bytes, with the storage if it is one's."""
-    subject, window, inside = full
-    of: dict[str, int | float | str] = {"storage": subject} if isinstance(subject, str) else {}
-    return {**of, "window": round(window * size), "in_flight": round(inside * size)}
 
 
 def _bounded(

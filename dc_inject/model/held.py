@@ -19,6 +19,7 @@ _SIZES = frozenset({  # numbers that are bytes
     "wanted", "window", "withdrawn",
 })  # fmt: skip
 _DURATIONS = frozenset({"age", "completion", "lag", "oldest", "transfers_age", "waits"})  # that are seconds
+_OF_WINDOW = frozenset({"window", "in_flight", "arrives"})
 _SMALL_POOL = "the pool is too small for the rates: take more or larger datasets, or let data go sooner"
 _EMPTY_POOL = "the source has nothing that the menu's `datasets` or `files` take"
 _OF = ("by", "why", "storage", "site", "direction", "limit")  # numbers that are names: whose pause or limit it is
@@ -105,17 +106,8 @@ def name_others(held: Held, others: Iterable[Hold]) -> Held:
     return Held(held.hold, {**held.numbers, "also": also}) if also else held
 
 
-def describe_window(numbers: Numbers) -> str:
-    """Return what is in flight and the window of a link or a storage in words; other numbers as they are."""
-    if not {"window", "in_flight"} <= numbers.keys():
-        return format_numbers(numbers)
-    in_flight, window = (units.format_size(int(numbers[name])) for name in ("in_flight", "window"))
-    arrives = f"; {units.format_size(int(numbers['arrives']))} arrive in a cycle" if "arrives" in numbers else ""
-    return f"{in_flight} in flight {numbers.get('storage', 'on the link')}, window {window}{arrives}"
-
-
 def format_numbers(numbers: Numbers) -> str:
-    """Return the numbers of a hold for people: sizes with their units, counts as they are."""
+    """Return the numbers of a hold for people: a window in words, sizes with their units, counts as they are."""
     counts = {"wanted", "left"} if numbers.get("limit") in _COUNTED or "time_for" in numbers else set()
 
     def shown(name: str, value: float | str) -> str:
@@ -125,4 +117,12 @@ def format_numbers(numbers: Numbers) -> str:
             return units.format_duration(timedelta(seconds=value)).replace(" ", "")
         return units.format_size(value) if name in _SIZES - counts and isinstance(value, int) else str(value)
 
-    return " ".join(f"{name}={shown(name, value)}" for name, value in numbers.items())
+    words = []
+    if {"window", "in_flight"} <= numbers.keys():
+        sizes = {name: units.format_size(int(numbers[name])) for name in _OF_WINDOW & numbers.keys()}
+        window = f"window {sizes['window']}"
+        words = [f"{sizes['in_flight']} in flight {numbers.get('storage', 'on the link')}, {window}"]
+        words += [f"{sizes['arrives']} arrive in a cycle"] if "arrives" in sizes else []
+        numbers = {name: value for name, value in numbers.items() if name not in {*sizes, "storage"}}
+    others = " ".join(f"{name}={shown(name, value)}" for name, value in numbers.items())
+    return "; ".join(filter(None, [*words, others]))

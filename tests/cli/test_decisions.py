@@ -102,6 +102,18 @@ def test_a_link_whose_destination_is_full_shows_its_space_before_its_window(
     assert held == {FNAL.link.destination: space, KIT.link.destination: numbers, MESH.link.destination: {}}
 
 
+def test_status_shows_the_same_sentence_of_a_window_as_decisions(made: Made) -> None:
+    """Also what found no room; the window of the row may be another one than that of the plan."""
+    later, of_link = CYCLE.next, {"window": 900 * GB, "in_flight": 0, "arrives": 300 * GB}
+    full = {"storage": "to T1_US_FNAL_Disk", "window": 800 * GB, "in_flight": 790 * GB, "not_sent": 3}
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.open_cycle(later, {FNAL: (GB, Held(Hold.BACKLOG, full))}, later.start)
+        ledger.record_decisions([ControlDecision(later, FNAL, "act", Hold.BACKLOG, 5e8, of_link)])
+    window = "790 GB in flight to T1_US_FNAL_Disk, window 800 GB; "
+    assert f"{window}not_sent=3" in run("status", made.path, "--wide").stdout
+    assert f"{window}300 GB arrive in a cycle; not_sent=3" in run("status", made.path, "--decisions", "1").stdout
+
+
 def test_what_is_over_is_not_shown_where_old_debt_is_forgiven(made: Made) -> None:
     """The row names what the debt is of, which is over: nothing holds the link any more."""
     later = CYCLE.next

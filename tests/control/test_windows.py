@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.control.law import FIRST, ROUNDS, highest
-from dc_inject.control.windows import FINE, NAME, SPARE, text_of
+from dc_inject.control.windows import FINE, NAME, SPARE, subject_of, text_of
 from dc_inject.model import FlowKey, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
@@ -133,6 +133,29 @@ def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) 
     assert held is not None
     assert (held.numbers["storage"], held.numbers["window"]) == ("from A", 35 * GB)
     assert held.numbers["in_flight"] == pytest.approx(40 * GB, rel=0.01)  # as if it went on arriving
+
+
+def test_the_window_of_a_storage_is_the_same_for_all_its_links_and_named_in_the_next_plan(make: Make) -> None:
+    """In bytes, though files of the links differ in size; and though there is nothing in flight on one of them."""
+    one = make(AB, AC)
+    settled(one, AB, AC)
+    one.ask(AB, 2)
+    one.ask(AC, 1)
+    state = replace(one.storage("from A"), window=35.0, decided=one.now.timestamp(), refused=0.0)
+    large = replace(one.link(AC), size=3 * GB)
+    states = [("from A", state), (subject_of(AC), large)]
+    one.ledger.record_signals([(NAME, name, text_of(name, state), "") for name, state in states], one.now)
+    one.restart()
+    one.ask(AC)
+    (ab,), (ac,) = one.ask(AB), one.ask(AC)
+    assert ab is not None
+    assert ac is not None
+    assert ab.numbers["window"] == ac.numbers["window"]
+    assert 35 * GB < ab.numbers["window"] < 3 * 35 * GB
+    one.look({AB: 999, AC: 999}, after=MOMENT)  # there is room again
+    of = [dict(decided.window) for decided in one.plan().values()]
+    assert [numbers.get("storage") for numbers in of] == ["from A", "from A"]
+    assert len({(numbers["window"], numbers["in_flight"]) for numbers in of}) == 1
 
 
 def test_what_a_service_did_not_take_is_not_in_flight(make: Make) -> None:

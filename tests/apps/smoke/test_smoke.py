@@ -18,6 +18,7 @@ from dc_inject.apps.smoke import results
 from dc_inject.ledger import LedgerView
 from dc_inject.model import FlowKey, Held, Hold, Injection, Link, State
 from dc_inject.model.errors import LinkRefused, ThresholdMissed
+from dc_inject.model.holds import Fault
 from dc_inject.model.ports import Identity
 from dc_inject.system import files
 from dc_inject.system.service_manager import ServiceManager
@@ -250,8 +251,8 @@ def held_by(*holds: Hold | Held) -> results.Result:
         *((hold, "unknown") for hold in (Hold.BACKLOG, Hold.FAILING)),
         *((hold, "the menu") for hold in (Hold.OUTSIDE_WINDOW, Hold.EXCLUDED, Hold.SITE_LIMIT, Hold.TOO_COARSE)),
         *((hold, "Rucio") for hold in (Hold.QUOTA, Hold.API_ERRORS, Hold.QUARANTINED)),
-        (Hold.NOT_RUNNING, "this machine"),
-        (Hold.PAUSED, "the campaign's operator"),
+        (Hold.NOT_RUNNING, Fault.MACHINE),
+        (Hold.PAUSED, Fault.OPERATOR),
         (Held(Hold.QUARANTINED, {"inventory": A}), "source"),
         (Held(Hold.DESTINATION_FULL, {"space": GB}), "destination"),
         (Held(Hold.DESTINATION_FULL, {"message": "the space holds 30 % of the rates"}), "the menu"),
