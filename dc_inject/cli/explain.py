@@ -13,7 +13,7 @@ from dc_inject.ledger import LedgerView, ledger_files
 from dc_inject.model import State, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.held import format_numbers
-from dc_inject.summary import first_lines, standing, what_to_do
+from dc_inject.summary import first_lines, standing, what_to_do, why
 from dc_inject.system.clock import SystemClock
 
 SHOWN = {"means": "means", "do": "do", **what_to_do.PLACES, "call": "call", "contact": "contact"}
@@ -67,7 +67,8 @@ def _short(campaign: str, ledger_path: Path | None) -> tuple[list[dict[str, Any]
     with LedgerView.open(path) as view, view.snapshot():
         now = standing.shown_moment(view, SystemClock().now())
         status = standing.standing(ledger_files.campaign_in(view, campaign, path), view, now)
-        halt, groups, live = first_lines.halted(view, status, now), status["short"], view.entries(State.LIVE)
+        groups = why.explain_all(view) if status["over_since"] else status["short"]
+        halt, live = first_lines.halted(view, status, now), view.entries(State.LIVE)
         if halt is not None:
             call, line = what_to_do.whom(what_to_do.entry(halt)), status["first_lines"][-1].removeprefix("! ")
             row = {"cause": halt, "line": f"{halt}: {line}", "numbers": {}, "call": call, "needs_action": True}

@@ -142,6 +142,7 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
             now = standing.shown_moment(view, SystemClock().now())
             shown = {**standing.standing(name, view, now), "verdict": verdict}
             rows = shown["rows"] = _of_links(links, shown["rows"], view)
+            over = closing.totals(name, view) if shown["over_since"] and fmt == "table" else None
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
@@ -150,21 +151,23 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
             if lost := summary_output.lost_line(shown):
                 click.echo(lost)
             summary_output.show_advice(advised.given, shown["advice"], simulated=False)
-    else:
-        _print(shown)
+    elif over is None:
+        _print(shown, ROWS, shown["rows"])
+    else:  # its last cycle shows nothing of a campaign that is over
+        _print(shown, summary_output.SUMMARY, _of_links(links, [*over["links"], over["total"]], view))
 
 
 # --------------------------------------------------------------------------- what a person sees
 
 
-def _print(shown: Mapping[str, Any]) -> None:
-    """Print it: on a terminal what matters most comes last, where it is seen."""
+def _print(shown: Mapping[str, Any], of_links: Sequence[tables.Column], links: Sequence[dict[str, Any]]) -> None:
+    """Print it, with a table of links: on a terminal what matters most comes last, where it is seen."""
     console, rows = tables.console(), tables.height()
     first = [*filter(None, [shown["verdict"]]), *first_lines.block(shown, tables.width(), rows - 2 if rows else 0)]
     for line in (*([] if rows else first), *_lines(shown)):
         console.print(line)
     for columns, listed in (
-        (ROWS, shown["rows"]),
+        (of_links, links),
         (PAUSES, shown["pauses"]),
         (OVERRIDES, shown["overrides"]),
         (SIGNALS, standing.group_missing(shown["signals_missing"])),

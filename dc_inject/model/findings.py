@@ -12,6 +12,7 @@ CODES = {
     "rate-outlier": "a link has a rate far above or below those of its neighbours",
     "smallest-first": "small datasets are taken first, which makes many small files",
     "long-lifetime": "rules and jobs may live for more than a day, also if the injector dies",
+    "unused-catch-up": "`catch_up` is set where control is off, so that it does nothing",
     "space-overfilled": "an RSE has too little space even for the shortest lifetime",
     "tape-buffer": "the buffer of a tape system does not hold what its drives read in two cycles",
     "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",

@@ -4,7 +4,8 @@ Day 1 begins when the first menu starts, and each other day at the same time of 
 change of summer time has 23 or 25 hours. A day is named by its number, its date (in the zone, where it begins) and
 the menus in force. The first menu is the earliest of all that are in force or were in force within their window:
 so neither an edit nor a menu that is removed moves the days. What was before the first menu is on day 0, -1, ...
-A campaign without a menu (a mini-challenge) has days from its first cycle, in UTC.
+A campaign without a menu (a mini-challenge) has days from its first cycle, in UTC. The menus of a simulation that
+was stopped before they ended are over with the last cycle that it planned.
 
 A cycle belongs to the day in which it begins. The one in which the first menu starts belongs to day 1, and those
 after the last menu, in which something may still arrive, to the last day. Where a day begins within a cycle (of
@@ -101,10 +102,13 @@ class Days:
 def list_days(view: Reader) -> Days:
     """Return the days of a campaign, by the menus in its ledger."""
     windows: list[tuple[datetime, tzinfo, tuple[str, datetime, datetime], bool]] = []
+    last, planned = view.last_closed(), view.last_planned()
+    is_stopped = view.simulated_in is not None and last is not None and planned is not None and last > planned
     for record in view.all_menus():
         if found := read_window(view, record):
             start, end, zone = found
-            span = (Path(record.name).stem, max(start, record.since), min(end, record.until or FOREVER))
+            until = min(record.until or FOREVER, planned.end if is_stopped and planned else FOREVER)
+            span = (Path(record.name).stem, max(start, record.since), min(end, until))
             windows.append((start, zone, span, record.until is None))
     counting = [window for window in windows if window[3] or window[2][1] < window[2][2]]
     if not counting:

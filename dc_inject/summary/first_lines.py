@@ -71,17 +71,19 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
     """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
     is_known, links = is_current(view, now), short_links.judge_links(view, now)
     groups, happened = grouped(links), events(view, now)
+    in_all = _count_short(view) if status["over_since"] else None
     made = [
         *_rates(view, status, now, is_known=is_known),
-        _short(groups, links, is_over=list_days(view).ended_at(now) is not None),
+        _short(groups, links) if in_all is None else _short_in_all(*in_all),
         "; ".join(["events", *happened[:EVENTS]]).replace(";", ":", 1) if happened else "events: none so far",
         _waits(view, status, now),
     ]
+    asks = groups or halted(view, status, now) or (in_all and in_all[0])
     return {
         "first_lines": [one_line(line) for line in made],
         "short": [group.row for group in groups],
         "events": happened,
-        "more": f"dc-inject explain {ledger_files.argument_for(view)}" * bool(groups or halted(view, status, now)),
+        "more": f"dc-inject explain {ledger_files.argument_for(view)}" * bool(asks),
     }
 
 
@@ -143,7 +145,19 @@ def _of(moved: int, due: int, time: timedelta) -> str:
     return f"{' of '.join(texts)} {unit} due" + (f" ({units.percent(moved / due)})" if due else "")
 
 
-def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink], *, is_over: bool) -> str:
+def _count_short(view: Reader) -> tuple[int, int]:
+    """Return how many links were short over the whole campaign, and of how many that were due anything."""
+    due = [totals for totals in view.accounts().values() if totals.due > 0]
+    return sum(totals.moved < ENOUGH * totals.due for totals in due), len(due)
+
+
+def _short_in_all(short: int, every: int) -> str:
+    number = f"{short:,}" if short else "none"
+    words = f"{number} of {units.counted(every, 'links')} moved under {100 * ENOUGH:.0f} % of its due in all"
+    return f"short: nothing is due any more; {words}"
+
+
+def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink]) -> str:
     if groups:
         short, others = sum(bool(link.cause) for link in links), units.counted(len(groups), "groups")
         count = f"{short:,} of {len(links):,} links{f', {others}' * (len(groups) > 1)}"
@@ -152,8 +166,7 @@ def _short(groups: Sequence[ShortGroup], links: Sequence[short_links.JudgedLink]
         slow = sum(link.latest < ENOUGH for link in links)
         again = f"; {slow:,} moved too little in the last cycle: wait for the next one" if slow else ""
         return f"short: none of {units.counted(len(links), 'links')}{again}"
-    why = "nothing is due any more" if is_over else "unknown, it takes two closed cycles to judge a link"
-    return f"short: {why}"
+    return "short: unknown, it takes two closed cycles to judge a link"
 
 
 def events(view: Reader, now: datetime) -> list[str]:

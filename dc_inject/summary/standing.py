@@ -64,6 +64,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "joined": units.format_time_or_none(joined(view, cycle)),
         },
         "day": list_days(view).current(now),
+        "over_since": units.format_time_or_none(list_days(view).ended_at(now)),
         "scale": scales[-1][1] if (scales := view.scales()) else 1.0,
         "rows": rows(view),
         "tape": tape.rows(view),

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 from dc_inject.ledger import Reader, Row, Signal
 from dc_inject.ledger.series import HeldFlow
 from dc_inject.ledger.types import BLAMED
-from dc_inject.model import FlowKey, Held, Hold, State
+from dc_inject.model import FlowKey, Held, Hold, State, units
 from dc_inject.model.held import read_hold, sentence
 from dc_inject.model.holds import Trait
+from dc_inject.summary import what_to_do
 
 MOST_NAMED = 2  # links that are named for each reason
 
@@ -159,6 +160,24 @@ def merge_seed_causes(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
             cycles, missing = (median([*of, *none]) for of in amounts)
             common.append(HeldLink(key, hold, why, round(cycles), round(missing), limit))
     return common
+
+
+def explain_all(ledger: Reader) -> list[dict[str, Any]]:
+    """Return why links were held over the whole campaign, as groups of short links are, without action."""
+    held = held_links(ledger)
+    return [
+        {
+            "cause": row["hold"],
+            "line": f"{row['hold']}: {units.counted(row['links'], 'links')} lacked "
+            f"{units.format_size(row['missing'])} in {units.counted(row['cycles'], 'cycles')}, "
+            f"most {units.some(row['most_held'])}; {row['why']}",
+            "links": [link.key.names() for link in held if (link.hold, link.why) == (row["hold"], row["why"])],
+            "numbers": {},
+            "call": what_to_do.whom(what_to_do.entry(row["hold"])),
+            "needs_action": False,
+        }
+        for row in reasons(held)
+    ]
 
 
 def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:

@@ -109,6 +109,25 @@ def test_smallest_first_is_an_outlier() -> None:
     assert (found.code, found.needs_accepting) == ("smallest-first", True)
 
 
+@pytest.mark.parametrize(
+    ("default", "own", "lines"),
+    [
+        ("{catch_up: 6 h}", "", 1),
+        ("{catch_up: 6 h, mode: off}", "", 1),
+        ("{catch_up: 6 h}", ", control: act", 0),  # of one scenario, for which it is set
+        ("{mode: act}", ", control: {catch_up: 6 h}", 0),
+        ("act", ", control: {mode: off, catch_up: 6 h}", 1),
+        ("{mode: advise, catch_up: 6 h}", "", 0),  # that may become `act`
+        ("{catch_up: 3 h}", "", 0),  # the default
+    ],
+)
+def test_a_catch_up_without_control_does_nothing(default: str, own: str, lines: int) -> None:
+    content = scenarios(f"one: {{from: A, to: B, rate: 6 Gb/s{own}}}")
+    content = content.replace("defaults: {", f"defaults: {{control: {default}, ")
+    assert default in content
+    assert [found.code for found in findings(content)] == ["unused-catch-up"] * lines
+
+
 def test_what_a_menu_accepts_is_no_finding() -> None:
     """By its code, and only in the menu that accepts it."""
     content = scenarios(links(7.8, 7.8, 50, 7.8))

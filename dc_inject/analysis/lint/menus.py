@@ -3,7 +3,8 @@
 - dates: gaps, overlaps, a target that differs from the sum of rates, scenarios that share a link;
 - exclusions that exclude nothing, often because of a wrong date or name;
 - rates above the WAN of a site or above our own limits;
-- likely mistakes: a rate far from its neighbours', small datasets first, rules that live for days;
+- likely mistakes: a rate far from its neighbours', small datasets first, rules that live for days, a `catch_up`
+  without control;
 - source lists: files without a size, and files that no link takes.
 """
 
@@ -18,7 +19,8 @@ from itertools import pairwise
 
 from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.menu import source_lists, values
-from dc_inject.model import Campaign, Exclusion, FileFilter, Flow, Link, Listing, Menu, Order, rates, units, urls
+from dc_inject.model import Campaign, Exclusion, FileFilter, Flow, Link, Listing, Menu, Mode, Order, rates, units, urls
+from dc_inject.model.control import UNCONTROLLED
 from dc_inject.model.errors import Problem
 from dc_inject.model.groups import grouped
 from dc_inject.model.rates import site_of
@@ -243,7 +245,8 @@ NEIGHBOURS = 3  # fewest other links that a rate is compared with
 def outlier_findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each."""
     for menu in campaign.menus:
-        yield from ((menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu), *_long_lives(menu)))
+        found = (*_outliers(menu), *_smallest_first(menu), *_long_lives(menu), *_unused_catch_ups(menu))
+        yield from ((menu, problem) for problem in found)
 
 
 def _outliers(menu: Menu) -> Iterator[Problem]:
@@ -307,6 +310,22 @@ def _long_lives(menu: Menu) -> Iterator[Problem]:
             "lower `lifetime: {max: ...}`; hours are usual; if it is meant: `accept: [long-lifetime]`",
         )
         yield replace(problem, needs_accepting=flow.lifetime_max > WEEK)
+
+
+def _unused_catch_ups(menu: Menu) -> Iterator[Problem]:
+    """Find what is set for control and no link of the menu with control has: most likely its `mode` was forgotten."""
+    users: dict[timedelta, list[Flow]] = {}
+    for flow in menu.flows:
+        users.setdefault(flow.control.catch_up, []).append(flow)
+    for catch_up, flows in users.items():
+        if catch_up != UNCONTROLLED.catch_up and all(flow.control.mode is Mode.OFF for flow in flows):
+            yield Problem(
+                flows[0].menu,
+                flows[0].line,
+                f"`catch_up: {units.format_duration(catch_up)}` does nothing, since `control` is off",
+                "add `mode: act` to `control`; if it is meant: `accept: [unused-catch-up]`",
+                "unused-catch-up",
+            )
 
 
 def _ask_to_accept(flow: Flow, code: str, message: str, hint: str) -> Problem:

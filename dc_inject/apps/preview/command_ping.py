@@ -13,7 +13,7 @@ import click
 
 from dc_inject import menu, registry
 from dc_inject.apps.preview import identities
-from dc_inject.cli.shared import common, log_output, tables, trusting
+from dc_inject.cli.shared import common, log_output, params, tables, trusting
 from dc_inject.model import units
 from dc_inject.model.events import Silent
 from dc_inject.model.services import SERVICES
@@ -57,7 +57,7 @@ STORAGES = (
 
 @click.command()
 @common.INCLUDE_FROM
-@click.argument("menus", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("menus", nargs=-1, type=params.MenuFile())
 @common.TIMEOUT
 @common.FORMAT
 def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:

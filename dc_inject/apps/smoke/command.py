@@ -71,7 +71,7 @@ class SmokeOptions:
 
 @click.command(cls=common.GroupedHelp)
 @common.INCLUDE_FROM
-@click.argument("menus", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("menus", nargs=-1, type=params.MenuFile())
 @common.options_of(SmokeOptions)
 def smoke(menus: tuple[Path, ...], **given: Any) -> None:
     r"""Send one file over each link of MENUS, and show which links work, how fast, and who has to act.

@@ -29,7 +29,7 @@ CALIBRATING = frozenset({"campaign", "output", "force", "include_from", "fmt", "
 
 @click.command()
 @common.INCLUDE_FROM
-@click.argument("menus", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("menus", nargs=-1, type=params.MenuFile())
 @click.option(
     "--grid",
     "grid_file",

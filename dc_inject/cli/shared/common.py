@@ -96,7 +96,7 @@ INCLUDE_FROM = click.option(
     callback=lambda _, __, folders: files.allow(folders),
     help="Let menus also include files of this folder [default: only of their own folder].",
 )
-MENUS = options(INCLUDE_FROM, click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path)))
+MENUS = options(INCLUDE_FROM, click.argument("menus", nargs=-1, required=True, type=params.MenuFile()))
 CAMPAIGN = click.argument(
     "campaign", cls=CampaignArgument, metavar="CAMPAIGN|LEDGER", shell_complete=completion.campaigns
 )

@@ -47,6 +47,20 @@ class Parsed(click.ParamType[T]):
             self.fail(f"{message} ({hint})" if hint else message, param, ctx)
 
 
+class MenuFile(click.Path):
+    """The path of a menu, which is no URL: a path would lose one of its slashes."""
+
+    def __init__(self) -> None:
+        """Take any path."""
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  as click has it
+        """Return the path."""
+        if "://" in str(value):
+            self.fail(f"{value} is a URL, and no menu (give the path of a menu that has it)", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class FiniteRange(click.FloatRange):
     """A number in a range; `nan` and `inf` are none, and `like` is an example for errors."""
 

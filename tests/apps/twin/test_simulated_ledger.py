@@ -28,6 +28,7 @@ from tests.cli import ledgers
 from tests.cli.ledgers import FNAL, make, run
 from tests.ledger.world import AB, AC, DB, GB, START, injection, opened, seen, started, totals_from_rows
 
+TWIN = Path(__file__).parents[3] / "menus" / "twin"
 MENU = """
 menu: 1
 campaign: dc27
@@ -225,3 +226,18 @@ def test_the_state_of_control_is_kept_by_a_ledger_that_is_continued(tmp_path: Pa
             windows._write(START, [AB])
             kept.append(len(ledger.signals("windows")))
     assert kept == [1, 0]
+
+
+def test_status_and_explain_show_the_whole_of_a_simulation_that_is_over(tmp_path: Path) -> None:
+    """It was stopped before its menus end, and nothing goes on."""
+    folder, kept = TWIN / "overloaded-storage", tmp_path / "kept.sqlite"
+    how = ("--grid", folder / "grid.yaml", "--policy", "act", "--days", 0.125)
+    assert run("simulate", folder / "menu.yaml", *how, "--ledger", kept).exit_code == 0
+    table = run("status", kept, "--summary").stdout.splitlines()
+    assert set(table[:6]) <= set(run("status", kept).stdout.splitlines())
+    status = json.loads(run("status", kept, "--format", "json").stdout)
+    assert status["over_since"] is not None
+    assert status["more"].startswith("dc-inject explain")
+    explained = json.loads(run("explain", kept, "--format", "json").stdout)
+    assert {row["key"] for row in explained} == {"backlog"}
+    assert not any(row["needs_action"] for row in explained)
