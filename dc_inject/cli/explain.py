@@ -42,7 +42,7 @@ def explain(subject: str, ledger_path: Path | None, fmt: str) -> None:
     elif verdict:
         click.echo(verdict)
     elif not rows:
-        click.echo(f"{subject}: no link is known to be short")
+        click.echo(f"{subject}: no link is known to be short, or held")
     for row in rows if fmt == "table" else ():
         click.echo(click.wrap_text(first_lines.one_line(row["line"]), 80))
         for name, title in SHOWN.items():

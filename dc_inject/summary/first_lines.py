@@ -71,7 +71,7 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
     """Return the five lines, with the groups of short links and the events behind them, as `status` has them."""
     is_known, links = is_current(view, now), short_links.judge_links(view, now)
     groups, happened = grouped(links), events(view, now)
-    in_all = _count_short(view) if status["over_since"] else None
+    in_all = _count_short(view) if list_days(view).ended_at(now) else None
     made = [
         *_rates(view, status, now, is_known=is_known),
         _short(groups, links) if in_all is None else _short_in_all(*in_all),
@@ -153,7 +153,7 @@ def _count_short(view: Reader) -> tuple[int, int]:
 
 def _short_in_all(short: int, every: int) -> str:
     number = f"{short:,}" if short else "none"
-    words = f"{number} of {units.counted(every, 'links')} moved under {100 * ENOUGH:.0f} % of its due in all"
+    words = f"{number} of {units.counted(every, 'links')} moved under {100 * ENOUGH:.0f} % of their due in all"
     return f"short: nothing is due any more; {words}"
 
 

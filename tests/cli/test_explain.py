@@ -78,7 +78,7 @@ def test_what_is_short_in_a_campaign_is_explained_with_its_numbers(
 
 
 def test_that_no_injector_works_is_explained_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """None runs, or a person has stopped it; after the menus, or in a simulation, there is nothing to explain."""
+    """None runs, or a person has stopped it; after the menus, it explains the whole campaign."""
     path = watching.campaign(tmp_path / "dc27.sqlite")
 
     def explained(now: datetime) -> list[dict[str, Any]]:
@@ -95,7 +95,9 @@ def test_that_no_injector_works_is_explained_first(tmp_path: Path, monkeypatch: 
     assert (row["key"], row["needs_action"]) == ("not-running", True)
     assert row["call"] == what_to_do.entry("not-running")["call"]
     assert f"`dc-inject health {path}`" in row["here"]
-    assert explained(dead + timedelta(days=1)) == []
+    over = explained(dead + timedelta(days=1))
+    assert {row["key"] for row in over} == {"failing", "destination-full", "pool-dry"}
+    assert not any(row["needs_action"] for row in over)
     with Ledger.open(path, synchronous="OFF") as ledger, ledger.hold("me"):
         assert explained(dead) == []
         ledger.pause("*", "dc@vobox", "the LHCOPN is needed", dead)
