@@ -18,7 +18,7 @@ from dc_inject.summary.figures import ReportScope
 from dc_inject.system.clock import SystemClock
 
 Report = Mapping[str, Any]
-SHOWN = ("due", "injected", "moved", "ratio", "grade", "sign")  # of campaigns that are compared
+SHOWN = ("due", "injected", "moved", "not_moved", "ratio", "grade", "sign")  # of campaigns that are compared
 PICTURED = ("html", "svg", "png")
 FORMATS = ("md", "json", "csv", "xlsx", *PICTURED, "junit")
 _MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {

@@ -389,10 +389,14 @@ def _compared(report: Report) -> Iterator[Section]:
 
 
 def _pairs(noun: str, pairs: Sequence[Report]) -> Table:
+    is_lost = any(row[side] and row[side]["not_moved"] for row in pairs for side in ("this", "other"))
+    heads = ("due", "moved", "moved / due", *(["not moved"] if is_lost else []))
+
     def both(row: Report | None) -> tuple[Cell, ...]:
         if row is None:
-            return (Cell(NONE),) * 3
-        return size(row["due"]), size(row["moved"]), ratio(row["ratio"], row["grade"], row["sign"])
+            return (Cell(NONE),) * len(heads)
+        cells = size(row["due"]), size(row["moved"]), ratio(row["ratio"], row["grade"], row["sign"])
+        return (*cells, size(row["not_moved"]))[: len(heads)]
 
     def points(value: float | None) -> Cell:
         if value is None:
@@ -402,7 +406,6 @@ def _pairs(noun: str, pairs: Sequence[Report]) -> Table:
     rows = (
         (Cell(row["name"]), *both(row["this"]), *both(row["other"]), points(row["difference"])) for row in pairs
     )
-    heads = ("due", "moved", "moved / due")
     return Table((noun, *heads, *(f"other: {head}" for head in heads), "difference"), 1, tuple(rows))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dc_inject.apps.report import overlay as wan
-from dc_inject.apps.report import text
+from dc_inject.apps.report import sections, text
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.series import Period, Window
 from dc_inject.model import Cycle
@@ -72,6 +72,20 @@ def test_two_campaigns_stand_side_by_side(tmp_path: Path) -> None:
     shown = text.markdown(made)
     assert "-0.0 |" not in shown
     assert "<b>" not in shown
+
+
+def test_what_did_not_move_is_compared_where_only_the_other_campaign_lost_anything(tmp_path: Path) -> None:
+    one = simulate(tmp_path, 8, 300)
+    made = told(one, "--compare", one)
+    assert not any("not moved" in section.table.heads for section in _compared(made))
+    made["compared"]["counted"]["other"]["not_moved"] = 3 * GB
+    (section,) = (section for section in _compared(made) if "other: not moved" in section.table.heads)
+    at = section.table.heads.index("other: not moved")
+    assert [row[at].value for row in section.table.rows][0] == 3 * GB
+
+
+def _compared(report: Told) -> list[Any]:
+    return [section for section in sections.sections(report) if section.name.startswith("compared")]
 
 
 def test_another_campaign_that_is_a_simulation_is_told_as_one(tmp_path: Path) -> None:
