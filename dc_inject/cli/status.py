@@ -17,7 +17,7 @@ from dc_inject.model import Hold, overrides, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.held import format_numbers
 from dc_inject.model.services import SERVICES, describe_right
-from dc_inject.summary import advice, closing, first_lines, marks, standing, tape
+from dc_inject.summary import advice, closing, first_lines, marks, standing, tape, why
 from dc_inject.system.clock import SystemClock
 
 
@@ -136,6 +136,7 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
             totals, advised = closing.totals(name, view), advice.advised(view)
             rows = _of_links(links, totals["links"], view)
             shown = {**totals, "links": rows, "advice": advice.rows(advised.held)}
+            reasons = why.reasons(why.held_links(view))
             rows = [*rows, totals["total"]] if fmt == "table" and not links else rows
         else:
             verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
@@ -150,6 +151,7 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
         if summary and fmt == "table" and not links:  # what follows is of all links
             if lost := summary_output.lost_line(shown):
                 click.echo(lost)
+            summary_output.show_reasons(reasons)
             summary_output.show_advice(advised.given, shown["advice"], simulated=False)
     elif over is None:
         _print(shown, ROWS, shown["rows"])

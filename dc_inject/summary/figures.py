@@ -33,7 +33,7 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.losses import Lost
 from dc_inject.model.thresholds import Threshold
-from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds
+from dc_inject.summary import marks, menu_terms, repeats, tape, thresholds, why
 from dc_inject.summary.adding import DIMENSIONS, HOUR, SITES, TYPE, Added, ByName, Times, read_rows, together
 from dc_inject.summary.criteria import GRADES
 from dc_inject.summary.days import ONE, Days, list_days
@@ -218,7 +218,7 @@ def report(
         "failed_files": _failures(view),
         "completion": completion(completions.values()),
         "tape": tape.rows(view),
-        "links": _links(links, view.holds_of_links(chosen), completions, hops),
+        "links": _links(links, view.holds_of_links(chosen), completions, hops, why.held_links(view)),
         "marks": _marks(view, scope.since or EPOCH, until),  # what came before the first cycle too
     }
     for scenario in values["scenarios"]:
@@ -242,8 +242,13 @@ def _links(
     holds: Mapping[FlowKey, Mapping[Hold, int]],
     completions: Mapping[FlowKey, Sequence[int]],
     hops: set[FlowKey],
+    reasons: Iterable[why.HeldLink],
 ) -> list[dict[str, Any]]:
-    """Return the counted figures of each link, and how often each hold led; `hops` are those of second hops."""
+    """Return the counted figures of each link, and how often each hold led; `hops` are those of second hops.
+
+    `why` is the reason of the hold that led most often, but for those that need no action.
+    """
+    by_hold = {(one.key, one.hold): one.why for one in reasons}
     return [
         {
             **key.names(),
@@ -251,6 +256,7 @@ def _links(
             **with_losses(added.total(CycleKind.COUNTED)),
             "completion": completion([completions.get(key, ())]),
             "held": {hold.value: count for hold, count in holds.get(key, {}).items()},
+            "why": next((by_hold.get((key, hold), "") for hold in holds.get(key, {}) if not hold.harmless), ""),
         }
         for key, added in sorted(links.items())
     ]

@@ -171,7 +171,9 @@ def explain_all(ledger: Reader) -> list[dict[str, Any]]:
             "line": f"{row['hold']}: {units.counted(row['links'], 'links')} lacked "
             f"{units.format_size(row['missing'])} in {units.counted(row['cycles'], 'cycles')}, "
             f"most {units.some(row['most_held'])}; {row['why']}",
-            "links": [link.key.names() for link in held if (link.hold, link.why) == (row["hold"], row["why"])],
+            "links": [
+                link.key.names() for link in held if link.hold == row["hold"] and row["why"].endswith(link.why)
+            ],
             "numbers": {},
             "call": what_to_do.whom(what_to_do.entry(row["hold"])),
             "needs_action": False,
@@ -188,7 +190,7 @@ def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
     rows = [
         {
             "hold": hold.value,
-            "why": why,
+            "why": _name_end(hold, links) + why,
             "links": len(links),
             "cycles": sum(link.cycles for link in links),
             "missing": sum(link.missing for link in links),
@@ -197,3 +199,10 @@ def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
         for (hold, why), links in groups.items()
     ]
     return sorted(rows, key=lambda row: (-row["missing"], row["hold"], row["why"]))
+
+
+def _name_end(hold: Hold, links: Sequence[HeldLink]) -> str:
+    """Return the end that all of these links share and that holds them; empty if there is none."""
+    of = {Trait.AT_SOURCE: "source", Trait.AT_DESTINATION: "destination"}
+    ends = {getattr(link.key.link, end) for link in links for trait, end in of.items() if trait in hold.traits}
+    return f"{ends.pop()}: " if len(ends) == 1 else ""

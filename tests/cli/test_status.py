@@ -102,8 +102,10 @@ def test_the_table_has_units_a_mark_for_estimates_and_a_row_of_totals(made: Made
     assert re.search(r"450 GB +300 GB +66.7 % +~150 GB +50.0 % +3 +0 B", fnal)
     assert kit.rstrip().endswith("1 pool-dry")
     assert " - " in kit  # moved of nothing injected is no ratio
-    assert lines[-1].startswith("total")
-    assert "1.35 TB" in lines[-1]
+    (total,) = (line for line in lines if line.startswith("total"))
+    assert "1.35 TB" in total
+    assert lines[-1].startswith("pool-dry")  # why links were held, with the end that all of them share
+    assert f" {KIT.link.source}: " in lines[-1]
 
 
 def test_signals_that_are_missing_for_one_reason_share_a_row(made: Made) -> None:

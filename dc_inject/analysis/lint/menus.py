@@ -19,7 +19,20 @@ from itertools import pairwise
 
 from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.menu import source_lists, values
-from dc_inject.model import Campaign, Exclusion, FileFilter, Flow, Link, Listing, Menu, Mode, Order, rates, units, urls
+from dc_inject.model import (
+    Campaign,
+    Exclusion,
+    FileFilter,
+    Flow,
+    Link,
+    Listing,
+    Menu,
+    Mode,
+    Order,
+    rates,
+    units,
+    urls,
+)
 from dc_inject.model.control import UNCONTROLLED
 from dc_inject.model.errors import Problem
 from dc_inject.model.groups import grouped

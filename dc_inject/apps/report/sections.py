@@ -23,7 +23,6 @@ from dc_inject.apps.report.tables import (
 )
 from dc_inject.model import Hold
 from dc_inject.model.units import counted, format_duration, format_size
-from dc_inject.summary import what_to_do
 from dc_inject.summary.adding import DIMENSIONS, SITES
 from dc_inject.summary.thresholds import in_words
 
@@ -138,7 +137,7 @@ def _verdict(report: Report) -> Iterator[str]:
 def _shortfall(link: Report) -> str:
     """Return what a link moved of its due, and in words the hold that led most often, with its cycles."""
     held = [(name, counted(count, "cycles")) for name, count in link["held"].items() if not Hold(name).harmless]
-    why = "".join(f" (held for {time} by {one}: {what_to_do.entry(one)['see']})" for one, time in held[:1])
+    why = "".join(f" (held for {time} by {one}: {link['why']})" for one, time in held[:1])
     lack = format_size(link["due"] - link["moved"])
     return f"{link['source']} -> {link['destination']} moved {percent(link['ratio'])}, {lack} less than due{why}"
 

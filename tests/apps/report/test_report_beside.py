@@ -81,7 +81,7 @@ def test_what_did_not_move_is_compared_where_only_the_other_campaign_lost_anythi
     made["compared"]["counted"]["other"]["not_moved"] = 3 * GB
     (section,) = (section for section in _compared(made) if "other: not moved" in section.table.heads)
     at = section.table.heads.index("other: not moved")
-    assert [row[at].value for row in section.table.rows][0] == 3 * GB
+    assert section.table.rows[0][at].value == 3 * GB
 
 
 def _compared(report: Told) -> list[Any]:
