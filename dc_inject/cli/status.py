@@ -75,8 +75,10 @@ CHANGED = (tables.Column("at", "changed at", whole=True), PAUSES[2], OVERRIDES[1
 @click.option(
     "--decisions",
     type=click.IntRange(1),
-    metavar="CYCLES",
-    help="Show what control decided or advised of each link in the last so many cycles, and its windows.",
+    is_flag=False,
+    flag_value="1",
+    metavar="[CYCLES]",
+    help="Show what control decided or advised of each link in the last cycle, or so many, and its windows.",
 )
 @common.LINKS
 @common.LEDGER

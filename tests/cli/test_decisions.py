@@ -109,6 +109,8 @@ def test_status_shows_the_same_sentence_of_a_window_as_decisions(made: Made) -> 
     with Ledger.open(made.path, synchronous="OFF") as ledger:
         ledger.open_cycle(later, {FNAL: (GB, Held(Hold.BACKLOG, full))}, later.start)
         ledger.record_decisions([ControlDecision(later, FNAL, "act", Hold.BACKLOG, 5e8, of_link)])
+    assert run("status", made.path, "--decisions").stdout == run("status", made.path, "--decisions", "1").stdout
+    assert run("status", made.path, "--decisions", "--summary").exception.exit_code == 2
     window = "790 GB in flight to T1_US_FNAL_Disk, window 800 GB; "
     assert f"{window}not_sent=3" in run("status", made.path, "--wide").stdout
     assert f"{window}300 GB arrive in a cycle; not_sent=3" in run("status", made.path, "--decisions", "1").stdout

@@ -199,3 +199,12 @@ def test_a_name_that_no_url_can_have_is_left_out_of_a_listing(xrootd, files, nam
     assert not any(asked.startswith("rm") for asked in files.asked)
     with pytest.raises(Permanent, match="too many"):
         list(xrootd.list("root://eos//dc", limit=0))
+
+
+def test_a_call_ends_within_a_second_of_the_time_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library looks only every 15 seconds by default."""
+    settings: dict[str, int] = {}
+    monkeypatch.setitem(sys.modules, "XRootD.client", Bag(EnvPutInt=settings.__setitem__))
+    monkeypatch.setitem(sys.modules, "XRootD.client.flags", Bag())
+    Xrootd()
+    assert settings == {"TimeoutResolution": 1}

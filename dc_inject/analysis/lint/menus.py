@@ -326,7 +326,7 @@ def _long_lives(menu: Menu) -> Iterator[Problem]:
 
 
 def _unused_catch_ups(menu: Menu) -> Iterator[Problem]:
-    """Find what is set for control and no link of the menu with control has: most likely its `mode` was forgotten."""
+    """Find what no link with control has: most likely the `mode` was forgotten."""
     users: dict[timedelta, list[Flow]] = {}
     for flow in menu.flows:
         users.setdefault(flow.control.catch_up, []).append(flow)

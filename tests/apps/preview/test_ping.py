@@ -98,6 +98,12 @@ def test_what_is_waited_for_is_said_while_a_service_does_not_answer(
     assert lines == ["dc-inject: waiting for an answer from rucio, up to 60 s for each call (--timeout)"]
 
 
+def test_a_url_is_no_menu_and_is_named_as_it_was_written() -> None:
+    done = run("ping", "davs://storage.example.org/dc")
+    assert done.exit_code == 2
+    assert "davs://storage.example.org/dc" in str(done.exception) + done.stderr
+
+
 def test_only_check_is_called(service: SimBackend) -> None:
     """Nothing is read or written but who I am."""
     run("ping")
