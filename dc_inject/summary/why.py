@@ -164,26 +164,28 @@ def merge_seed_causes(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
 
 def explain_all(ledger: Reader) -> list[dict[str, Any]]:
     """Return why links were held over the whole campaign, as groups of short links are, without action."""
-    held = held_links(ledger)
     return [
         {
             "cause": row["hold"],
             "line": f"{row['hold']}: {units.counted(row['links'], 'links')} lacked "
             f"{units.format_size(row['missing'])} in {units.counted(row['cycles'], 'cycles')}, "
             f"most {units.some(row['most_held'])}; {row['why']}",
-            "links": [
-                link.key.names() for link in held if link.hold == row["hold"] and row["why"].endswith(link.why)
-            ],
+            "links": [link.key.names() for link in links],
             "numbers": {},
             "call": what_to_do.whom(what_to_do.entry(row["hold"])),
             "needs_action": False,
         }
-        for row in reasons(held)
+        for row, links in _reasons(held_links(ledger))
     ]
 
 
 def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
     """Return the reasons for which links were held, those first in whose cycles most bytes were missing."""
+    return [row for row, _ in _reasons(held)]
+
+
+def _reasons(held: Sequence[HeldLink]) -> list[tuple[dict[str, Any], Sequence[HeldLink]]]:
+    """Return them with the links of each."""
     groups: dict[tuple[Hold, str], list[HeldLink]] = defaultdict(list)
     for link in held:
         groups[link.hold, link.why].append(link)
@@ -198,7 +200,8 @@ def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:
         }
         for (hold, why), links in groups.items()
     ]
-    return sorted(rows, key=lambda row: (-row["missing"], row["hold"], row["why"]))
+    both = zip(rows, groups.values(), strict=True)
+    return sorted(both, key=lambda one: (-one[0]["missing"], one[0]["hold"], one[0]["why"]))
 
 
 def _name_end(hold: Hold, links: Sequence[HeldLink]) -> str:
