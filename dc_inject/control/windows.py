@@ -118,10 +118,9 @@ class Windows(Governor):
 
     def _numbers(self, storage: str, window: float, inside: float, size: float) -> dict[str, int | float | str]:
         """Return a window and what is in flight in it, in bytes; of a storage, the same for all of its links."""
-        links = {key: self._links[key] for key in self._members.get(storage, ()) if self._links[key].size}
-        files = {key: 1 + link.files + self._released[key] for key, link in links.items()}
-        if files:
-            size = sum(files[key] * link.size for key, link in links.items()) / sum(files.values())
+        members = [link for key in self._members.get(storage, ()) if (link := self._links[key]).size]
+        if files := sum(1 + link.files for link in members):
+            size = sum((1 + link.files) * link.size for link in members) / files
         of = {"storage": storage} if storage else {}
         return {**of, "window": round(window * size), "in_flight": round(inside * size)}
 
