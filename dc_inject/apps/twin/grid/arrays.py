@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,15 @@ def summed(by: Ints, amounts: Floats | Ints | Flags, groups: int) -> Floats:
     if not len(by):
         return np.zeros(groups)  # which bincount would give as integers
     return cast("Floats", np.bincount(by, amounts, groups))
+
+
+def divided(amounts: Floats | Ints, by: Floats, otherwise: float) -> Floats:
+    """Return quotients, and another number where the divisor is not above 0."""
+    positive = by > 0
+    if np.count_nonzero(positive) == len(by):
+        return amounts / by
+    quotients: Floats = np.divide(amounts, by, out=np.full(len(by), otherwise), where=positive)
+    return quotients
 
 
 def floats(values: Sequence[float]) -> Floats:
@@ -35,27 +44,41 @@ def none() -> Ints:
     return np.zeros(0, dtype=np.int64)
 
 
-class Cohorts(NamedTuple):
-    """Cohorts, each a column: its queue and job, how often tried, files, bytes left and size of each, start."""
+class Cohorts:
+    """Cohorts, each a column: its queue and job, how often tried, files, bytes left and size of each, start.
 
-    queue: Ints
-    job: Ints
-    tries: Ints
-    files: Ints
-    left: Floats
-    size: Floats
-    start: Floats
+    They are rows of two tables, since choosing from a table costs no more than from one row.
+    """
+
+    __slots__ = ("files", "job", "left", "queue", "size", "start", "tables", "tries")
+
+    def __init__(self, numbers: Ints, sizes: Floats) -> None:
+        """Take the tables: queues, jobs, tries and files; bytes left, sizes and starts."""
+        self.tables = numbers, sizes
+        self.queue, self.job, self.tries, self.files = numbers
+        self.left, self.size, self.start = sizes
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.queue)
 
     def chosen(self, which: Flags) -> Cohorts:
-        """Return some of them."""
-        return Cohorts._make(column[which] for column in self)
+        """Return copies of some of them."""
+        at = which.nonzero()[0]
+        numbers, sizes = self.tables
+        return Cohorts(numbers.take(at, 1), sizes.take(at, 1))
 
     def plus(self, others: list[Cohorts]) -> Cohorts:
         """Return these and others."""
-        cohorts = [self, *others]
-        return Cohorts._make(np.concatenate(columns) for columns in zip(*cohorts, strict=True)) if others else self
+        if not others:
+            return self
+        some = [self, *others] if len(self) else others
+        if len(some) == 1:
+            return some[0]
+        numbers, sizes = zip(*(one.tables for one in some), strict=True)
+        return Cohorts(np.concatenate(numbers, axis=1), np.concatenate(sizes, axis=1))
 
 
-def no_cohorts() -> Cohorts:
-    """Return none."""
-    return Cohorts(none(), none(), none(), none(), np.zeros(0), np.zeros(0), np.zeros(0))
+def make_cohorts(count: int) -> Cohorts:
+    """Return so many, to be filled in."""
+    return Cohorts(np.zeros((4, count), dtype=np.int64), np.zeros((3, count)))

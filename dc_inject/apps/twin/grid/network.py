@@ -32,6 +32,7 @@ class Network:
         self._links: dict[tuple[str, str], int] = {}
         self._members: list[list[int]] = []
         self._full, self._names, self._numbers = [np.inf], [""], dict[str, int]()
+        self._capacity: Floats | None = None  # made again when something changes
         self._part: dict[str, float] = {}  # subject -> what is left of it, also of links that are not used yet
         for site in grid.sites.values():
             self._resource(f"in {site.name}", site.wan_in)
@@ -106,16 +107,18 @@ class Network:
     def scale(self, subject: str, part: float) -> None:
         """Let a site, storage, path or link carry only a part of its rate; 1 is all."""
         self._part[subject] = part
+        self._capacity = None
 
     def capacity(self) -> Floats:
-        """Return what each resource carries now."""
-        full = np.asarray(self._full)
-        for subject, part in self._part.items():
-            for kind in ("in", "out", "write", "read", "path", "link"):
-                number = self._numbers.get(f"{kind} {subject}")
-                if number is not None:
-                    full[number] *= part
-        return full
+        """Return what each resource carries now, to read."""
+        if self._capacity is None:
+            full = self._capacity = np.asarray(self._full)
+            for subject, part in self._part.items():
+                for kind in ("in", "out", "write", "read", "path", "link"):
+                    number = self._numbers.get(f"{kind} {subject}")
+                    if number is not None:
+                        full[number] *= part
+        return self._capacity
 
     def speed_now(self, connections: Floats) -> Floats:
         """Return the speed of a file on each link, with so many connections at each storage."""
@@ -133,7 +136,10 @@ class Network:
 
     def _served(self, connections: Floats) -> Floats:
         """Return what part of its connections each storage can serve."""
-        return np.where(connections > self._knee, self._knee / np.maximum(connections, 1), 1.0)
+        over = connections > self._knee
+        if not np.count_nonzero(over):
+            return np.ones(len(over))
+        return np.where(over, self._knee / np.maximum(connections, 1), 1.0)
 
     def _resource(self, name: str, rate: float | None) -> None:
         """Add a resource, unless it is without limit."""
@@ -141,3 +147,4 @@ class Network:
             self._numbers[name] = len(self._full)
             self._names.append(name)
             self._full.append(rate)
+            self._capacity = None

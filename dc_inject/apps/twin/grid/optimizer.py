@@ -104,13 +104,19 @@ class Optimizer:
 
     def run(self, now: float, queued: Floats, active: Floats) -> None:
         """Decide for all links that have something queued or active, and begin a new minute."""
-        window = self._windows()
-        bytes_, files, sizes, failed, retries = (window(what) for what in (BYTES, FILES, SIZES, FAILED, RETRIES))
+        busy = (queued > 0) | (active > 0)
+        if np.count_nonzero(busy):
+            self._look(now, queued, busy)
+        self._minute = (self._minute + 1) % MINUTES
+        self._counts[:, self._minute] = 0.0
+
+    def _look(self, now: float, queued: Floats, busy: Flags) -> None:
+        """Decide for all links that are busy."""
+        minutes, (bytes_, files, sizes, _, failed, retries) = self._windows()
         ended = files + failed
         success = np.where(ended > 0, np.ceil(100 * files / np.maximum(ended, 1)), 100.0)
-        throughput = bytes_ / window.seconds
+        throughput = bytes_ / (minutes * 60.0)
         size = np.where(files > 0, sizes / np.maximum(files, 1), self._size)
-        busy = (queued > 0) | (active > 0)
         first = busy & ~self._known
         mean = np.where(throughput > 0, WEIGHT * throughput + (1 - WEIGHT) * self._mean, self._mean)
         same = (success == self._success) & (mean == self._mean) & (now - self._at < STEADY)
@@ -127,8 +133,6 @@ class Optimizer:
             setattr(self, name, np.where(seen, new, getattr(self, name)))
         self._at = np.where(seen, now, self._at)
         self._known |= first
-        self._minute = (self._minute + 1) % MINUTES
-        self._counts[:, self._minute] = 0.0
 
     def _decisions(self, queued: Floats, success: Floats, retries: Floats, mean: Floats, size: Floats) -> Ints:
         """Return what each link would get."""
@@ -149,25 +153,13 @@ class Optimizer:
             stop = wanted > queued * STREAMS
         return np.where(stop, self.value, wanted)
 
-    def _windows(self) -> _Window:
-        """Return the sums over each link's window, whose length follows from how long its files took."""
-        files = self._counts[FILES].sum(axis=0)
-        took = np.where(files > 0, self._counts[SECONDS].sum(axis=0) / np.maximum(files, 1), 0.0)
+    def _windows(self) -> tuple[Ints, Floats]:
+        """Return the minutes of each link's window, by how long its files took, and all sums in it."""
+        files, seconds = self._counts[FILES].sum(axis=0), self._counts[SECONDS].sum(axis=0)
+        took = np.where(files > 0, seconds / np.maximum(files, 1), 0.0)
         minutes = np.where((took > 0) & (took < 30), 5, np.where((took > 30) & (took < 900), 15, MINUTES))
-        return _Window(self._counts, self._minute, minutes)
-
-
-class _Window:
-    """Sums of counts over the last minutes of each link."""
-
-    def __init__(self, counts: Floats, minute: int, minutes: Ints) -> None:
-        age = (minute - np.arange(MINUTES)) % MINUTES  # 0: the running minute
-        self._counts, self._within = counts, age[:, None] < minutes[None, :]
-        self.seconds = minutes * 60.0
-
-    def __call__(self, what: int) -> Floats:
-        """Return the sums of one count."""
-        return np.asarray(np.where(self._within, self._counts[what], 0.0).sum(axis=0))
+        age = (self._minute - np.arange(MINUTES)) % MINUTES  # 0: the running minute
+        return minutes, np.where(age[:, None] < minutes, self._counts, 0.0).sum(axis=1)
 
 
 def _order(values: Floats) -> Floats:

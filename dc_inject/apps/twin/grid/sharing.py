@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dc_inject.apps.twin.grid.arrays import Flags, Floats, Ints, summed
+from dc_inject.apps.twin.grid.arrays import Flags, Floats, Ints, divided, summed
 from dc_inject.apps.twin.grid.network import Network
 
 _HAIR = 1e-12  # two levels that differ by less, relatively, are the same
@@ -40,63 +40,61 @@ class Sharing:
         After `rounds` rounds, flows that are still open get what the levels of that round allow, which may leave
         some capacity unused.
         """
-        active = np.flatnonzero((wanted > 0) & (weights > 0))
+        active = ((wanted > 0) & (weights > 0)).nonzero()[0]
         rates = np.zeros(len(wanted))
-        rates[active] = wanted[active]
-        scarce = self._loads([column[active] for column in self._columns], wanted[active]) > capacity
+        rates[active] = wants = wanted[active]
+        columns = [column[active] for column in self._columns]
+        scarce = self._loads(columns, wants) > capacity
         scarce[0] = False
-        if not scarce.any():
+        if not np.count_nonzero(scarce):
             return rates
-        limited = np.zeros(len(active), dtype=bool)
-        for column in self._columns:
-            limited |= scarce[column[active]]
-        flows = active[limited]
-        columns = [np.where(scarce[column[flows]], column[flows], 0) for column in self._columns]
-        columns = [column for column in columns if column.any()]
-        given = wanted[active[~limited]]
-        left = capacity - self._loads([column[active[~limited]] for column in self._columns], given)
-        while len(flows):
-            level = self._levels(columns, weights[flows], left)
-            lowest = np.full(len(flows), np.inf)
-            for column in columns:
+        short = [scarce[column] for column in columns]
+        limited = np.logical_or.reduce(short)
+        flows, wants, weighs = active[limited], wants[limited], weights[active[limited]]
+        columns = [
+            (column * is_short)[limited]  # 0 is without limit
+            for column, is_short in zip(columns, short, strict=True)
+            if np.count_nonzero(is_short)
+        ]
+        left = capacity.copy()  # flows without limit pass nothing that is scarce
+        while True:
+            level = self._levels(columns, weighs, left)
+            lowest = level[columns[0]]
+            for column in columns[1:]:
                 np.minimum(lowest, level[column], out=lowest)
-            content = wanted[flows] <= weights[flows] * lowest * (1 + _HAIR)
-            if rounds == 1:
-                settled = np.ones(len(flows), dtype=bool)
-            else:
-                settled = content | self._at_bottleneck(columns, lowest, level, ~content)
-                rounds = None if rounds is None else rounds - 1
-            rates[flows] = np.where(content, wanted[flows], weights[flows] * lowest)
-            left -= self._loads([column[settled] for column in columns], rates[flows[settled]])
-            flows, columns = flows[~settled], [column[~settled] for column in columns]
-        return rates
+            fair = weighs * lowest
+            content = wants <= fair * (1 + _HAIR)
+            rates[flows] = given = np.where(content, wants, fair)
+            contents = np.count_nonzero(content)
+            if rounds == 1 or contents == len(flows) or (len(columns) == 1 and not contents):
+                return rates
+            open_ = ~(content | self._at_bottleneck(columns, lowest, level, ~content))
+            rounds = None if rounds is None else rounds - 1
+            if not np.count_nonzero(open_):
+                return rates
+            left -= self._loads([column[~open_] for column in columns], given[~open_])
+            flows, wants, weighs = flows[open_], wants[open_], weighs[open_]
+            columns = [column[open_] for column in columns]
 
     def _loads(self, columns: list[Ints], amounts: Floats) -> Floats:
         """Return the sum of amounts at each resource."""
-        loads = np.zeros(self._resources)
-        for column in columns:
+        loads = summed(columns[0], amounts, self._resources)
+        for column in columns[1:]:
             loads += summed(column, amounts, self._resources)
         return loads
 
     def _levels(self, columns: list[Ints], weights: Floats, left: Floats) -> Floats:
         """Return what each resource has left per weight of its flows."""
-        weighing = self._loads(columns, weights)
-        levels = np.full(self._resources, np.inf)
-        np.divide(np.maximum(left, 0.0), weighing, out=levels, where=weighing > 0)
+        levels = divided(np.maximum(left, 0.0), self._loads(columns, weights), np.inf)
         levels[0] = np.inf
         return levels
 
     def _at_bottleneck(self, columns: list[Ints], lowest: Floats, level: Floats, hungry: Flags) -> Flags:
         """Return which flows pass a resource that is the lowest for all of its flows, all of which want more."""
-        flows, here = np.zeros(self._resources), np.zeros(self._resources)
+        tight = np.isfinite(level)
         for column in columns:
-            flows += summed(column, np.ones(len(column)), self._resources)
-            is_lowest = hungry & (lowest >= level[column] * (1 - _HAIR))
-            here += summed(column, is_lowest, self._resources)
-        tight = (here == flows) & np.isfinite(level)
-        at_bottleneck = np.zeros(len(lowest), dtype=bool)
-        for column in columns:
-            at_bottleneck |= tight[column]
+            tight[column[~(hungry & (lowest >= level[column] * (1 - _HAIR)))]] = False
+        at_bottleneck: Flags = np.logical_or.reduce([tight[column] for column in columns])
         return at_bottleneck
 
 
@@ -123,7 +121,8 @@ class Slots:
         `service` is how many the whole service has, `links` how many each link has, and `outgoing` and `incoming`
         each storage; those below 0 count as none.
         """
-        room = np.maximum(np.concatenate([[np.inf, service], links, outgoing, incoming]), 0)
+        room = np.concatenate([(np.inf, service), links, outgoing, incoming])
+        np.maximum(room, 0.0, out=room)
         shares = self._sharing.rates(wanted, self._weight, room, ROUNDS)
         whole = np.floor(shares + 1e-9).astype(np.int64)
         return whole + self._one_more(whole, shares, wanted, room)
@@ -131,18 +130,17 @@ class Slots:
     def _one_more(self, whole: Ints, shares: Floats, wanted: Floats, room: Floats) -> Ints:
         """Return one slot more for queues whose share has a fraction, by chance, as long as there is room."""
         more = np.zeros(len(whole), dtype=np.int64)
-        candidates = np.flatnonzero((shares - whole > 1e-9) & (whole < wanted))
+        candidates = ((shares - whole > 1e-9) & (whole < wanted)).nonzero()[0]
         if len(candidates):
             self._dice.shuffle(candidates)
             members = self._members[candidates]
-            taken = summed(self._members.ravel(), np.repeat(whole, members.shape[1]), len(room))
+            taken = summed(self._members.ravel(), whole.repeat(members.shape[1]), len(room))
             left = np.floor(room - taken + 1e-9)
-            fits = np.ones(len(candidates), dtype=bool)
-            for column in members.T:
-                order = np.argsort(column, kind="stable")
-                first = np.searchsorted(column[order], column[order], side="left")
-                rank = np.empty(len(column))
-                rank[order] = np.arange(len(column)) - first
-                fits &= rank < left[column]
+            passed = members.ravel()  # no two columns have a resource in common
+            order = passed.argsort(kind="stable")
+            ordered = passed[order]
+            rank = np.empty(len(passed), dtype=np.int64)
+            rank[order] = np.arange(len(passed)) - ordered.searchsorted(ordered)
+            fits = (rank < left[passed]).reshape(members.shape).all(axis=1)
             more[candidates[fits]] = 1
         return more

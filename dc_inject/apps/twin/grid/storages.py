@@ -36,6 +36,7 @@ class Storages:
         self._specs, self._chunk = list(grid.storages.values()), grid.rucio.reaper_chunk
         self.count = len(self._specs)
         self.space = np.array([np.inf if spec.space is None else spec.space for spec in self._specs])
+        self._nearly_full = 0.98 * self.space
         self.used, self.most_used = np.zeros(self.count), np.zeros(self.count)
         self.arrived = 0.0  # bytes that were ever put on any of them
         self.slower = np.ones(self.count)  # by how many times deletions take longer now
@@ -47,8 +48,11 @@ class Storages:
     def refused(self, storages: Ints, sizes: Floats) -> Floats:
         """Return what part of each of these amounts finds no space, when all of them arrive together."""
         arriving = summed(storages, sizes, self.count)
-        fits = np.clip(self.space - self.used, 0.0, None)
-        part = np.divide(fits, arriving, out=np.ones(self.count), where=arriving > fits)
+        fits = np.maximum(self.space - self.used, 0.0)
+        too_much = arriving > fits
+        if not np.count_nonzero(too_much):
+            return np.zeros(len(storages))
+        part = np.divide(fits, arriving, out=np.ones(self.count), where=too_much)
         refused: Floats = 1.0 - part[storages]
         return refused
 
@@ -89,7 +93,7 @@ class Storages:
     def watch(self, seconds: float) -> None:
         """Note how much storages had at most, and count the time for which they are nearly full."""
         np.maximum(self.most_used, self.used, out=self.most_used)
-        self.hours_nearly_full += np.where(self.used > 0.98 * self.space, seconds / 3600, 0.0)
+        self.hours_nearly_full[self.used > self._nearly_full] += seconds / 3600
 
     def overdue(self, storage: int) -> float:
         """Return the bytes that the reaper could have deleted in its last pass, had deletions been fast enough."""

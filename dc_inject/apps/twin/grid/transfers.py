@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dc_inject.apps.twin.grid import optimizer
-from dc_inject.apps.twin.grid.arrays import Cohorts, Flags, Floats, Ints, no_cohorts, none, summed
+from dc_inject.apps.twin.grid.arrays import Cohorts, Flags, Floats, Ints, divided, make_cohorts, none, summed
 from dc_inject.apps.twin.grid.description import Grid
 from dc_inject.apps.twin.grid.network import Network
 from dc_inject.apps.twin.grid.optimizer import Optimizer
@@ -92,7 +92,7 @@ class Transfers:
         self.before_full = np.zeros(0, dtype=np.int64)
         self._queues: dict[Queue, int] = {}
         self._lines: list[deque[_Waiting]] = []
-        self._cohorts = no_cohorts()
+        self._cohorts = make_cohorts(0)
         self._link, self._priority, self._weight = none(), none(), np.zeros(0)  # of each queue
         self.waiting = none()
         # Of each queue, files that FTS could have started in the last step, and did not.
@@ -110,6 +110,7 @@ class Transfers:
         self._rates = np.zeros(0)  # of each queue, in the last step
         self._sharing: Sharing | None = None  # of bandwidth, and of slots; made again for a new queue
         self._slots: Slots | None = None
+        self._priorities_differ, self._each_has_a_link = False, True  # of the queues
 
     # ------------------------------------------------------------------ jobs
 
@@ -191,6 +192,8 @@ class Transfers:
 
     def _by_link(self, amounts: Floats | Ints) -> Floats:
         """Return the sums over the queues of each link."""
+        if self._each_has_a_link:
+            return amounts.astype(np.float64)
         return summed(self._link, amounts, len(self._network.links))
 
     def optimize(self, now: float) -> None:
@@ -210,17 +213,16 @@ class Transfers:
         operations = self._grid.fts.operations * length
         worked_off = min(self.cancelling, operations / 2)  # cancelling and starting take turns
         self.cancelling -= worked_off
-        connections = np.add(*self._network.sum_at_ends(self.actives()))
-        zeros = np.zeros(len(self._lines))
-        freed, spare, pace, ended = zeros, zeros, None, [no_cohorts()]
-        if len(self._cohorts.queue):
+        freed = spare = np.zeros(len(self._lines))
+        connections, pace, over, whole = np.zeros(self._storages.count), None, self._cohorts, list[Cohorts]()
+        if len(over):
+            connections = np.add(*self._network.sum_at_ends(self.actives()))
             freed, spare, pace, over = self._move(length, connections)
-            ended = [over]
-        if self.starting and self.waiting.any():
-            self._start(operations - worked_off, freed, spare, pace, now + length, ended)
+        if self.starting and np.count_nonzero(self.waiting):
+            whole = self._start(operations - worked_off, freed, spare, pace, now + length)
         self._passed_over = self.waiting.copy()
-        over = ended[0].plus(ended[1:])
-        if len(over.queue):
+        over = over.plus(whole)
+        if len(over):
             self._settle(over, now + length, connections)
 
     def _move(self, length: float, connections: Floats) -> tuple[Floats, Floats, _Pace, Cohorts]:
@@ -237,32 +239,39 @@ class Transfers:
         assert self._sharing is not None
         rates = self._sharing.rates(wanted, count, self._network.capacity())
         self._rates = rates
-        share = np.divide(rates, wanted, out=np.zeros(queues), where=wanted > 0)
+        share = divided(rates, wanted, 0.0)
         pace = alone * share[cohorts.queue]
-        is_down = self._is_down()[cohorts.queue]
-        needs = np.divide(cohorts.left, pace, out=np.full(len(pace), np.inf), where=pace > 0)
-        ends = (needs <= length) | is_down
-        self._sent(cohorts.queue, np.minimum(cohorts.left, pace * length) * cohorts.files)
-        over, remaining = cohorts.chosen(ends), cohorts.chosen(~ends)
-        self._cohorts = remaining._replace(left=remaining.left - pace[~ends] * length)
+        needs, moves = divided(cohorts.left, pace, np.inf), pace * length
+        if self.down:
+            needs[self._is_down()[cohorts.queue]] = length
+        ends = needs <= length
+        self._sent(cohorts.queue, np.minimum(cohorts.left, moves) * cohorts.files)
+        over = cohorts.chosen(ends)
+        if len(over):
+            cohorts, moves = cohorts.chosen(~ends), moves[~ends]
+        cohorts.left -= moves
+        self._cohorts = cohorts
         freed = summed(over.queue, over.files, queues)
-        left_over = np.where(is_down, 0.0, np.maximum(length - needs, 0.0))[ends] * over.files
+        left_over = (length - needs[ends]) * over.files
         return freed, summed(over.queue, left_over, queues), _Pace(overhead, speed, share), over
 
     def _start(
-        self, operations: float, freed: Floats, spare: Floats, pace: _Pace | None, now: float, ended: list[Cohorts]
-    ) -> None:
-        """Start files in free slots; in slots that became free in this step, they use the rest of the step."""
+        self, operations: float, freed: Floats, spare: Floats, pace: _Pace | None, now: float
+    ) -> list[Cohorts]:
+        """Start files in free slots; in slots that became free in this step, they use the rest of the step.
+
+        Returns those that are whole by then.
+        """
         network, actives = self._network, self.actives()
         outgoing, incoming = network.sum_at_ends(actives)
-        wanted = np.where(self._served(), self.waiting, 0).astype(np.float64)
+        wanted = (self.waiting * self._served()).astype(np.float64)
         assert self._slots is not None
         free = self.optimizer.value - actives, self.fts_out - outgoing, self.fts_in - incoming
         slots = self._slots.given(wanted, operations, *free)
         self.at_its_limit = bool(slots.sum() + 1 > operations)
-        chosen = np.flatnonzero(slots)
+        chosen = slots.nonzero()[0]
         if not len(chosen):
-            return
+            return []
         free_here, time_here = self._by_link(freed), self._by_link(spare)
         free_to, time_to = network.sum_at_ends(free_here)[1], network.sum_at_ends(time_here)[1]
         time = np.where(  # of a slot: of those of the link, or of any at its destination
@@ -270,12 +279,11 @@ class Transfers:
             time_here / np.maximum(free_here, 1),
             (time_to / np.maximum(free_to, 1))[network.target],
         )
-        begun = self._begin(chosen, slots[chosen], time[self._link[chosen]], pace, now, ended)
-        for started in begun:
+        begun, whole = self._begin(chosen, slots[chosen], time[self._link[chosen]], pace, now)
+        for started in (*begun, *whole):
             self._sent(started.queue, (started.size - started.left) * started.files)
-        for finished in ended[1:]:
-            self._sent(finished.queue, finished.size * finished.files)
         self._cohorts = self._cohorts.plus(begun)
+        return whole
 
     def _sent(self, queues: Ints, sizes: Floats) -> None:
         """Count bytes that moved, whether or not their file arrives."""
@@ -283,55 +291,62 @@ class Transfers:
 
     def _served(self) -> Flags:
         """Return which queues FTS serves: those of the highest priority that waits on their link."""
-        highest = np.full(len(self._network.links), -1)
         waits = self.waiting > 0
+        if not self._priorities_differ:
+            return waits
+        highest = np.full(len(self._network.links), -1)
         np.maximum.at(highest, self._link[waits], self._priority[waits])
         return np.asarray(waits & (self._priority == highest[self._link]))
 
     def _begin(
-        self, queues: Ints, slots: Ints, time: Floats, pace: _Pace | None, now: float, ended: list[Cohorts]
-    ) -> list[Cohorts]:
-        """Take files from the heads of queues into slots; returns the cohorts that are under way then.
+        self, queues: Ints, slots: Ints, time: Floats, pace: _Pace | None, now: float
+    ) -> tuple[list[Cohorts], list[Cohorts]]:
+        """Take files from the heads of queues into slots; returns cohorts that are under way then, and whole ones.
 
-        Each slot has been free for a `time` at which files went at a `pace`, if any did. Files that are whole
-        after that go to `ended`, and their slot takes the next one.
+        Each slot has been free for a `time` at which files went at a `pace`, if any did. The slot of a file that
+        is whole after that takes the next one.
         """
-        made: list[Cohorts] = []
+        begun, ended = list[Cohorts](), list[Cohorts]()
         while True:
             for queue in queues[(self._head_left[queues] == 0) & (self.waiting[queues] > 0)]:
                 self._next_head(int(queue))
             job, head = self._head_job[queues], self._head_left[queues]
             size, tries = self._size[job], self._head_tries[queues]
             moves = np.zeros(len(queues)) if pace is None else pace.of(queues, size)
-            takes = np.divide(size, moves, out=np.full(len(queues), NEVER), where=moves > 0)
+            takes = divided(size, moves, NEVER)
             through = np.minimum(np.floor(time / takes).astype(np.int64) * slots, head)
             time = time - takes * through / slots
             taken = np.minimum(slots, head - through)
-            start = np.full(len(queues), now)
-            left = np.maximum(size - time * moves, 0.0)
-            both = Cohorts(queues, job, tries, taken, left, size, start)
-            ended.append(both._replace(files=through, left=np.zeros(len(queues))).chosen(through > 0))
-            made.append(both.chosen(taken > 0))
-            self._head_left[queues] -= taken + through
-            self.waiting[queues] -= taken + through
-            np.subtract.at(self._waits, job, taken + through)
-            np.subtract.at(self._untried, job, (taken + through) * (tries == 0))
+            made = make_cohorts(len(queues))
+            made.queue[:], made.job[:], made.tries[:], made.size[:], made.start[:] = queues, job, tries, size, now
+            if np.count_nonzero(through):
+                made.files[:] = through
+                ended.append(made.chosen(through > 0))
+            made.files[:], made.left[:] = taken, np.maximum(size - time * moves, 0.0)
+            begun.append(made if np.count_nonzero(taken) == len(taken) else made.chosen(taken > 0))
+            files = taken + through
+            self._head_left[queues] -= files
+            self.waiting[queues] -= files
+            self._waits[job] -= files  # each job is in one queue
+            self._untried[job] -= files * (tries == 0)
             more = (taken < slots) & (self.waiting[queues] > 0)
-            if not more.any():
-                break
+            if not np.count_nonzero(more):
+                return begun, ended
             queues, slots, time = queues[more], (slots - taken)[more], time[more]
-        return made
 
     def _settle(self, over: Cohorts, now: float, connections: Floats) -> None:
         """Count the files that have ended: done, tried again, or failed for good."""
         link = self._link[over.queue]
         wrong = self._failures(connections)[link]
-        wrong[self._is_down()[over.queue]] = 1.0
+        if self.down:
+            wrong[self._is_down()[over.queue]] = 1.0
         to, takes_space = self._network.target[link], self._takes_space[over.job]
         arriving = over.files * over.size * takes_space * (1 - wrong)
         refused = self._storages.refused(to, arriving) * (takes_space > 0)
         wrong = 1 - (1 - wrong) * (1 - refused)
-        failed = self._dice.binomial(over.files, np.clip(wrong, 0.0, 1.0))
+        failed = np.zeros(len(over), dtype=np.int64)
+        if np.count_nonzero(wrong):
+            failed = self._dice.binomial(over.files, np.minimum(np.maximum(wrong, 0.0), 1.0))
         short_of_space = link[(refused > 0) & (failed > 0)]
         values = np.maximum(self.before_full[short_of_space], self.optimizer.value[short_of_space])
         self.before_full[short_of_space] = values
@@ -343,16 +358,15 @@ class Transfers:
             optimizer.FILES: right,
             optimizer.SIZES: right * over.size,
             optimizer.SECONDS: right * np.maximum(now - over.start, 1.0),
-            optimizer.FAILED: failed,
-            optimizer.RETRIES: failed * (over.tries + 1),
         }
+        if np.count_nonzero(failed):
+            counts |= {optimizer.FAILED: failed, optimizer.RETRIES: failed * (over.tries + 1)}
         for what, amounts in counts.items():
             self.optimizer.count(what, summed(link, amounts, len(self._network.links)))
-        for at in np.flatnonzero(failed):
+        for at in failed.nonzero()[0]:
             why = self._why(int(link[at]), is_full=bool(refused[at] > 0))
             self._again(int(over.job[at]), int(failed[at]), int(over.tries[at]) + 1, int(link[at]), *why)
-        touched = np.unique(over.job)
-        self.settled += touched[self.left[touched] == 0].tolist()
+        self.settled += sorted({*over.job[self.left[over.job] == 0].tolist()})
 
     def _why(self, link: int, *, is_full: bool) -> tuple[Failure, int]:
         """Return why transfers of a link fail now, and the storage whose fault it is, else their destination."""
@@ -380,8 +394,6 @@ class Transfers:
 
     def _is_down(self) -> Flags:
         """Return for each queue whether one of its storages is down."""
-        if not self.down:
-            return np.zeros(len(self._link), dtype=bool)
         down = list(self.down)
         links = np.isin(self._network.source, down) | np.isin(self._network.target, down)
         return np.asarray(links[self._link])
@@ -410,6 +422,7 @@ class Transfers:
             self.before_full = np.append(self.before_full, 0)
             self.optimizer.add(*(self._grid.traits(*ends).actives or self._grid.fts.actives))
         self._link = np.append(self._link, self._network.links[ends])
+        self._each_has_a_link = len(self._link) == len(self._network.links)
         self._priority = np.append(self._priority, queue.priority)
         self._weight = np.append(self._weight, self._grid.fts.shares.get(queue.activity, 1.0))
         for name in ("waiting", "_passed_over", "_head_job", "_head_left", "_head_tries"):
@@ -421,6 +434,7 @@ class Transfers:
         """Prepare the sharing of bandwidth and of slots for the queues that there are now."""
         network = self._network
         self._sharing = Sharing(network.members(self._link), network.resources)
+        self._priorities_differ = len({*self._priority.tolist()}) > 1
         self._slots = Slots(network, self._link, self._weight, self._storages.count, self._dice)
 
     def _grow_jobs(self) -> None:
