@@ -273,7 +273,7 @@ class Transfers:
         if not len(chosen):
             return []
         free_here, time_here = self._by_link(freed), self._by_link(spare)
-        free_to, time_to = network.sum_at_ends(free_here)[1], network.sum_at_ends(time_here)[1]
+        free_to, time_to = (summed(network.target, of, self._storages.count) for of in (free_here, time_here))
         time = np.where(  # of a slot: of those of the link, or of any at its destination
             self._by_link(slots) <= free_here,
             time_here / np.maximum(free_here, 1),
