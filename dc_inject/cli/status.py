@@ -77,7 +77,7 @@ CHANGED = (tables.Column("at", "changed at", whole=True), PAUSES[2], OVERRIDES[1
     type=click.IntRange(1),
     is_flag=False,
     flag_value="1",
-    metavar="[CYCLES]",
+    metavar="[=CYCLES]",
     help="Show what control decided or advised of each link in the last cycle, or so many, and its windows.",
 )
 @common.LINKS
@@ -138,14 +138,17 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
             totals, advised = closing.totals(name, view), advice.advised(view)
             rows = _of_links(links, totals["links"], view)
             shown = {**totals, "links": rows, "advice": advice.rows(advised.held)}
-            reasons = why.reasons(why.held_links(view))
-            rows = [*rows, totals["total"]] if fmt == "table" and not links else rows
+            if fmt == "table" and not links:
+                rows, reasons = [*rows, totals["total"]], why.reasons(why.held_links(view))
         else:
             verdict = registry.load(registry.VERDICT)(view) if view.challenge() else ""
             now = standing.shown_moment(view, SystemClock().now())
             shown = {**standing.standing(name, view, now), "verdict": verdict}
             rows = shown["rows"] = _of_links(links, shown["rows"], view)
-            over = closing.totals(name, view) if shown["over_since"] and fmt == "table" else None
+            columns: Sequence[tables.Column] = ROWS
+            if shown["over_since"] and fmt == "table":  # its last cycle shows nothing of a campaign that is over
+                columns, totals = summary_output.SUMMARY, closing.totals(name, view)
+                rows = [*_of_links(links, totals["links"], view), *([] if links else [totals["total"]])]
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
@@ -155,10 +158,8 @@ def _show(campaign: str, path: Path, links: Sequence[str], fmt: str, *, summary:
                 click.echo(lost)
             summary_output.show_reasons(reasons)
             summary_output.show_advice(advised.given, shown["advice"], simulated=False)
-    elif over is None:
-        _print(shown, ROWS, shown["rows"])
-    else:  # its last cycle shows nothing of a campaign that is over
-        _print(shown, summary_output.SUMMARY, _of_links(links, [*over["links"], over["total"]], view))
+    else:
+        _print(shown, columns, rows)
 
 
 # --------------------------------------------------------------------------- what a person sees

@@ -64,6 +64,14 @@ class CycleReader(InjectionReader):
         """Return the newest cycle whose plan is on disk."""
         return self._last("planned_at")
 
+    def last_due(self) -> Cycle | None:
+        """Return the newest cycle that was planned, or in which anything was due."""
+        row = self._db.row(
+            "SELECT start, length FROM cycle WHERE planned_at IS NOT NULL "
+            "OR EXISTS (SELECT 1 FROM cycle_row WHERE cycle = start AND due > 0) ORDER BY start DESC LIMIT 1"
+        )
+        return None if row is None else cycle_of(*row)
+
     def _last(self, time: str) -> Cycle | None:
         """Return the newest cycle that has a time of this name."""
         row = self._db.row(f"SELECT start, length FROM cycle WHERE {time} IS NOT NULL ORDER BY start DESC LIMIT 1")  # noqa: S608  our own words

@@ -102,13 +102,11 @@ class Days:
 def list_days(view: Reader) -> Days:
     """Return the days of a campaign, by the menus in its ledger."""
     windows: list[tuple[datetime, tzinfo, tuple[str, datetime, datetime], bool]] = []
-    last, planned = view.last_closed(), view.last_planned()
-    is_stopped = view.simulated_in is not None and last is not None and planned is not None and last > planned
+    ended = _stopped_at(view) or FOREVER
     for record in view.all_menus():
         if found := read_window(view, record):
             start, end, zone = found
-            until = min(record.until or FOREVER, planned.end if is_stopped and planned else FOREVER)
-            span = (Path(record.name).stem, max(start, record.since), min(end, until))
+            span = (Path(record.name).stem, max(start, record.since), min(end, record.until or FOREVER, ended))
             windows.append((start, zone, span, record.until is None))
     counting = [window for window in windows if window[3] or window[2][1] < window[2][2]]
     if not counting:
@@ -117,6 +115,12 @@ def list_days(view: Reader) -> Days:
     begun, zone, *_ = min(counting, key=lambda window: window[0])
     spans = sorted((span for _, _, span, _ in counting), key=lambda span: span[1:])
     return Days(begun, zone, tuple(span for span in spans if span[1] < span[2]))
+
+
+def _stopped_at(view: Reader) -> datetime | None:
+    """Return when a simulation stopped injecting, and waited for what was on its way; None if it goes on."""
+    last, due = view.last_closed(), view.last_due() if view.simulated_in is not None else None
+    return due.end if last and due and last > due else None
 
 
 def read_window(view: Reader, record: MenuInForce) -> tuple[datetime, datetime, tzinfo] | None:

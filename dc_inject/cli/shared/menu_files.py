@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
+from dc_inject.cli.shared import params
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.system import files
 
 STDIN = Path("-")
-PATH = click.Path(path_type=Path, allow_dash=True)
+PATH = params.MenuFile(allow_dash=True)
 OUTPUT = click.option(
     "-o", "--output", type=PATH, default="-", show_default=True, help="The file to write; - is stdout."
 )

@@ -19,7 +19,7 @@ import click
 
 from dc_inject.menu import addresses, values
 from dc_inject.menu.values import WrongError
-from dc_inject.model import units
+from dc_inject.model import redaction, units
 from dc_inject.model.shards import read_shard
 from dc_inject.system.clock import SystemClock
 
@@ -50,14 +50,15 @@ class Parsed(click.ParamType[T]):
 class MenuFile(click.Path):
     """The path of a menu, which is no URL: a path would lose one of its slashes."""
 
-    def __init__(self) -> None:
-        """Take any path."""
-        super().__init__(path_type=Path)
+    def __init__(self, *, allow_dash: bool = False) -> None:
+        """Take any path, and perhaps `-`."""
+        super().__init__(path_type=Path, allow_dash=allow_dash)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  as click has it
         """Return the path."""
         if "://" in str(value):
-            self.fail(f"{value} is a URL, and no menu (give the path of a menu that has it)", param, ctx)
+            shown = redaction.scrub(str(value))
+            self.fail(f"{shown} is a URL, and no menu (give the path of a menu that has it)", param, ctx)
         return super().convert(value, param, ctx)
 
 

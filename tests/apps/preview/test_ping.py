@@ -98,10 +98,14 @@ def test_what_is_waited_for_is_said_while_a_service_does_not_answer(
     assert lines == ["dc-inject: waiting for an answer from rucio, up to 60 s for each call (--timeout)"]
 
 
-def test_a_url_is_no_menu_and_is_named_as_it_was_written() -> None:
-    done = run("ping", "davs://storage.example.org/dc")
+@pytest.mark.parametrize("command", [["ping"], ["run"], ["menu", "expand"], ["menu", "diff"]])
+def test_a_url_is_no_menu_and_is_named_as_it_was_written(command: list[str]) -> None:
+    done = run(*command, "davs://storage.example.org/\x1b[31mdc?password=hunter2345")
     assert done.exit_code == 2
-    assert "davs://storage.example.org/dc" in str(done.exception) + done.stderr
+    shown = str(done.exception) + done.stderr
+    assert "davs://storage.example.org/" in shown
+    assert "\x1b" not in shown
+    assert "hunter2345" not in shown
 
 
 def test_only_check_is_called(service: SimBackend) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from dc_inject.ledger.active_entries import STATES
 from dc_inject.model import Bundle, File, Injection, JobOptions, State
 from dc_inject.model.errors import LedgerError, NumberTooLarge, Permanent, Temporary
 from dc_inject.model.ports import Outcome, Status
+from dc_inject.summary import days
 from tests.cli import ledgers
 from tests.cli.ledgers import FNAL, make, run
 from tests.ledger.world import AB, AC, DB, GB, START, injection, opened, seen, started, totals_from_rows
@@ -235,9 +236,30 @@ def test_status_and_explain_show_the_whole_of_a_simulation_that_is_over(tmp_path
     assert run("simulate", folder / "menu.yaml", *how, "--ledger", kept).exit_code == 0
     table = run("status", kept, "--summary").stdout.splitlines()
     assert set(table[:6]) <= set(run("status", kept).stdout.splitlines())
+    (one,) = (row for row in table if row.split()[1:2] == ["T1_ES_PIC_Disk"])
+    of_one = run("status", kept, "--link", "T1_ES_PIC_Disk:T1_IT_CNAF_Disk").stdout.splitlines()
+    assert one.split() in [line.split() for line in of_one]
+    assert not [line for line in of_one if line.startswith(("total", "test      T2_CH_CERN"))]
     status = json.loads(run("status", kept, "--format", "json").stdout)
     assert status["over_since"] is not None
     assert status["more"].startswith("dc-inject explain")
     explained = json.loads(run("explain", kept, "--format", "json").stdout)
     assert {row["key"] for row in explained} == {"backlog"}
     assert not any(row["needs_action"] for row in explained)
+
+
+def test_a_simulation_that_ends_while_a_service_is_down_was_not_stopped(tmp_path: Path) -> None:
+    """Cycles that could not be planned were due all the same."""
+    folder, kept = TWIN / "rucio-down", tmp_path / "kept.sqlite"
+    for name, old, new in (
+        ("menu", "end: 2027-02-08 22:00", "end: 2027-02-08 12:00"),
+        ("grid", "at: 3 h 20 min, for: 40 min", "at: 80 min, for: 70 min"),
+    ):
+        text = (folder / f"{name}.yaml").read_text()
+        assert old in text
+        (tmp_path / f"{name}.yaml").write_text(text.replace(old, new))
+    done = run("simulate", tmp_path / "menu.yaml", "--grid", tmp_path / "grid.yaml", "--ledger", kept)
+    assert done.exit_code == 0
+    with LedgerView.open(kept) as view:
+        (menu,) = days.list_days(view).menus
+    assert menu[2] == datetime(2027, 2, 8, 12, tzinfo=UTC)
