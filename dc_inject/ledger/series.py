@@ -58,6 +58,9 @@ class Period(NamedTuple):
     excluded: tuple[Window, ...] = ()
 
 
+ALWAYS = Period(EPOCH, datetime.max.replace(tzinfo=EPOCH.tzinfo))
+
+
 class Sums(NamedTuple):
     """Sums in bytes but for `rules`; `estimated` is the change of the part of `moved` that is one.
 
@@ -312,8 +315,8 @@ class SeriesReader(CycleReader):
             counts[flow_key(row)][Hold(row["hold"])] = row["cycles"]
         return counts
 
-    def held_flows(self) -> list[HeldFlow]:
-        """Return how often each hold led for each flow key, and why it did last, by flow key and hold.
+    def held_flows(self, period: Period = ALWAYS) -> list[HeldFlow]:
+        """Return how often each hold led for each flow key in a period, and why it did last, by flow key and hold.
 
         The limits of a campaign, which are one hold, are separate.
         """
@@ -322,8 +325,10 @@ class SeriesReader(CycleReader):
             "SELECT scenario, source, destination, through, hold, numbers, max(cycle), count(*) AS cycles, "
             "sum(max(r.due - r.injected, 0)) AS missing "
             "FROM cycle_row AS r JOIN account ON id = account "
-            "WHERE hold IS NOT NULL GROUP BY account, hold, CASE WHEN hold = ? THEN "
+            "WHERE hold IS NOT NULL AND cycle >= ? AND cycle < ? GROUP BY account, hold, CASE WHEN hold = ? THEN "
             "(numbers LIKE '%\"rules_per_hour\"%') + 2 * (numbers LIKE '%\"files_in_flight\"%') END",
+            stored(period.since),
+            stored(period.until),
             Hold.CAMPAIGN_LIMIT.value,
         )
         lines = (

@@ -218,7 +218,7 @@ def report(
         "failed_files": _failures(view),
         "completion": completion(completions.values()),
         "tape": tape.rows(view),
-        "links": _links(links, view.holds_of_links(chosen), completions, hops, why.held_links(view)),
+        "links": _links(links, view.holds_of_links(chosen), completions, hops, why.held_links(view, chosen)),
         "marks": _marks(view, scope.since or EPOCH, until),  # what came before the first cycle too
     }
     for scenario in values["scenarios"]:
@@ -246,9 +246,10 @@ def _links(
 ) -> list[dict[str, Any]]:
     """Return the counted figures of each link, and how often each hold led; `hops` are those of second hops.
 
-    `why` is the reason of the hold that led most often, but for those that need no action.
+    `why` is the reason of the hold that led most often, but for those that need no action. Of a campaign's limits,
+    which are one hold, it is the one that did.
     """
-    by_hold = {(one.key, one.hold): one.why for one in reasons}
+    by_hold = {(one.key, one.hold): one.why for one in sorted(reasons, key=lambda one: one.cycles)}
     return [
         {
             **key.names(),

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from dc_inject.ledger import Reader, Row, Signal
-from dc_inject.ledger.series import HeldFlow
+from dc_inject.ledger.series import ALWAYS, HeldFlow, Period
 from dc_inject.ledger.types import BLAMED
 from dc_inject.model import FlowKey, Held, Hold, State, units
 from dc_inject.model.held import read_hold, sentence
@@ -126,11 +126,11 @@ class HeldLink(NamedTuple):
         return f"{self.hold.value} ({self.limit})" if self.limit else self.hold.value
 
 
-def held_links(ledger: Reader) -> list[HeldLink]:
-    """Return the links that were held, and why, but for holds that need no action."""
+def held_links(ledger: Reader, period: Period = ALWAYS) -> list[HeldLink]:
+    """Return the links that were held in a period, and why, but for holds that need no action."""
     return [
         HeldLink(line.key, line.held.hold, _why(line), line.cycles, line.missing, _limit(line.held))
-        for line in ledger.held_flows()
+        for line in ledger.held_flows(period)
         if not line.held.hold.harmless
     ]
 

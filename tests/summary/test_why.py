@@ -9,7 +9,7 @@ import pytest
 from dc_inject.cli.shared import summary_output, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Link
-from dc_inject.summary import why
+from dc_inject.summary import figures, why
 from dc_inject.summary.why import HeldLink
 from tests.cli.ledgers import CYCLE, GB, ME, START
 
@@ -92,6 +92,24 @@ def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_lin
     wording(sorted(f"{row['why']} [{row['cycles']} cycles]" for row in rows))
     assert why.merge_seed_causes([links, links]) == links
     assert {link.name for link in links} == {f"campaign-limit ({numbers['limit']})" for numbers in limits}
+
+
+def test_a_report_has_the_reasons_of_its_period_and_of_a_campaigns_limits_the_one_with_most_cycles(ledger):
+    """Also where another limit, or another reason of the same hold, came later."""
+    limits = [{"limit": name, "most": 1000, "left": 1} for name in ("total", "total", "rules_per_hour")]
+    cycle, ends = CYCLE, []
+    for number, numbers in enumerate([*limits, limits[-1], limits[-1]]):
+        dry = Held(Hold.POOL_DRY, {"message": f"dry {number}"})
+        held = Held(Hold.CAMPAIGN_LIMIT, numbers)
+        ledger.open_cycle(cycle, {LINKS[0]: (GB, held), LINKS[1]: (GB, dry)}, cycle.start)
+        ledger.close_cycle(cycle, cycle.end)
+        ends.append(cycle.end)
+        cycle = cycle.next
+    for until, limit, number in ((2, "total", 2), (4, "rules_per_hour", 4)):
+        scope = figures.ReportScope(until=ends[until])
+        reasons = [link["why"] for link in figures.report(ledger, scope, None, cycle.start)["links"]]
+        assert f"`{limit}`" in reasons[0]
+        assert reasons[1].endswith(f"dry {number}")
 
 
 def test_a_large_campaign_has_the_worst_reasons_in_lines_of_a_terminal_and_the_rest_is_counted(
