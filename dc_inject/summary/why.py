@@ -19,9 +19,11 @@ from dc_inject.ledger import Reader, Row, Signal
 from dc_inject.ledger.series import ALWAYS, HeldFlow, Period
 from dc_inject.ledger.types import BLAMED
 from dc_inject.model import FlowKey, Held, Hold, State, units
-from dc_inject.model.held import read_hold, sentence
-from dc_inject.model.holds import Trait
+from dc_inject.model.held import find_fault, read_hold, sentence
+from dc_inject.model.holds import Fault, Trait
+from dc_inject.model.on_call import CHANGE_THE_MENU
 from dc_inject.summary import what_to_do
+from dc_inject.summary.menu_terms import site_of
 
 MOST_NAMED = 2  # links that are named for each reason
 
@@ -110,7 +112,7 @@ def count(holds: Iterable[tuple[Hold, int]]) -> tuple[dict[str, int], dict[str, 
 class HeldLink(NamedTuple):
     """For how many cycles a hold held a link, why it did last, and how many bytes were missing in these cycles.
 
-    `limit` is which of a campaign's limits it is, where it is one.
+    `held` is the hold with its numbers, as they were last.
     """
 
     key: FlowKey
@@ -118,7 +120,12 @@ class HeldLink(NamedTuple):
     why: str
     cycles: int
     missing: int
-    limit: str = ""
+    held: Held | None = None
+
+    @property
+    def limit(self) -> str:
+        """Which of a campaign's limits it is; empty if it is none."""
+        return str(self.held.numbers.get("limit", "")) if self.held and self.hold is Hold.CAMPAIGN_LIMIT else ""
 
     @property
     def name(self) -> str:
@@ -129,7 +136,7 @@ class HeldLink(NamedTuple):
 def held_links(ledger: Reader, period: Period = ALWAYS) -> list[HeldLink]:
     """Return the links that were held in a period, and why, but for holds that need no action."""
     return [
-        HeldLink(line.key, line.held.hold, _why(line), line.cycles, line.missing, _limit(line.held))
+        HeldLink(line.key, line.held.hold, _why(line), line.cycles, line.missing, line.held)
         for line in ledger.held_flows(period)
         if not line.held.hold.harmless
     ]
@@ -141,10 +148,6 @@ def _why(line: HeldFlow) -> str:
     return f"in the last such cycle: {words}" if line.held.numbers.get("message") else words
 
 
-def _limit(held: Held) -> str:
-    return str(held.numbers.get("limit", "")) if held.hold is Hold.CAMPAIGN_LIMIT else ""
-
-
 def merge_seed_causes(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
     """Return what at least half of the seeds have in common: medians, and the sentence that most of them have."""
     seeds: dict[tuple[FlowKey, Hold, str], list[HeldLink]] = defaultdict(list)
@@ -152,18 +155,19 @@ def merge_seed_causes(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
         for link in run:
             seeds[link.key, link.hold, link.limit].append(link)
     common = []
-    for (key, hold, limit), links in seeds.items():
+    for links in seeds.values():
         if 2 * len(links) >= len(runs):
             none = [0] * (len(runs) - len(links))
             ((why, _),) = Counter(link.why for link in links).most_common(1)
             amounts = zip(*((link.cycles, link.missing) for link in links), strict=True)
             cycles, missing = (median([*of, *none]) for of in amounts)
-            common.append(HeldLink(key, hold, why, round(cycles), round(missing), limit))
+            common.append(links[0]._replace(why=why, cycles=round(cycles), missing=round(missing)))
     return common
 
 
 def explain_all(ledger: Reader) -> list[dict[str, Any]]:
     """Return why links were held over the whole campaign, as groups of short links are, without action."""
+    sites = site_of(ledger)
     return [
         {
             "cause": row["hold"],
@@ -172,11 +176,22 @@ def explain_all(ledger: Reader) -> list[dict[str, Any]]:
             f"most {units.some(row['most_held'])}; {row['why']}",
             "links": [link.key.names() for link in links],
             "numbers": {},
-            "call": what_to_do.whom(what_to_do.entry(row["hold"])),
+            "call": _call(links, sites),
             "needs_action": False,
         }
         for row, links in _reasons(held_links(ledger))
     ]
+
+
+def _call(links: Sequence[HeldLink], sites: Mapping[str, str]) -> str:
+    """Return whom to call about links that were held for one reason."""
+    held = [link.held or Held(link.hold) for link in links]
+    if all(find_fault(one) is Fault.MENU for one in held):
+        return CHANGE_THE_MENU
+    if links[0].hold.fault is not Fault.UNKNOWN:
+        return what_to_do.whom(what_to_do.entry(links[0].hold))
+    storage = str(held[0].numbers.get("storage", "")).partition(" ")[2]  # that of all: the reason names it
+    return sites.get(storage, storage) or "the services and sites of these links"
 
 
 def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import pytest
 from dc_inject.cli.shared import summary_output, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Link
+from dc_inject.model.on_call import CHANGE_THE_MENU
 from dc_inject.summary import figures, why
 from dc_inject.summary.why import HeldLink
 from tests.cli.ledgers import CYCLE, GB, ME, START
@@ -92,6 +93,26 @@ def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_lin
     wording(sorted(f"{row['why']} [{row['cycles']} cycles]" for row in rows))
     assert why.merge_seed_causes([links, links]) == links
     assert {link.name for link in links} == {f"campaign-limit ({numbers['limit']})" for numbers in limits}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "hold", "call"),
+    [
+        ([{}], Hold.DESTINATION_FULL, "the site"),
+        ([{"message": "small"}], Hold.DESTINATION_FULL, CHANGE_THE_MENU),
+        ([{"message": "small"}, {"message": "small", "overdue": GB}], Hold.DESTINATION_FULL, "the site"),
+        ([{"inventory": "none"}], Hold.QUARANTINED, "the service's operators, if the menu is right"),
+        ([{"storage": "to T2_0000"}], Hold.BACKLOG, "KIT"),
+        ([{"storage": "from T0"}], Hold.BACKLOG, "T0"),
+        ([{"window": GB}], Hold.BACKLOG, "the services and sites of these links"),
+        ([{}, {"also": "quota"}], Hold.FAILING, "the services and sites of these links"),
+    ],
+)
+def test_whom_to_call_about_a_campaign_that_is_over(ledger, numbers, hold, call):
+    """Not a site for what its menu is the cause of, and no line that names nobody."""
+    ledger.put_in_force([("day.yaml", "digest", "sites: {KIT: {rses: {T2_0000: {}}}}")], START)
+    held(ledger, {key: Held(hold, of) for key, of in zip(LINKS, numbers, strict=False)})
+    assert {row["call"] for row in why.explain_all(ledger)} == {call}
 
 
 def test_a_report_has_the_reasons_of_its_period_and_of_a_campaigns_limits_the_one_with_most_cycles(ledger):
