@@ -9,7 +9,8 @@ Short links share a line if they have a cause, and a service or a site, in commo
 
 - A hold is the cause where it kept bytes back. It is none where nothing arrives although half of what is due is on
   its way: what holds new bytes back does not stop those. `backlog` is none: it follows from what arrives. But
-  links for which the window of a storage has no room share its site, which is named first.
+  links for which the window of a storage has no room share its site, which is named first, while something arrives
+  on them. On a link on which nothing does, or attempts fail, a full window only follows from that.
 - Without one, a service or a site is suspected if all links through it, from it or into it are short without a
   known cause, or moved less than a third of their due in the last closed cycle. If links have several suspects in
   common, all are named; if they have none, the network between is left.
@@ -67,7 +68,7 @@ class JudgedLink(NamedTuple):
     `latest` is the part of its due that it moved in the last closed cycle; it `works` if that is a third. `failed`
     counts its files that failed of late, by class, if it is failing; `unclear` is an error without a class. `span`
     is the time judged, `returning` until when it may be returning to its rate, where it moves less; `most` is how
-    many transfers FTS allows it, `full` is the site of the storage whose window has no room for it.
+    many transfers FTS allows it, `full` is the site of a storage if its window, which is full, is the cause.
     """
 
     key: FlowKey
@@ -261,7 +262,9 @@ def _with_failures(
     fails = {link.key for link in links if link.cause == Hold.FAILING or parts.get(link.key, 0.0) > FAILING}
     counts, other = count_failed(view, last.start - 2 * JUDGED * last.length) if fails else ({}, {})
     return [
-        link._replace(cause=FAILS.hold, held=link.held or FAILS, failed=counts[link.key], unclear=other[link.key])
+        link._replace(
+            cause=FAILS.hold, held=link.held or FAILS, failed=counts[link.key], unclear=other[link.key], full=""
+        )
         if link.key in fails
         else link
         for link in links
@@ -297,7 +300,8 @@ def _with_cause(link: JudgedLink, *, grows: bool) -> JudgedLink:
     else:
         few = since is None and JUDGED * link.coming < LITTLE * link.due and not is_late
         cause = FEW if few or not link.coming else UNEXPLAINED
-    return link._replace(cause=cause, held=held)
+    is_by_window = cause == FEW or (cause == UNEXPLAINED and since is None)
+    return link._replace(cause=cause, held=held, full=link.full if is_by_window else "")
 
 
 # --------------------------------------------------------------------------- what they have in common

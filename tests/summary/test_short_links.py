@@ -303,6 +303,32 @@ def test_the_storage_whose_window_holds_links_is_called_first(made: Made, storag
     assert f"of {site} is full" in group.line
 
 
+@pytest.mark.parametrize(
+    ("moved", "cause", "more"),
+    [
+        ([100, 0, 0, 0], "silent", {"more": 60}),
+        ([20, 20], "failing", {"files_stuck": 10}),
+        ([40, 40, 40], "fts-limit", {"most": 40}),
+    ],
+)
+def test_a_full_window_is_no_cause_where_nothing_arrives_or_another_cause_is_known(
+    made: Made, moved: list[int], cause: str, more: dict[str, Any]
+):
+    """So links from a source that is silent share a line, whichever of them control's windows hold."""
+    held = Held(Hold.BACKLOG, {"storage": "to T1_US_FNAL_Disk", "window": 100 * GB, "in_flight": 99 * GB})
+    links = made(*moved, held=held, **more)
+    one = next(link for link in links if link.key == FNAL)
+    assert one.cause == cause
+    works = link(IHEP, "T1_US_FNAL")._replace(destination="T1_US_FNAL_Disk")
+    fnal = next(group for group in grouped([*links, works]) if one in group.links)
+    assert "window of" not in fnal.line
+    if cause != "fts-limit":
+        others = [one._replace(key=FlowKey("test", Link("T2_CH_CERN", to)), destination=to) for to in (RAL, CNAF)]
+        links = [one, *others, *(link(IHEP, to) for to in (RAL, CNAF)), works]
+        (group,) = grouped([each._replace(full="") if each in others else each for each in links])
+        assert (group.subject, group.call) == ("all 3 links from T2_CH_CERN", "T2_CH_CERN")
+
+
 STUCK = {"files_stuck": 10, "error": "TRANSFER [110] Operation timed out"}
 AT_END = {**STUCK, "error": "DESTINATION [5] Input/output error"}
 JOB = {**STUCK, "status": Status.COMPLETE, "failed": 100 * GB, "reasons": {"timeout": 10}, "exact": True}
