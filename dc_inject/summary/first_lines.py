@@ -23,7 +23,7 @@ from dc_inject.ledger import Reader, ledger_files
 from dc_inject.model import EPOCH, Cycle, Hold, State, overrides, units
 from dc_inject.model.redaction import visible
 from dc_inject.model.services import SERVICES, injections
-from dc_inject.summary import marks, short_links
+from dc_inject.summary import marks, short_links, why
 from dc_inject.summary.criteria import CURRENT, ENOUGH
 from dc_inject.summary.days import list_days
 from dc_inject.summary.short_links import ShortGroup, grouped, is_current, show_time
@@ -147,8 +147,7 @@ def _of(moved: int, due: int, time: timedelta) -> str:
 
 def _count_short(view: Reader) -> tuple[int, int]:
     """Return how many links were short over the whole campaign, and of how many that were due anything."""
-    due = [totals for totals in view.accounts().values() if totals.due > 0]
-    return sum(totals.moved < ENOUGH * totals.due for totals in due), len(due)
+    return len(why.short_in_all(view)), sum(totals.due > 0 for totals in view.accounts().values())
 
 
 def _short_in_all(short: int, every: int) -> str:

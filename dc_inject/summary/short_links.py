@@ -46,9 +46,10 @@ from dc_inject.summary.days import list_days
 from dc_inject.summary.failed_files import count_failed
 from dc_inject.summary.menu_terms import site_of
 from dc_inject.summary.ramping import growing
+from dc_inject.summary.why import UNEXPLAINED
 
 LOOKED_BACK = timedelta(days=1)  # for the last arrival of a link
-UNEXPLAINED, FEW, LIMIT, RAMP = "silent", "few-bytes", "fts-limit", "fts-ramp"  # causes that are no holds
+FEW, LIMIT, RAMP = "few-bytes", "fts-limit", "fts-ramp"  # causes that are no holds, with UNEXPLAINED
 SUSPECTING = frozenset({UNEXPLAINED, Hold.FAILING.value})  # causes that any party may have
 FAILS = Held(Hold.FAILING)  # also where the plan did not know it yet
 # What also stops bytes that are on their way.

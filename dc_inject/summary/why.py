@@ -23,9 +23,12 @@ from dc_inject.model.held import find_fault, read_hold, sentence
 from dc_inject.model.holds import Fault, Trait
 from dc_inject.model.on_call import CHANGE_THE_MENU
 from dc_inject.summary import what_to_do
+from dc_inject.summary.criteria import ENOUGH
 from dc_inject.summary.menu_terms import site_of
 
 MOST_NAMED = 2  # links that are named for each reason
+UNEXPLAINED = "silent"  # the cause where no hold is known
+THEIRS = "the services and sites of these links"  # whom to call where no line names anyone
 
 
 # --------------------------------------------------------------------------- in one cycle
@@ -166,21 +169,38 @@ def merge_seed_causes(runs: Sequence[Sequence[HeldLink]]) -> list[HeldLink]:
 
 
 def explain_all(ledger: Reader) -> list[dict[str, Any]]:
-    """Return why links were held over the whole campaign, as groups of short links are, without action."""
-    sites = site_of(ledger)
-    return [
-        {
-            "cause": row["hold"],
-            "line": f"{row['hold']}: {units.counted(row['links'], 'links')} lacked "
-            f"{units.format_size(row['missing'])} in {units.counted(row['cycles'], 'cycles')}, "
-            f"most {units.some(row['most_held'])}; {row['why']}",
-            "links": [link.key.names() for link in links],
-            "numbers": {},
-            "call": _call(links, sites),
-            "needs_action": False,
-        }
-        for row, links in _reasons(held_links(ledger))
+    """Return why links were held over the whole campaign, as groups of short links are, without action.
+
+    What is short in all without any such hold comes last.
+    """
+    held, sites = held_links(ledger), site_of(ledger)
+    groups = [
+        _group(
+            row["hold"],
+            f"{units.counted(row['links'], 'links')} lacked {units.format_size(row['missing'])} in "
+            f"{units.counted(row['cycles'], 'cycles')}, most {units.some(row['most_held'])}; {row['why']}",
+            [link.key for link in links],
+            _call(links, sites),
+        )
+        for row, links in _reasons(held)
     ]
+    known = {link.key for link in held}
+    if others := [key for key in short_in_all(ledger) if key not in known]:
+        moved = f"{units.counted(len(others), 'links')} moved under {100 * ENOUGH:.0f} % of their due in all"
+        line = f"{moved}, {units.some(map(str, others))}; no hold that needs action is known"
+        groups.append(_group(UNEXPLAINED, line, others, THEIRS))
+    return groups
+
+
+def _group(cause: str, line: str, keys: Iterable[FlowKey], call: str) -> dict[str, Any]:
+    names = [key.names() for key in keys]
+    line = f"{cause}: {line}"
+    return {"cause": cause, "line": line, "links": names, "numbers": {}, "call": call, "needs_action": False}
+
+
+def short_in_all(ledger: Reader) -> list[FlowKey]:
+    """Return the links that were short over the whole campaign."""
+    return [key for key, totals in ledger.accounts().items() if totals.moved < ENOUGH * totals.due]
 
 
 def _call(links: Sequence[HeldLink], sites: Mapping[str, str]) -> str:
@@ -191,7 +211,7 @@ def _call(links: Sequence[HeldLink], sites: Mapping[str, str]) -> str:
     if links[0].hold.fault is not Fault.UNKNOWN:
         return what_to_do.whom(what_to_do.entry(links[0].hold))
     storage = str(held[0].numbers.get("storage", "")).partition(" ")[2]  # that of all: the reason names it
-    return sites.get(storage, storage) or "the services and sites of these links"
+    return sites.get(storage, storage) or THEIRS
 
 
 def reasons(held: Sequence[HeldLink]) -> list[dict[str, Any]]:

@@ -106,6 +106,21 @@ def test_that_no_injector_works_is_explained_first(tmp_path: Path, monkeypatch: 
         assert "dc@vobox" in row["line"]
 
 
+def test_links_of_a_campaign_that_is_over_are_listed_where_no_hold_is_known(tmp_path: Path, monkeypatch):
+    """Those that moved under 70 % of their due, as `status` counts them."""
+    path = watching.campaign(tmp_path / "dc27.sqlite")
+    over = watching.NOW + timedelta(days=2)
+    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: over)
+    monkeypatch.setattr("dc_inject.ledger.Reader.held_flows", lambda *_: [])
+    status = json.loads(run("status", path, "--format", "json").stdout)
+    (row,) = json.loads(run("explain", path, "--format", "json").stdout)
+    count = re.search(r"(\d+) of \d+ links moved under 70 %", status["first_lines"][2])
+    assert status["more"]
+    assert (row["key"], row["needs_action"]) == (short_links.UNEXPLAINED, False)
+    assert re.search(rf": {count and count[1]} links moved under 70 % .*no hold that needs action is known", row["line"])
+    assert "that the line names" not in row["call"]
+
+
 def test_an_entry_names_no_service_that_no_link_uses():
     row = {"cause": "silent", "links": [{"source": "davs://a", "destination": "davs://b", "service": "fts"}]}
     entry = what_to_do.entry_for(row, "dc27", [])
