@@ -10,7 +10,7 @@ from dc_inject.cli.shared import summary_output, tables
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold, Link
 from dc_inject.model.on_call import CHANGE_THE_MENU
-from dc_inject.summary import figures, why
+from dc_inject.summary import figures, what_to_do, why
 from dc_inject.summary.why import HeldLink
 from tests.cli.ledgers import CYCLE, GB, ME, START
 
@@ -101,11 +101,11 @@ def test_each_limit_of_the_campaign_has_a_row_with_its_value_whatever_held_a_lin
         ([{}], Hold.DESTINATION_FULL, "the site"),
         ([{"message": "small"}], Hold.DESTINATION_FULL, CHANGE_THE_MENU),
         ([{"message": "small"}, {"message": "small", "overdue": GB}], Hold.DESTINATION_FULL, "the site"),
-        ([{"inventory": "none"}], Hold.QUARANTINED, "the service's operators, if the menu is right"),
+        ([{"inventory": "none"}], Hold.QUARANTINED, what_to_do.whom(what_to_do.entry("quarantined"))),
         ([{"storage": "to T2_0000"}], Hold.BACKLOG, "KIT"),
         ([{"storage": "from T0"}], Hold.BACKLOG, "T0"),
-        ([{"window": GB}], Hold.BACKLOG, "the services and sites of these links"),
-        ([{}, {"also": "quota"}], Hold.FAILING, "the services and sites of these links"),
+        ([{"window": GB}], Hold.BACKLOG, why.THEIRS),
+        ([{}, {"also": "quota"}], Hold.FAILING, why.THEIRS),
     ],
 )
 def test_whom_to_call_about_a_campaign_that_is_over(ledger, numbers, hold, call):
