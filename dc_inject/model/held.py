@@ -63,6 +63,8 @@ def find_fault(held: Held) -> Fault:
     numbers = held.numbers
     if held.hold is Hold.DESTINATION_FULL and "message" in numbers and not numbers.get("overdue"):
         return Fault.MENU  # its space does not hold what its rates bring
+    if held.hold is Hold.POOL_DRY and "wanted" in numbers:
+        return Fault.MENU  # its rates want more than it lets the source give
     inventory = str(numbers.get("inventory", ""))
     if (held.hold is Hold.QUARANTINED and inventory) or (held.hold is Hold.API_ERRORS and "://" in inventory):
         return Fault.SOURCE  # its folder or list, for example; a URL is read without the service

@@ -373,7 +373,7 @@ class Hold(StrEnum):
     POOL_DRY = _Definition(
         name="pool-dry",
         short="nothing left to inject",
-        fault=Fault.MENU,
+        fault=Fault.SOURCE,
         words="the source has no datasets or files left",
         traits=Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES | Trait.AT_SOURCE,
         on_call=OnCall(

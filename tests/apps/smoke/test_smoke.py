@@ -106,8 +106,8 @@ def test_each_broken_link_is_reported_with_whose_fault_it_is(service, tmp_path: 
         (A, C): ("failed", "destination", "destination-unavailable"),
         (B, C): ("failed", "destination", "destination-unavailable"),
         (A, B): ("failed", "Rucio", "quota"),
-        (C, B): ("failed", "the menu", "pool-dry"),
-        (C, A): ("failed", "the menu", "pool-dry"),
+        (C, B): ("failed", "source", "pool-dry"),
+        (C, A): ("failed", "source", "pool-dry"),
         (B, A): ("failed", "Rucio", "quarantined"),
     }
     suite = ET.parse(junit).getroot()[0]
@@ -251,7 +251,8 @@ def held_by(*holds: Hold | Held) -> results.Result:
         *((hold, "unknown") for hold in (Hold.BACKLOG, Hold.FAILING)),
         *((hold, "the menu") for hold in (Hold.OUTSIDE_WINDOW, Hold.EXCLUDED, Hold.SITE_LIMIT, Hold.TOO_COARSE)),
         *((hold, "Rucio") for hold in (Hold.QUOTA, Hold.API_ERRORS, Hold.QUARANTINED)),
-        (Hold.POOL_DRY, "the menu"),
+        (Hold.POOL_DRY, "source"),
+        (Held(Hold.POOL_DRY, {"wanted": 2 * GB, "left": GB}), "the menu"),
         (Hold.NOT_RUNNING, Fault.MACHINE),
         (Hold.PAUSED, Fault.OPERATOR),
         (Held(Hold.QUARANTINED, {"inventory": A}), "source"),
