@@ -83,7 +83,7 @@ def lines(view: Reader, status: Mapping[str, Any], now: datetime) -> dict[str, A
         "first_lines": [one_line(line) for line in made],
         "short": [group.row for group in groups],
         "events": happened,
-        "more": f"dc-inject explain {ledger_files.argument_for(view)}" * bool(asks),
+        "more": f"dc-inject explain {ledger_files.argument_for(view)}" if asks else "",
     }
 
 

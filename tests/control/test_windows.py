@@ -7,12 +7,27 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.control.law import FIRST, ROUNDS, highest
+from dc_inject.control.law import FIRST, ROUNDS, StorageState, highest
 from dc_inject.control.windows import FINE, NAME, SPARE, subject_of, text_of
 from dc_inject.model import FlowKey, Hold, Limits, Link, Mode
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.release import CALLS
-from tests.control.small import AB, AC, DB, DUE, FILES, GB, LENGTH, MOMENT, ROUND, START, Make, settled, went_out
+from tests.control.small import (
+    AB,
+    AC,
+    DB,
+    DUE,
+    FILES,
+    GB,
+    LENGTH,
+    MOMENT,
+    ROUND,
+    START,
+    Make,
+    Small,
+    settled,
+    went_out,
+)
 from tests.core.builders import NO_LIMITS
 
 # --------------------------------------------------------------------------- the gate
@@ -120,12 +135,17 @@ def test_nothing_is_withheld_where_control_does_not_act(make: Make, mode: Mode) 
     assert holds == ([] if mode is Mode.OFF else [Hold.BACKLOG])
 
 
-def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) -> None:
-    one = make(AB, AC)
+def full_storage(one: Small) -> StorageState:
+    """Let files of two links be in flight; return their source with a window that is full."""
     settled(one, AB, AC)
     one.ask(AB, 2)
     one.ask(AC, 1)
-    state = replace(one.storage("from A"), window=35.0, decided=one.now.timestamp(), refused=0.0)
+    return replace(one.storage("from A"), window=35.0, decided=one.now.timestamp(), refused=0.0)
+
+
+def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) -> None:
+    one = make(AB, AC)
+    state = full_storage(one)
     one.ledger.record_signals([(NAME, "from A", text_of("from A", state), "")], one.now)
     one.restart()
     assert went_out(one.ask(AC)) == 1
@@ -138,10 +158,7 @@ def test_a_storage_that_is_held_lets_out_for_all_its_links_together(make: Make) 
 def test_the_window_of_a_storage_is_the_same_for_all_its_links_and_named_in_the_next_plan(make: Make) -> None:
     """In bytes, though files of the links differ in size; and though there is nothing in flight on one of them."""
     one = make(AB, AC)
-    settled(one, AB, AC)
-    one.ask(AB, 2)
-    one.ask(AC, 1)
-    state = replace(one.storage("from A"), window=35.0, decided=one.now.timestamp(), refused=0.0)
+    state = full_storage(one)
     large = replace(one.link(AC), size=3 * GB)
     states = [("from A", state), (subject_of(AC), large)]
     one.ledger.record_signals([(NAME, name, text_of(name, state), "") for name, state in states], one.now)

@@ -201,7 +201,7 @@ def test_a_name_that_no_url_can_have_is_left_out_of_a_listing(xrootd, files, nam
         list(xrootd.list("root://eos//dc", limit=0))
 
 
-def test_a_call_ends_within_a_second_of_the_time_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_asked_to_look_at_the_time_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library looks only every 15 seconds by default."""
     settings: dict[str, int] = {}
     monkeypatch.setitem(sys.modules, "XRootD.client", Bag(EnvPutInt=settings.__setitem__))

@@ -51,7 +51,7 @@ class MenuFile(click.Path):
     """The path of a menu, which is no URL: a path would lose one of its slashes."""
 
     def __init__(self, *, allow_dash: bool = False) -> None:
-        """Take any path, and perhaps `-`."""
+        """Take any path, and `-` if that is allowed."""
         super().__init__(path_type=Path, allow_dash=allow_dash)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  as click has it
